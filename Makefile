@@ -1,0 +1,40 @@
+# `make demo` and `make test` do all the set-up on a machine that has Python 3.11+ and make.
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test test-all check bench clean
+
+demo: .venv/core
+	$(BIN)/attendo demo
+
+# Two processes at once: the tests are many and small.
+test: .venv/dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+test-all: .venv/dev check
+	$(BIN)/python -m pytest
+
+check: .venv/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q tests/unit tests/architecture
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# torch comes first and alone: asked for by another package it may bring a newer build with gigabytes of CUDA.
+.venv/core: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "attendo needs Python 3.11 or newer, not " + sys.version.split()[0] + ": name one with make PYTHON=...")'
+	@echo "Setting up .venv (once; torch is the large part) ..."
+	$(PYTHON) -m venv .venv
+	$(PIP) $(TORCH)
+	$(PIP) --editable .
+	@touch $@
+
+.venv/dev: .venv/core
+	$(PIP) --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,85 @@
+"""`attendo describe`: shapes and parameters of a model folder or a preset."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from attendo.explore.describe import Description, Row, Shape
+    from attendo.model.config import ModelConfig
+
+
+def describe(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder, or a preset: tiny, small, base, big.")],
+    vocab_size: Annotated[int, typer.Option(min=1, help="Vocabulary of a preset.")] = 30_000,
+    source_length: Annotated[int, typer.Option(min=1, help="Source tokens to show shapes for.")] = 7,
+    target_length: Annotated[int, typer.Option(min=1, help="Target tokens to show shapes for.")] = 5,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a preset's setting.")
+    ] = None,
+) -> None:
+    """Show what a network is made of: every operation, its shapes, its parameters."""
+    config = _config(model, vocab_size, change or [])
+
+    from rich.console import Console
+
+    from attendo.explore.describe import describe as describe_network
+
+    description = describe_network(config, source_length, target_length)
+    console = Console()
+    console.print(f"{model}: {description.parameters:,} parameters", highlight=False, markup=False, soft_wrap=True)
+    console.print(
+        f"shapes for {source_length} source tokens and {target_length} target tokens; "
+        f"d_model {config.d_model}, {config.num_heads} heads, {config.norm}-norm, tie {config.tie}",
+        highlight=False,
+    )
+    console.print(_table(description))
+
+
+def _config(model: str, vocab_size: int, changes: list[str]) -> "ModelConfig":
+    from attendo.errors import UsageError
+    from attendo.model.config import PRESETS, ModelConfig
+
+    if model in PRESETS and not Path(model).is_dir():
+        from attendo.recipes.run_config import apply_changes
+
+        return ModelConfig.preset(model, **apply_changes({"vocab_size": vocab_size}, changes))
+    if changes:
+        raise UsageError("--set changes a preset; a model folder is shown as it is")
+    from attendo.store import load_model
+
+    if not Path(model).is_dir():
+        raise UsageError(f"{model} is neither a model folder nor a preset ({', '.join(PRESETS)})")
+    return load_model(Path(model)).network.config
+
+
+def _table(description: "Description") -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_footer=True)
+    table.add_column("operation", footer="all parameters")
+    table.add_column("in")
+    table.add_column("out")
+    table.add_column("parameters", justify="right", footer=f"{description.parameters:,}")
+    for part in description.parts:
+        times = f", {part.times} times" if part.times > 1 else ""
+        total = f"{part.times} × {part.parameters:,}" if part.times > 1 else f"{part.parameters:,}"
+        table.add_row(f"{part.name}{times}", "", "", total, style="bold")
+        for row in part.rows:
+            table.add_row(*_cells(row))
+        table.add_section()
+    return table
+
+
+def _cells(row: "Row") -> tuple[str, str, str, str]:
+    own = f"{row.parameters:,}" if row.parameters else ("" if row.shared else "–")
+    shared = f"shared with {row.shared}" if row.shared else ""
+    return f"  {row.operation}", _shape(row.input), _shape(row.output), " + ".join(filter(None, (own, shared)))
+
+
+def _shape(shape: "Shape") -> str:
+    return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")" if shape else ""

@@ -1,0 +1,169 @@
+"""What a network is made of: every operation with its shapes and its true number of parameters.
+
+Shapes come from running the network once without numbers (torch's meta device), parameters from its weights.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Embedding, Transformer
+from attendo.nn.attention import MultiHeadAttention
+from attendo.nn.blocks import DecoderBlock, EncoderBlock
+from attendo.nn.feedforward import FeedForward
+from attendo.nn.residual import Residual
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operation. `shared` names the part whose weights it uses too; they are counted there."""
+
+    operation: str
+    input: Shape
+    output: Shape
+    parameters: int = 0
+    shared: str | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of the network, made `times` times: its rows hold one of them."""
+
+    name: str
+    rows: tuple[Row, ...]
+    times: int = 1
+
+    @property
+    def parameters(self) -> int:
+        return sum(row.parameters for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Description:
+    parts: tuple[Part, ...]
+    source_length: int
+    target_length: int
+
+    @property
+    def parameters(self) -> int:
+        return sum(part.parameters * part.times for part in self.parts)
+
+
+def describe(config: ModelConfig, source_length: int = 7, target_length: int = 5) -> Description:
+    """The parts of the network in the order in which a sentence runs through them."""
+    with torch.device("meta"):
+        network = Transformer(config).eval()
+        maps = _attention_shapes(network, source_length, target_length)
+    parts = []
+    if network.source is not None:
+        shared = "target" if config.tie == "all" else None
+        parts.append(Part("source", tuple(_embedding(network.source, source_length, shared))))
+        block = network.encoder[0]
+        assert isinstance(block, EncoderBlock)
+        rows = tuple(_encoder_block(block, source_length, maps))
+        parts.append(Part("encoder layer", rows, config.num_encoder_layers))
+        parts += _final("encoder", network.encoder_norm, source_length, config.d_model)
+    parts.append(Part("target", tuple(_embedding(network.target, target_length, None))))
+    decoder_block = network.decoder[0]
+    assert isinstance(decoder_block, DecoderBlock)
+    rows = tuple(_decoder_block(decoder_block, source_length, target_length, maps))
+    parts.append(Part("decoder layer", rows, config.num_decoder_layers))
+    parts += _final("decoder", network.decoder_norm, target_length, config.d_model)
+    parts.append(Part("output", tuple(_output(network, target_length))))
+    return Description(tuple(parts), source_length, target_length)
+
+
+def _attention_shapes(network: Transformer, source_length: int, target_length: int) -> dict[str, Shape]:
+    seen: dict[str, Shape] = {}
+
+    def remember(site: str, weights: Tensor) -> None:
+        seen[site] = tuple(weights.shape[1:])
+
+    source = torch.zeros(1, source_length, dtype=torch.long) if network.source is not None else None
+    network(source, torch.zeros(1, target_length, dtype=torch.long), tap=remember)
+    return seen
+
+
+def _embedding(embedding: Embedding, length: int, shared: str | None) -> Iterator[Row]:
+    width = embedding.tokens.embedding_dim
+    size = 0 if shared else embedding.tokens.weight.numel()
+    scale = " × √d_model" if embedding.scale != 1 else ""
+    yield Row(f"embedding{scale}", (length,), (length, width), size, shared)
+    kind = type(embedding.positions).__name__.removesuffix("Positions").lower()
+    yield Row(f"{kind} positions", (length, width), (length, width), _count(embedding.positions))
+    if embedding.norm is not None:
+        yield Row("norm", (length, width), (length, width), _count(embedding.norm))
+
+
+def _encoder_block(block: EncoderBlock, length: int, maps: dict[str, Shape]) -> Iterator[Row]:
+    yield from _self_attention("self-attention", block.self_attention, length, maps)
+    yield _add_and_norm(block.self_residual, length, block.self_attention.output.out_features)
+    yield from _feed_forward(block.feed_forward, length)
+    yield _add_and_norm(block.feed_forward_residual, length, block.feed_forward.contract.out_features)
+
+
+def _decoder_block(block: DecoderBlock, source: int, target: int, maps: dict[str, Shape]) -> Iterator[Row]:
+    width = block.feed_forward.contract.out_features
+    yield from _self_attention("masked self-attention", block.self_attention, target, maps)
+    yield _add_and_norm(block.self_residual, target, width)
+    if block.cross_attention is not None and block.cross_residual is not None:
+        yield from _cross_attention(block.cross_attention, source, target, maps)
+        yield _add_and_norm(block.cross_residual, target, width)
+    yield from _feed_forward(block.feed_forward, target)
+    yield _add_and_norm(block.feed_forward_residual, target, width)
+
+
+def _self_attention(name: str, attention: MultiHeadAttention, length: int, maps: dict[str, Shape]) -> Iterator[Row]:
+    project = attention.project
+    projected = (length, project.out_features)
+    yield Row(f"{name} Q, K, V", (length, project.in_features), projected, _count(project))
+    yield from _mix(name, attention, length, maps)
+
+
+def _cross_attention(attention: MultiHeadAttention, source: int, target: int, maps: dict[str, Shape]) -> Iterator[Row]:
+    width, queries = attention.project.in_features, attention.num_heads * attention.d_key
+    rest = attention.project.out_features - queries
+    yield Row("cross-attention Q", (target, width), (target, queries), (width + 1) * queries)
+    yield Row("cross-attention K, V", (source, width), (source, rest), (width + 1) * rest)
+    yield from _mix("cross-attention", attention, target, maps)
+
+
+def _mix(name: str, attention: MultiHeadAttention, length: int, maps: dict[str, Shape]) -> Iterator[Row]:
+    heads = (length, attention.output.in_features)
+    yield Row(f"{name} weights", (), maps[attention.site])
+    yield Row(f"{name} weights × V", maps[attention.site], heads)
+    yield Row(f"{name} W^O", heads, (length, attention.output.out_features), _count(attention.output))
+
+
+def _feed_forward(network: FeedForward, length: int) -> Iterator[Row]:
+    outer, inner = network.expand.in_features, network.contract.in_features
+    yield Row(f"feed-forward W₁, {network.activation}", (length, outer), (length, inner), _count(network.expand))
+    yield Row("feed-forward W₂", (length, inner), (length, outer), _count(network.contract))
+
+
+def _add_and_norm(residual: Residual, length: int, width: int) -> Row:
+    name = "norm before, add after" if residual.pre_norm else "add and norm"
+    return Row(name, (length, width), (length, width), _count(residual))
+
+
+def _final(name: str, norm: nn.Module, length: int, width: int) -> list[Part]:
+    if isinstance(norm, nn.Identity):
+        return []
+    return [Part(f"{name} final norm", (Row("norm", (length, width), (length, width), _count(norm)),))]
+
+
+def _output(network: Transformer, length: int) -> Iterator[Row]:
+    linear, tied = network.output, network.config.tie != "none"
+    own = _count(linear) - (linear.weight.numel() if tied else 0)
+    shapes = (length, linear.in_features), (length, linear.out_features)
+    yield Row("linear", *shapes, own, "target" if tied else None)
+    yield Row("softmax", shapes[1], shapes[1])
+
+
+def _count(module: nn.Module) -> int:
+    return sum(weight.numel() for weight in module.parameters())

@@ -1,0 +1,90 @@
+"""A heat map for the terminal: coloured tiles with digits, and shades that appear where colour does not."""
+
+from rich.cells import cell_len, set_cell_size
+from rich.style import Style
+from rich.text import Text
+
+from attendo.errors import UsageError
+from attendo.explore.attention_map import CAPTION, AttentionMap, short_number, visible
+from attendo.explore.heatmap_colours import DARK, DARK_INKS, is_strong, level
+
+_NARROWEST = 24
+_TILE = 4  # a shade and three digits
+_LABEL_LIMITS = (24, 16, 12, 9, 7)  # cells; shorter labels are tried before columns are left out
+_SHADES = " ░▒▓█"
+
+
+def terminal(attention: AttentionMap, width: int) -> Text:
+    """The map in lines of at most `width` cells; columns that do not fit are counted and summed, never wrapped.
+
+    The tiles bring a dark ground of their own, because the colour of the terminal is not known.
+    """
+    if width < _NARROWEST:
+        raise UsageError(f"a heat map needs a width of at least {_NARROWEST} cells: got {width}")
+    rows = [visible(row) for row in attention.rows]
+    columns = [visible(column) for column in attention.columns]
+    margin = min(max(cell_len(row) for row in rows), width // 3)
+    widths = _column_widths(columns, width - margin)
+    shown, hidden = len(widths), len(columns) - len(widths)
+    matrix = attention.weights[:, :shown].tolist()
+    if hidden:
+        widths.append(_TILE)
+        columns = [*columns[:shown], "…"]
+        rest = attention.weights[:, shown:].sum(axis=1).clip(max=1).tolist()
+        matrix = [[*weights, left_out] for weights, left_out in zip(matrix, rest, strict=True)]
+    lines = [Text(_cut(visible(attention.title), width), style="bold"), _header(columns, widths, margin)]
+    lines += [_row(label, weights, widths, margin) for label, weights in zip(rows, matrix, strict=True)]
+    if hidden:
+        mark = f"… {hidden} more column{'s, summed' if hidden > 1 else ','} under the last …"
+        lines.append(Text(_cut(mark, width), style="yellow"))
+    lines.append(Text(_cut(CAPTION, width), style="dim"))
+    return Text("\n", no_wrap=True, overflow="crop").join(lines)
+
+
+def _column_widths(columns: list[str], room: int) -> list[int]:
+    """One width for each column that is shown whole; where some are not, a tile's room is left for their sum."""
+    for limit in _LABEL_LIMITS:
+        widths = [min(max(cell_len(column), _TILE), limit) for column in columns]
+        if sum(widths) + len(widths) <= room:
+            return widths
+    shown: list[int] = []
+    room -= 1 + _TILE
+    for width in widths:
+        room -= 1 + width
+        if room < 0:
+            break
+        shown.append(width)
+    return shown
+
+
+def _header(columns: list[str], widths: list[int], margin: int) -> Text:
+    labels = [_centre(_cut(column, width), width) for column, width in zip(columns, widths, strict=True)]
+    return Text(" ".join([" " * margin, *labels]))
+
+
+def _row(label: str, weights: list[float], widths: list[int], margin: int) -> Text:
+    short = _cut(label, margin)
+    line = Text(" " * (margin - cell_len(short)) + short)
+    for weight, width in zip(weights, widths, strict=True):
+        ground = DARK[level(weight)]
+        digits = short_number(weight) or " · "
+        tile = _centre(_shade(weight) + digits, width)
+        start = tile.index(digits)
+        line.append(" ")
+        # Shade in the colour of its ground: unseen in colour, and the only picture without it.
+        line.append(tile[:start], Style(color=ground, bgcolor=ground))
+        line.append(tile[start:], Style(color=DARK_INKS[is_strong(weight)], bgcolor=ground))
+    return line
+
+
+def _shade(weight: float) -> str:
+    return _SHADES[min(int(weight * len(_SHADES) + 0.5), len(_SHADES) - 1)]
+
+
+def _cut(label: str, width: int) -> str:
+    return label if cell_len(label) <= width else set_cell_size(label, width - 1) + "…"
+
+
+def _centre(text: str, width: int) -> str:
+    spare = width - cell_len(text)
+    return " " * (spare // 2) + text + " " * (spare - spare // 2)

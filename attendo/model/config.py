@@ -1,0 +1,110 @@
+"""The sizes and choices of a network, checked when made."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from attendo.errors import UsageError
+from attendo.settings import Settings, nearest
+
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+# Sizes with a name; everything else keeps its default. `base` and `big` are the paper's.
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {"d_model": 128, "num_heads": 4, "d_ff": 512, "num_encoder_layers": 2, "num_decoder_layers": 2},
+    "small": {"d_model": 256, "num_heads": 4, "d_ff": 1024, "num_encoder_layers": 3, "num_decoder_layers": 3},
+    "base": {"d_model": 512, "num_heads": 8, "d_ff": 2048, "num_encoder_layers": 6, "num_decoder_layers": 6},
+    "big": {"d_model": 1024, "num_heads": 16, "d_ff": 4096, "dropout": 0.3},
+}
+
+
+class ModelConfig(Settings):
+    """A network. The defaults are the paper's base model, with the norms placed before the sub-layers."""
+
+    vocab_size: Count | None = Field(None, description="tokens of source and target alike; sets the two below")
+    source_vocab_size: Count | None = Field(None, description="tokens the encoder knows")
+    target_vocab_size: Count | None = Field(None, description="tokens the decoder knows and chooses from")
+
+    d_model: Count = Field(512, description="width of the vectors that run through the network")
+    num_heads: Count = Field(8, description="attentions side by side in each sub-layer")
+    d_ff: Count = Field(2048, description="inner width of the feed-forward network")
+    num_encoder_layers: Annotated[int, Field(ge=0)] = Field(6, description="0 makes a decoder-only network")
+    num_decoder_layers: Count = 6
+    d_key: Count | None = Field(None, description="width of a head's queries and keys; d_model / num_heads unless set")
+    d_value: Count | None = Field(None, description="width of a head's values; d_model / num_heads unless set")
+
+    dropout: Share = Field(0.1, description="after the embedding and on each sub-layer's output")
+    attention_dropout: Share | None = Field(None, description="on attention weights; as dropout unless set")
+    activation_dropout: Share | None = Field(None, description="inside the feed-forward network; as dropout unless set")
+
+    norm: Literal["pre", "post"] = Field("pre", description="the norm stands before a sub-layer or after its sum")
+    norm_kind: Literal["layer", "rms"] = "layer"
+    norm_epsilon: Annotated[float, Field(gt=0)] = 1e-5
+    final_norm: bool | None = Field(None, description="a norm behind each stack; with pre-norm unless set")
+    activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
+
+    positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
+    position_layout: Literal["interleaved", "halves"] = Field("interleaved", description="order of sines and cosines")
+    position_offset: Annotated[int, Field(ge=0)] = Field(0, description="number of the first position")
+    max_length: Count = Field(1024, description="longest sequence; learned positions only")
+
+    tie: Literal["none", "output", "all"] = Field(
+        "output", description="output: logits use the target embedding; all: source, target and logits share one table"
+    )
+    scale_embedding: bool = Field(True, description="embeddings times the square root of d_model")
+    embedding_norm: bool = Field(False, description="a norm on embedding plus position")
+    output_bias: bool = Field(False, description="a bias on the logits")
+
+    @classmethod
+    def preset(cls, name: str, /, **changes: Any) -> Self:
+        """A named size, with any other setting changed: `ModelConfig.preset("base", vocab_size=8000)`."""
+        if name not in PRESETS:
+            raise UsageError(f"unknown preset {name}{nearest(name, list(PRESETS))}; there are {', '.join(PRESETS)}")
+        return cls(**{**PRESETS[name], **changes})
+
+    @property
+    def decoder_only(self) -> bool:
+        return self.num_encoder_layers == 0
+
+    @property
+    def has_final_norm(self) -> bool:
+        return self.norm == "pre" if self.final_norm is None else self.final_norm
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_vocabularies(cls, values: dict[str, Any]) -> dict[str, Any]:
+        both = values.get("vocab_size")
+        if both is None:
+            return values
+        sides = ("target_vocab_size",) if values.get("num_encoder_layers") == 0 else VOCABULARIES
+        for side in sides:
+            if values.get(side) not in (None, both):
+                raise ValueError(f"vocab_size {both} and {side} {values[side]} disagree: give one of them")
+        return {**values, **dict.fromkeys(sides, both)}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.target_vocab_size is None or (self.source_vocab_size is None and not self.decoder_only):
+            raise ValueError("give vocab_size, or source_vocab_size and target_vocab_size")
+        if self.decoder_only and self.source_vocab_size is not None:
+            raise ValueError("a decoder-only network (num_encoder_layers 0) has no source_vocab_size")
+        if self.d_model % self.num_heads and (self.d_key is None or self.d_value is None):
+            raise ValueError(f"d_model must be a multiple of num_heads: {self.d_model} and {self.num_heads}")
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"sinusoidal positions need an even d_model, not {self.d_model}")
+        if self.positions == "rotary" and self.head_width % 2:
+            raise ValueError(f"rotary positions need an even head width (d_model / num_heads), not {self.head_width}")
+        if self.tie == "all" and not self.decoder_only and self.source_vocab_size != self.target_vocab_size:
+            raise ValueError(
+                f"tie all needs one joint vocabulary, not {self.source_vocab_size} source and {self.target_vocab_size} "
+                "target tokens: make the tokenizer joint, or set tie to output"
+            )
+        return self
+
+    @property
+    def head_width(self) -> int:
+        return self.d_key or self.d_model // self.num_heads
+
+
+VOCABULARIES = ("source_vocab_size", "target_vocab_size")

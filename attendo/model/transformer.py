@@ -1,0 +1,222 @@
+"""The Transformer: encode a source once, then step through a target.
+
+`forward` is `encode`, `start` and one `step` over the whole target; generation takes the same step column by column.
+Training and generating cannot drift apart, because they are one path.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from attendo.errors import UsageError
+from attendo.model.config import ModelConfig
+from attendo.model.initialise import initialise
+from attendo.nn.attention import KeysValues, Tap
+from attendo.nn.blocks import BlockShape, DecoderBlock, EncoderBlock
+from attendo.nn.masks import Mask, causal_mask, padding_mask
+from attendo.nn.positions import LearnedPositions, NoPositions, RotaryPositions, SinusoidalPositions
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the encoder made of the source: one vector a token, and which of them are tokens and not padding."""
+
+    states: Float[Tensor, "B S D"]
+    mask: Bool[Tensor, "B S"] | None
+
+
+@dataclass(frozen=True)
+class DecoderState:
+    """All that the next step needs to know of the steps before it."""
+
+    memory: tuple[KeysValues, ...]  # of each layer, projected once per sentence; empty in a decoder-only network
+    memory_mask: Bool[Tensor, "B S"] | None
+    past: tuple[KeysValues, ...] = ()  # of each layer; empty before the first step
+    past_mask: Bool[Tensor, "B T"] | None = None
+
+    @property
+    def length(self) -> int:
+        """How many target positions have been read."""
+        return self.past[0].length if self.past else 0
+
+    def select(self, rows: Int[Tensor, " R"]) -> "DecoderState":
+        """The state of these rows: a beam's hypotheses follow their parents, finished rows are left behind."""
+        return DecoderState(
+            memory=tuple(kv.select(rows) for kv in self.memory),
+            memory_mask=None if self.memory_mask is None else self.memory_mask.index_select(0, rows),
+            past=tuple(kv.select(rows) for kv in self.past),
+            past_mask=None if self.past_mask is None else self.past_mask.index_select(0, rows),
+        )
+
+
+class Embedding(nn.Module):
+    """Token vectors, scaled by √d_model, with positions added: the first layer's input."""
+
+    def __init__(self, vocab_size: int, config: ModelConfig, norm: nn.Module | None) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocab_size, config.d_model)
+        self.positions = _positions(config)
+        self.norm = norm
+        self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, ids: Int[Tensor, "B T"], start: int) -> Float[Tensor, "B T D"]:
+        _check_ids(ids, self.tokens.num_embeddings)
+        x = self.positions.add(self.tokens(ids) * self.scale, start)
+        return self.dropout(x if self.norm is None else self.norm(x))
+
+
+class Transformer(nn.Module):
+    """The network of `config`, with first values from `generator` (or from torch's own)."""
+
+    def __init__(self, config: ModelConfig, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.config = config
+        shape = _block_shape(config)
+        norm = shape.make_norm if config.embedding_norm else lambda: None
+        final_norm = shape.make_norm if config.has_final_norm else nn.Identity
+        with_memory = not config.decoder_only
+
+        self.source: Embedding | None = None
+        if config.source_vocab_size is not None:
+            self.source = Embedding(config.source_vocab_size, config, norm())
+        assert config.target_vocab_size is not None  # ModelConfig has seen to it
+        self.target = Embedding(config.target_vocab_size, config, norm())
+        self.encoder = nn.ModuleList(EncoderBlock(shape, f"encoder.{n}") for n in range(config.num_encoder_layers))
+        self.encoder_norm = final_norm() if with_memory else nn.Identity()
+        self.decoder = nn.ModuleList(
+            DecoderBlock(shape, f"decoder.{n}", with_memory) for n in range(config.num_decoder_layers)
+        )
+        self.decoder_norm = final_norm()
+        self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=config.output_bias)
+
+        if config.tie == "all" and self.source is not None:
+            self.source.tokens.weight = self.target.tokens.weight
+        if config.tie != "none":
+            self.output.weight = self.target.tokens.weight
+        initialise(self, config, generator)
+
+    def forward(
+        self,
+        source_ids: Int[Tensor, "B S"] | None,
+        target_ids: Int[Tensor, "B T"],
+        source_mask: Bool[Tensor, "B S"] | None = None,
+        target_mask: Bool[Tensor, "B T"] | None = None,
+        tap: Tap | None = None,
+    ) -> Float[Tensor, "B T V"]:
+        """Logits of the token that follows each target token. A decoder-only network takes None for the source.
+
+        Masks are True at tokens and False at padding; targets padded on the right need none.
+        """
+        memory = None if source_ids is None else self.encode(source_ids, source_mask, tap)
+        logits, _ = self.step(target_ids, self.start(memory), target_mask, tap)
+        return logits
+
+    def encode(
+        self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None, tap: Tap | None = None
+    ) -> Memory:
+        if self.source is None:
+            raise UsageError("a decoder-only network (num_encoder_layers 0) reads no source: give None for it")
+        x = self.source(source_ids, 0)
+        mask, rotation = padding_mask(source_mask), self.source.positions.rotation(x, 0)
+        blocks: Sequence[EncoderBlock] = self.encoder  # type: ignore[assignment]
+        for block in blocks:
+            x = block(x, mask, rotation, tap)
+        return Memory(self.encoder_norm(x), source_mask)
+
+    def start(self, memory: Memory | None = None) -> DecoderState:
+        """The state before the first step."""
+        if memory is None:
+            if not self.config.decoder_only:
+                raise UsageError(
+                    "an encoder–decoder network needs a source: only with num_encoder_layers 0 may it be None"
+                )
+            return DecoderState((), None)
+        blocks: Sequence[DecoderBlock] = self.decoder  # type: ignore[assignment]
+        kv = tuple(b.cross_attention.keys_values(memory.states) for b in blocks if b.cross_attention is not None)
+        return DecoderState(kv, memory.mask)
+
+    def step(
+        self,
+        ids: Int[Tensor, "B T"],
+        state: DecoderState,
+        mask: Bool[Tensor, "B T"] | None = None,
+        tap: Tap | None = None,
+    ) -> tuple[Float[Tensor, "B T V"], DecoderState]:
+        """Read more of the target: the logits behind each new token, and the state after them."""
+        x = self.target(ids, state.length)
+        past_mask = _extend_mask(state, ids, mask)
+        self_mask = causal_mask(state.length, ids.size(1), past_mask, ids.device)
+        x, past = self._decode(x, state, self_mask, tap)
+        return self.output(x), replace(state, past=past, past_mask=past_mask)
+
+    def _decode(
+        self, x: Float[Tensor, "B T D"], state: DecoderState, mask: Mask, tap: Tap | None
+    ) -> tuple[Float[Tensor, "B T D"], tuple[KeysValues, ...]]:
+        memory_mask, rotation = padding_mask(state.memory_mask), self.target.positions.rotation(x, state.length)
+        blocks: Sequence[DecoderBlock] = self.decoder  # type: ignore[assignment]
+        past = []
+        for n, block in enumerate(blocks):
+            before = state.past[n] if state.past else None
+            memory = state.memory[n] if state.memory else None
+            x, kv = block(x, before, mask, memory, memory_mask, rotation, tap)
+            past.append(kv)
+        return self.decoder_norm(x), tuple(past)
+
+
+def _block_shape(config: ModelConfig) -> BlockShape:
+    width = config.d_model // config.num_heads
+    return BlockShape(
+        d_model=config.d_model,
+        num_heads=config.num_heads,
+        d_ff=config.d_ff,
+        activation=config.activation,
+        norm=config.norm,
+        norm_kind=config.norm_kind,
+        norm_epsilon=config.norm_epsilon,
+        dropout=config.dropout,
+        attention_dropout=config.dropout if config.attention_dropout is None else config.attention_dropout,
+        activation_dropout=config.dropout if config.activation_dropout is None else config.activation_dropout,
+        d_key=config.d_key or width,
+        d_value=config.d_value or width,
+    )
+
+
+def _positions(config: ModelConfig) -> NoPositions:
+    match config.positions:
+        case "sinusoidal":
+            return SinusoidalPositions(config.position_layout, config.position_offset)
+        case "learned":
+            return LearnedPositions(config.max_length, config.d_model, config.position_offset)
+        case "rotary":
+            return RotaryPositions(config.head_width)
+        case "none":
+            return NoPositions()
+
+
+def _check_ids(ids: Int[Tensor, "B T"], vocab_size: int) -> None:
+    """On a GPU the look would make the host wait, so there it is left to whoever makes the batch."""
+    if torch.compiler.is_compiling() or ids.device.type != "cpu" or ids.numel() == 0:
+        return
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or high >= vocab_size:
+        wrong = low if low < 0 else high
+        raise UsageError(f"token id {wrong} is outside the vocabulary of {vocab_size} tokens (0 to {vocab_size - 1})")
+
+
+def _extend_mask(
+    state: DecoderState, ids: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
+) -> Bool[Tensor, "B P"] | None:
+    """Which target positions, old and new, hold tokens; None while no padding has been spoken of."""
+    if mask is None and state.past_mask is None:
+        return None
+    before, new = state.past_mask, mask
+    if before is None:
+        before = ids.new_ones(ids.size(0), state.length, dtype=torch.bool)
+    if new is None:
+        new = torch.ones_like(ids, dtype=torch.bool)
+    return torch.cat((before, new), dim=1)

@@ -1,0 +1,122 @@
+"""Attention: softmax(Q Kᵀ / √d_k) V over several heads (Vaswani et al. 2017, section 3.2)."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from attendo.errors import UsageError
+from attendo.nn.masks import Mask
+from attendo.nn.positions import Rotation
+
+# Is told the name of a place in the network ("decoder.3.cross") and the attention weights there, [B, H, T, S].
+Tap = Callable[[str, Tensor], None]
+
+
+@dataclass(frozen=True)
+class KeysValues:
+    """What can be looked at: one key and one value for each position and head."""
+
+    keys: Float[Tensor, "B H S K"]
+    values: Float[Tensor, "B H S Kv"]
+
+    @property
+    def length(self) -> int:
+        return self.keys.size(2)
+
+    def extend(self, new: "KeysValues") -> "KeysValues":
+        """The same with later positions behind it."""
+        return KeysValues(torch.cat((self.keys, new.keys), dim=2), torch.cat((self.values, new.values), dim=2))
+
+    def select(self, rows: Int[Tensor, " R"]) -> "KeysValues":
+        """The rows of the batch named by their numbers, in that order; a row may be taken more than once."""
+        return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+
+
+class MultiHeadAttention(nn.Module):
+    """Several attentions side by side, each on its own projection of width d_model / num_heads.
+
+    Queries, keys and values come from one matrix: self-attention projects all three in one product, cross-attention
+    takes the first part for the queries and the rest, once per sentence, for the keys and values of the memory.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        site: str = "attention",
+        d_key: int | None = None,
+        d_value: int | None = None,
+    ) -> None:
+        super().__init__()
+        if d_model % num_heads and (d_key is None or d_value is None):
+            raise UsageError(f"d_model must be a multiple of num_heads: {d_model} and {num_heads}")
+        self.num_heads = num_heads
+        self.d_key = d_key or d_model // num_heads
+        self.d_value = d_value or d_model // num_heads
+        self.dropout = dropout
+        self.site = site
+        self.project = nn.Linear(d_model, num_heads * (2 * self.d_key + self.d_value))
+        self.output = nn.Linear(num_heads * self.d_value, d_model)
+
+    def queries_keys_values(
+        self, x: Float[Tensor, "B T D"], rotation: Rotation | None = None
+    ) -> tuple[Float[Tensor, "B H T K"], KeysValues]:
+        width = self.num_heads * self.d_key
+        queries, keys, values = self.project(x).split((width, width, self.num_heads * self.d_value), dim=-1)
+        queries, keys = self._heads(queries, self.d_key), self._heads(keys, self.d_key)
+        if rotation is not None:
+            queries, keys = rotation.turn(queries), rotation.turn(keys)
+        return queries, KeysValues(keys, self._heads(values, self.d_value))
+
+    def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
+        width = self.num_heads * self.d_key
+        return self._heads(F.linear(x, self.project.weight[:width], self.project.bias[:width]), self.d_key)
+
+    def keys_values(self, x: Float[Tensor, "B S D"]) -> KeysValues:
+        width = self.num_heads * self.d_key
+        both = F.linear(x, self.project.weight[width:], self.project.bias[width:])
+        keys, values = both.split((width, self.num_heads * self.d_value), dim=-1)
+        return KeysValues(self._heads(keys, self.d_key), self._heads(values, self.d_value))
+
+    def forward(
+        self, queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, tap: Tap | None = None
+    ) -> Float[Tensor, "B T D"]:
+        dropout = self.dropout if self.training else 0.0
+        if tap is None:
+            mixed = fused_attention(queries, kv, mask, dropout)
+        else:
+            mixed, weights = explicit_attention(queries, kv, mask, dropout)
+            tap(self.site, weights)
+        return self.output(mixed.transpose(1, 2).flatten(2))  # [B, H, T, Kv] -> [B, T, H * Kv] -> [B, T, D]
+
+    def _heads(self, x: Float[Tensor, "B T D"], width: int) -> Float[Tensor, "B H T K"]:
+        return x.unflatten(-1, (self.num_heads, width)).transpose(1, 2)
+
+
+def fused_attention(
+    queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, dropout: float = 0.0
+) -> Float[Tensor, "B H T Kv"]:
+    """The fastest kernel there is for it. A query that may look at nothing gets zeros."""
+    return F.scaled_dot_product_attention(
+        queries, kv.keys, kv.values, attn_mask=mask.visible, dropout_p=dropout, is_causal=mask.causal
+    )
+
+
+def explicit_attention(
+    queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, dropout: float = 0.0
+) -> tuple[Float[Tensor, "B H T Kv"], Float[Tensor, "B H T S"]]:
+    """The formula as it is written, and the weights before dropout, so that their rows sum to 1."""
+    scores = queries @ kv.keys.transpose(-2, -1) / math.sqrt(queries.size(-1))
+    visible = mask.matrix(queries.size(-2), kv.length, queries.device)
+    if visible is None:
+        weights = scores.softmax(-1)
+    else:
+        # The lowest finite number, not -inf: a row without any visible key would become NaN, and so would its gradient.
+        weights = scores.masked_fill(~visible, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~visible, 0.0)
+    return F.dropout(weights, dropout) @ kv.values, weights

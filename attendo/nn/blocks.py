@@ -1,0 +1,102 @@
+"""Blocks: one layer of the encoder and one of the decoder, sub-layers in the paper's order."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from attendo.nn.attention import KeysValues, MultiHeadAttention, Tap
+from attendo.nn.feedforward import Activation, FeedForward
+from attendo.nn.masks import Mask
+from attendo.nn.positions import Rotation
+from attendo.nn.residual import Norm, NormKind, Residual, make_norm
+
+
+@dataclass(frozen=True)
+class BlockShape:
+    """What every block of a network has in common."""
+
+    d_model: int
+    num_heads: int
+    d_ff: int
+    activation: Activation
+    norm: Norm
+    norm_kind: NormKind
+    norm_epsilon: float
+    dropout: float
+    attention_dropout: float
+    activation_dropout: float
+    d_key: int
+    d_value: int
+
+    def attention(self, site: str) -> MultiHeadAttention:
+        return MultiHeadAttention(
+            self.d_model, self.num_heads, self.attention_dropout, site, d_key=self.d_key, d_value=self.d_value
+        )
+
+    def feed_forward(self) -> FeedForward:
+        return FeedForward(self.d_model, self.d_ff, self.activation, self.activation_dropout)
+
+    def residual(self) -> Residual:
+        return Residual(self.make_norm(), self.norm, self.dropout)
+
+    def make_norm(self) -> nn.Module:
+        return make_norm(self.norm_kind, self.d_model, self.norm_epsilon)
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention over the source, then the feed-forward network."""
+
+    def __init__(self, shape: BlockShape, site: str) -> None:
+        super().__init__()
+        self.self_attention = shape.attention(f"{site}.self")
+        self.self_residual = shape.residual()
+        self.feed_forward = shape.feed_forward()
+        self.feed_forward_residual = shape.residual()
+
+    def forward(
+        self, x: Float[Tensor, "B S D"], mask: Mask, rotation: Rotation | None = None, tap: Tap | None = None
+    ) -> Float[Tensor, "B S D"]:
+        queries, kv = self.self_attention.queries_keys_values(self.self_residual.enter(x), rotation)
+        x = self.self_residual.leave(x, self.self_attention(queries, kv, mask, tap))
+
+        y = self.feed_forward(self.feed_forward_residual.enter(x))
+        return self.feed_forward_residual.leave(x, y)
+
+
+class DecoderBlock(nn.Module):
+    """Masked self-attention over the target so far, attention to the memory, then the feed-forward network.
+
+    A decoder-only network has no memory and therefore no second sub-layer.
+    """
+
+    def __init__(self, shape: BlockShape, site: str, with_memory: bool = True) -> None:
+        super().__init__()
+        self.self_attention = shape.attention(f"{site}.self")
+        self.self_residual = shape.residual()
+        self.cross_attention = shape.attention(f"{site}.cross") if with_memory else None
+        self.cross_residual = shape.residual() if with_memory else None
+        self.feed_forward = shape.feed_forward()
+        self.feed_forward_residual = shape.residual()
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        past: KeysValues | None,
+        mask: Mask,
+        memory: KeysValues | None,
+        memory_mask: Mask,
+        rotation: Rotation | None = None,
+        tap: Tap | None = None,
+    ) -> tuple[Float[Tensor, "B T D"], KeysValues]:
+        """The new vectors, and the keys and values of the whole target so far."""
+        queries, new = self.self_attention.queries_keys_values(self.self_residual.enter(x), rotation)
+        kv = new if past is None else past.extend(new)
+        x = self.self_residual.leave(x, self.self_attention(queries, kv, mask, tap))
+
+        if self.cross_attention is not None and self.cross_residual is not None and memory is not None:
+            queries = self.cross_attention.queries(self.cross_residual.enter(x))
+            x = self.cross_residual.leave(x, self.cross_attention(queries, memory, memory_mask, tap))
+
+        y = self.feed_forward(self.feed_forward_residual.enter(x))
+        return self.feed_forward_residual.leave(x, y), kv

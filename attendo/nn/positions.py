@@ -1,0 +1,102 @@
+"""Positions: how the network learns the order of tokens. One class a kind, each with the same two methods.
+
+`add(x, start)` adds position vectors to embeddings; `rotation(x, start)` gives the turn of queries and keys. `start`
+is the position of the first token of `x`. Angles are computed in float32 when needed: there is no table to outgrow.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from attendo.errors import UsageError
+
+Layout = Literal["interleaved", "halves"]
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """The cosine and sine by which each pair of query or key components is turned."""
+
+    cosine: Float[Tensor, "T half"]
+    sine: Float[Tensor, "T half"]
+
+    def turn(self, heads: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
+        """Component i is paired with component i + K/2."""
+        cosine, sine = self.cosine.to(heads.dtype), self.sine.to(heads.dtype)
+        first, second = heads.chunk(2, dim=-1)
+        return torch.cat((first * cosine - second * sine, first * sine + second * cosine), dim=-1)
+
+
+class NoPositions(nn.Module):
+    """Order does not exist: the encoder is then permutation-equivariant."""
+
+    def add(self, x: Float[Tensor, "B T D"], start: int) -> Float[Tensor, "B T D"]:
+        return x
+
+    def rotation(self, x: Float[Tensor, "B T D"], start: int) -> Rotation | None:
+        return None
+
+
+class SinusoidalPositions(NoPositions):
+    """Fixed sines and cosines (section 3.5 of the paper): the vector of pos + k is a linear map of that of pos.
+
+    `interleaved` puts sine and cosine side by side as the paper does, `halves` all sines first as Marian does.
+    `offset` is the number of the first position.
+    """
+
+    def __init__(self, layout: Layout = "interleaved", offset: int = 0) -> None:
+        super().__init__()
+        self.layout = layout
+        self.offset = offset
+
+    def add(self, x: Float[Tensor, "B T D"], start: int) -> Float[Tensor, "B T D"]:
+        angles = _angles(self.offset + start, x.size(1), x.size(2), x.device)
+        if self.layout == "interleaved":
+            vectors = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
+        else:
+            vectors = torch.cat((angles.sin(), angles.cos()), dim=-1)
+        return x + vectors.to(x.dtype)
+
+
+class LearnedPositions(NoPositions):
+    """One trained vector a position, and none beyond `max_length`."""
+
+    def __init__(self, max_length: int, d_model: int, offset: int = 0) -> None:
+        super().__init__()
+        self.max_length = max_length
+        self.offset = offset
+        self.table = nn.Parameter(torch.empty(offset + max_length, d_model))
+
+    def add(self, x: Float[Tensor, "B T D"], start: int) -> Float[Tensor, "B T D"]:
+        end = start + x.size(1)
+        if end > self.max_length:
+            raise UsageError(
+                f"a sequence of {end} tokens is longer than the learned positions (max_length {self.max_length}): "
+                "shorten or split it, or train with a larger max_length"
+            )
+        return x + self.table[self.offset + start : self.offset + end]
+
+
+class RotaryPositions(NoPositions):
+    """Queries and keys are turned by their position, so that their product depends on the distance (Su et al. 2021)."""
+
+    def __init__(self, d_key: int) -> None:
+        super().__init__()
+        if d_key % 2:
+            raise UsageError(f"rotary positions need an even head width (d_model / num_heads), not {d_key}")
+        self.d_key = d_key
+
+    def rotation(self, x: Float[Tensor, "B T D"], start: int) -> Rotation | None:
+        angles = _angles(start, x.size(1), self.d_key, x.device)
+        return Rotation(angles.cos(), angles.sin())
+
+
+def _angles(start: int, length: int, width: int, device: torch.device) -> Float[Tensor, "T half"]:
+    """pos / 10000^(2i / width), by way of a^b = exp(b ln a)."""
+    position = start + torch.arange(length, device=device, dtype=torch.float32)
+    frequency = torch.exp(torch.arange(0, width, 2, device=device, dtype=torch.float32) * (-math.log(10_000) / width))
+    return position[:, None] * frequency[None, :]

@@ -1,0 +1,153 @@
+"""Who and what things are: greetings, identity, qualities, comparison, belonging."""
+
+from random import Random
+
+from attendo.recipes.builtin.adjectives import COLOURED, COMPARED, FEELINGS, PERSONAL, PREDICATES, QUALITIES
+from attendo.recipes.builtin.english import article
+from attendo.recipes.builtin.noun_phrases import a, indefinite, pointed, that, the
+from attendo.recipes.builtin.nouns import CLASSES, nouns
+from attendo.recipes.builtin.people import NAMES, be, have, owner, relative, somebody, someone, two_people
+from attendo.recipes.builtin.phrase import Phrase, phrase, weave
+from attendo.recipes.builtin.places import TOWNS
+from attendo.recipes.builtin.words import Noun
+
+JOBS = nouns("jobs")
+
+
+def greeting(dice: Random) -> Phrase:
+    """Hello world. 你好 世界"""
+    hello, whom = dice.choice(_GREETINGS), dice.choice(_GREETED)
+    return weave("{hello} {whom}", "{hello} {whom}", joins="hello+whom", hello=hello, whom=whom)
+
+
+_GREETINGS = (
+    phrase("hello", "你好"),
+    phrase("good morning", "早上好"),
+    phrase("good evening", "晚上好"),
+    phrase("goodbye", "再见"),
+)
+_GREETED = (phrase("world", "世界"), *NAMES, *(town.name for town in TOWNS))
+
+
+def identity(dice: Random) -> Phrase:
+    """I am a student. 我 是 一 个 学生"""
+    who, job = somebody(dice), dice.choice(JOBS)
+    what = job.many if is_group(who) else a(job)
+    return weave(f"{{who}} {be(who)}¹ {{what}}", "{who} 是¹ {what}", joins="who+what", who=who, what=what)
+
+
+def denied_identity(dice: Random) -> Phrase:
+    """She is not a doctor. 她 不 是 医生"""
+    who = somebody(dice)
+    what = role(who, dice.choice(JOBS))
+    return weave(f"{{who}} {be(who)}¹ not² {{what}}", "{who} 不² 是¹ {what}", joins="who+what", who=who, what=what)
+
+
+def role(who: Phrase, job: Noun) -> Phrase:
+    """a doctor, 医生: Chinese counts the profession of one who has it, not of one who might."""
+    if is_group(who):
+        return job.many
+    return weave(f"{article(job.name)} {{noun}}", "{noun}", head="noun", noun=job.one)
+
+
+def is_group(who: Phrase) -> bool:
+    return who.agreement == "they" and who.head != "you"
+
+
+def quality(dice: Random) -> Phrase:
+    """The cat is very big. 这只 猫 很 大"""
+    very, hen = dice.choice(_DEGREES)
+    adjective, noun = QUALITIES.draw(dice)
+    what, how = pointed(noun, dice), adjective.plain
+    return weave(f"{{what}} is {very} {{how}}", f"{{what}} {hen} {{how}}", joins="how+what", what=what, how=how)
+
+
+_DEGREES = (("very¹", "很¹"), ("not¹", "不¹"), ("really¹", "真的¹ 很¹"))
+
+
+def colour(dice: Random) -> Phrase:
+    """The coat is red. 这件 外套 是 红色 的"""
+    adjective, noun = COLOURED.draw(dice)
+    what, how = pointed(noun, dice), adjective.before
+    return weave("{what} is¹ {how}", "{what} 是¹ {how}", joins="how+what", what=what, how=how)
+
+
+def feeling(dice: Random) -> Phrase:
+    """They are very tired. 他们 很 累"""
+    very, hen = dice.choice(_DEGREES)
+    who, how = someone(dice), dice.choice(FEELINGS).plain
+    return weave(f"{{who}} {be(who)} {very} {{how}}", f"{{who}} {hen} {{how}}", joins="who+how", who=who, how=how)
+
+
+def comparison(dice: Random) -> Phrase:
+    """The cat is bigger than that dog. 这只 猫 比 那只 狗 大"""
+    adjective, noun = COMPARED.draw(dice)
+    return weave(
+        "{one} is {more} than¹ {other}",
+        "{one} 比¹ {other} {more}",
+        joins="one+more",
+        one=the(noun),
+        other=that(dice.choice(_ALIKE[noun.name, adjective.name])),
+        more=adjective.comparative,
+    )
+
+
+def equality(dice: Random) -> Phrase:
+    """The cat is as big as that dog. 这只 猫 和 那只 狗 一样 大"""
+    adjective, noun = COMPARED.draw(dice)
+    return weave(
+        "{one} is as¹ {how} as² {other}",
+        "{one} 和² {other} 一样¹ {how}",
+        joins="one+how",
+        one=the(noun),
+        other=that(dice.choice(_ALIKE[noun.name, adjective.name])),
+        how=adjective.plain,
+    )
+
+
+# One compares with its own kind: a cat with a dog, not with a table.
+_ALIKE = {
+    (noun.name, adjective.name): tuple(other for other in members if other in adjective.nouns)
+    for adjective in PREDICATES
+    for members in CLASSES.values()
+    for noun in members
+}
+
+
+def comparison_of_people(dice: Random) -> Phrase:
+    """She is taller than me. 她 比 我 高"""
+    one, other = two_people(dice)
+    who = one.subject if dice.random() < 0.5 else relative(dice)
+    return weave(
+        f"{{who}} {be(who)} {{more}} than¹ {{whom}}",
+        "{who} 比¹ {whom} {more}",
+        joins="who+more+whom",
+        who=who,
+        whom=other.object if dice.random() < 0.5 else dice.choice(NAMES),
+        more=dice.choice(PERSONAL).comparative,
+    )
+
+
+def ownership(dice: Random) -> Phrase:
+    """She has two dogs. 她 有 两 只 狗"""
+    who, what = someone(dice), indefinite(dice.choice(_OWNED), dice)
+    return weave(f"{{who}} {have(who)}¹ {{what}}", "{who} 有¹ {what}", joins="who+what", who=who, what=what)
+
+
+_OWNED = nouns("pets made_things books pens tools map photo toys horse house")
+
+
+def belonging(dice: Random) -> Phrase:
+    """My mother's car is very old. 我 妈妈 的 车 很 旧"""
+    very, hen = dice.choice(_DEGREES)
+    adjective, noun = QUALITIES.draw(dice)
+    while noun not in _OWNED:
+        adjective, noun = QUALITIES.draw(dice)
+    return weave(
+        f"{{whose}} {{what}} is {very} {{how}}",
+        f"{{whose}} {{what}} {hen} {{how}}",
+        joins="how+what",
+        whose=owner(dice),
+        what=noun.one,
+        how=adjective.plain,
+    )

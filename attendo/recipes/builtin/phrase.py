@@ -1,0 +1,101 @@
+"""A phrase in two languages at once: the words of both sides and the links between them, kept together as it grows."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+Agreement = Literal["I", "he", "they"]
+
+MARKS = "¹²³⁴"
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """`links` join an English word to a Chinese one, by place; `combinations` name the words that this phrase joins."""
+
+    english: tuple[str, ...]
+    chinese: tuple[str, ...]
+    links: tuple[tuple[int, int], ...]
+    head: str = ""
+    agreement: Agreement = "he"
+    combinations: tuple[str, ...] = ()
+
+
+def phrase(english: str, chinese: str, head: str = "", agreement: Agreement = "he") -> Phrase:
+    """A phrase from the lexicon: linked word by word if both sides are as long, else as one block."""
+    left, right = tuple(english.split()), tuple(chinese.split())
+    if len(left) == len(right):
+        links = tuple((place, place) for place in range(len(left)))
+    else:
+        links = tuple((i, j) for i in range(len(left)) for j in range(len(right)))
+    return Phrase(left, right, links, head or english, agreement)
+
+
+def combination(*heads: str) -> str:
+    """The name under which words are held out together, whichever comes first."""
+    return "+".join(sorted(heads))
+
+
+def weave(english: str, chinese: str, *, joins: str = "", head: str = "", **parts: Phrase) -> Phrase:
+    """One phrase out of several, each side in its own order.
+
+    >>> weave("did¹ {who} {eat} ?²", "{who} {eat} 了¹ 吗¹ ？²", who=phrase("you", "你"), eat=phrase("eat", "吃")).links
+    ((0, 2), (0, 3), (1, 0), (2, 1), (3, 4))
+
+    A name in braces stands for a part, any other word for itself; words with the same raised mark are linked.
+    `joins="eat+what"` records that the heads of these parts meet here, where both have one; `head` names the part that
+    speaks for the whole.
+    """
+    left, starts, english_marks = _lay(_read(english), {name: part.english for name, part in parts.items()})
+    right, ends, chinese_marks = _lay(_read(chinese), {name: part.chinese for name, part in parts.items()})
+    links = [(i, j) for mark, places in english_marks.items() for i in places for j in chinese_marks.get(mark, ())]
+    combinations: list[str] = []
+    for name, part in parts.items():
+        links += [(starts[name] + i, ends[name] + j) for i, j in part.links]
+        combinations += part.combinations
+    for join in joins.split():
+        heads = [parts[name].head for name in join.split("+")]
+        combinations += [combination(*heads)] if all(heads) else []
+    links.sort()
+    speaker = parts[head] if head else None
+    return Phrase(
+        tuple(left),
+        tuple(right),
+        tuple(links),
+        speaker.head if speaker else "",
+        speaker.agreement if speaker else "he",
+        tuple(combinations),
+    )
+
+
+@cache
+def _read(template: str) -> tuple[tuple[str, str], ...]:
+    """(name, "{") for a part, (word, its marks) for a word that stands for itself."""
+    items = []
+    for item in template.split():
+        if slot := re.fullmatch(r"\{(\w+)\}", item):
+            items.append((slot[1], "{"))
+        else:
+            word = item.rstrip(MARKS)
+            items.append((word, item[len(word) :]))
+    return tuple(items)
+
+
+def _lay(
+    template: Iterable[tuple[str, str]], parts: dict[str, tuple[str, ...]]
+) -> tuple[list[str], dict[str, int], dict[str, list[int]]]:
+    """The words of one side, where each part starts, and where each mark stands."""
+    words: list[str] = []
+    starts: dict[str, int] = {}
+    marks: dict[str, list[int]] = {}
+    for text, mark in template:
+        if mark == "{":
+            starts[text] = len(words)
+            words += parts[text]
+            continue
+        for one in mark:
+            marks.setdefault(one, []).append(len(words))
+        words.append(text)
+    return words, starts, marks

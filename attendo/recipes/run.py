@@ -1,0 +1,99 @@
+"""A run: text in, a trained model folder out, told as a stream of reports."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from attendo.data.batch import Example, collate
+from attendo.data.buckets import bucketed, group_by_length
+from attendo.errors import UsageError
+from attendo.model.transformer import Transformer
+from attendo.recipes.corpus import TextPair, read_corpus
+from attendo.recipes.run_config import RunConfig, TokenizerConfig, to_toml
+from attendo.store import StoredModel
+from attendo.text import Characters, SentencePiece, Tokenizer, Words
+from attendo.text_model import TextModel
+from attendo.train.loop import Report, train
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What was read and decided before the first step."""
+
+    train_pairs: int | None  # None where there is no end of them
+    valid_pairs: int
+    empty_pairs: int
+    source_vocab_size: int
+    target_vocab_size: int
+    parameters: int
+
+
+class Run:
+    """A folder and the model that grows in it; the model is whole, and can be saved, after every report."""
+
+    def __init__(self, config: RunConfig, folder: Path, device: torch.device) -> None:
+        """Read the text, build the tokenizers and the network, and write the settings down."""
+        self.config = config
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"the run folder {folder} cannot be made: {error.strerror}") from None
+        self.corpus = read_corpus(config.data, config.seed)
+        source, target = build_tokenizers(self.corpus.sample, config.tokenizer)
+        generator = torch.Generator().manual_seed(config.seed)
+        network = Transformer(config.network(source.vocab_size, target.vocab_size), generator)
+        self.model = TextModel(StoredModel(network.to(device), source, target))
+        (folder / "run.toml").write_text(to_toml(config), "utf-8")
+
+    @property
+    def prepared(self) -> Prepared:
+        return Prepared(
+            train_pairs=None if self.corpus.endless else len(self.corpus.sample),
+            valid_pairs=len(self.corpus.valid),
+            empty_pairs=self.corpus.empty,
+            source_vocab_size=self.model.source_tokenizer.vocab_size,
+            target_vocab_size=self.model.target_tokenizer.vocab_size,
+            parameters=sum(weight.numel() for weight in self.model.network.parameters()),
+        )
+
+    def train(self) -> Iterator[Report]:
+        """Learn, telling every step and writing it to metrics.jsonl."""
+        config = self.config.train
+        torch.manual_seed(self.config.seed)  # dropout draws from torch's own generator
+        batches = bucketed(map(self._example, self.corpus.train()), config.batch_tokens, self.config.seed)
+        valid = [self._example(pair) for pair in self.corpus.valid]
+        valid_batches = [collate(group) for group in group_by_length(valid, config.batch_tokens)]
+        with (self.folder / "metrics.jsonl").open("w", encoding="utf-8") as log:
+            for report in train(self.model.network, batches, valid_batches, config):
+                log.write(json.dumps({"kind": type(report).__name__.lower(), **asdict(report)}) + "\n")
+                yield report
+
+    def save(self) -> Path:
+        self.model.save(self.folder / "model")
+        return self.folder / "model"
+
+    def _example(self, pair: TextPair) -> Example:
+        source, target = pair
+        return Example(self.model.source_tokenizer.encode(source), self.model.target_tokenizer.encode(target))
+
+
+def build_tokenizers(pairs: Sequence[TextPair], config: TokenizerConfig) -> tuple[Tokenizer, Tokenizer]:
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    if config.joint:
+        joint = _build(sources + targets, config)
+        return joint, joint
+    return _build(sources, config), _build(targets, config)
+
+
+def _build(texts: Sequence[str], config: TokenizerConfig) -> Tokenizer:
+    match config.kind:
+        case "words":
+            return Words.build(texts, limit=config.size)
+        case "characters":
+            return Characters.build(texts, limit=config.size)
+        case "bpe" | "unigram":
+            return SentencePiece.train(texts, config.size, config.kind)

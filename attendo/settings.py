@@ -1,0 +1,56 @@
+"""The base of every settings class: frozen, strict about names, and clear about what is wrong."""
+
+import difflib
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from attendo.errors import UsageError
+
+
+class Settings(BaseModel):
+    """Checked when made; a value that cannot be meant raises `UsageError` with one line per fault."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def __init__(self, /, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            faults = [_explain(type(self), fault) for fault in error.errors(include_url=False)]
+            raise UsageError("; ".join(faults)) from None
+
+    # Without this mark pydantic would call __init__ for settings inside settings too, and their path would be lost.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    def replace(self, /, **changes: Any) -> Self:
+        """A copy with other values, checked again (pydantic's own `model_copy` does not check)."""
+        return type(self)(**{**self.model_dump(exclude_unset=True), **changes})
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """` (did you mean ...?)` for a mistyped name, or nothing where no known name is near."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _explain(settings: type[BaseModel], fault: ErrorDetails) -> str:
+    name = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "extra_forbidden":
+        inner = _inner(settings, fault["loc"][:-1])
+        return f"unknown setting {name}{nearest(str(fault['loc'][-1]), list(inner.model_fields))}"
+    if fault["type"] == "missing":
+        return f"{name} is missing"
+    message = str(fault["ctx"]["error"]) if fault["type"] == "value_error" else fault["msg"]
+    message = message[:1].lower() + message[1:]
+    return message if fault["type"] == "value_error" else f"{name}: {message}, not {fault['input']!r}"
+
+
+def _inner(settings: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseModel]:
+    """The settings class that a dotted path of field names leads to."""
+    for part in path:
+        annotation = settings.model_fields[str(part)].annotation if str(part) in settings.model_fields else None
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            settings = annotation
+    return settings

@@ -1,0 +1,196 @@
+"""A model folder on disk: weights, configuration, tokenizers, decoding defaults, scores, and a checksum of each.
+
+    config.json  weights.safetensors  source.* and target.* (or joint.*)  generation.json  scores.json  manifest.json
+
+Nothing in it is code. A folder is written beside its place and moved there whole; what is read is first compared with
+the manifest, byte for byte.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from attendo.errors import AttendoError, ModelError, UsageError
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+from attendo.text import Tokenizer, load_tokenizer
+
+FORMAT = "attendo.model"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """What a model folder holds. With one joint vocabulary both tokenizers are the same object."""
+
+    network: Transformer
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    generation: dict[str, Any] = field(default_factory=dict)
+    scores: dict[str, Any] = field(default_factory=dict)
+
+
+def save_model(folder: Path, model: StoredModel) -> None:
+    """Write the folder, replacing an earlier one only when the new one is whole and on disk."""
+    folder = folder.resolve()
+    if folder.exists() and not (folder / "manifest.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists and is not a model folder: name another place, or empty it first")
+    new = folder.with_name(f".tmp-{folder.name}")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    _write_json(new / "config.json", model.network.config.model_dump(mode="json"))
+    _write_json(new / "generation.json", model.generation)
+    _write_json(new / "scores.json", model.scores)
+    # named_parameters names a tied table once, so it is stored once.
+    weights = {name: weight.detach().cpu().contiguous() for name, weight in model.network.named_parameters()}
+    save_file(weights, new / "weights.safetensors")
+    if model.source_tokenizer is model.target_tokenizer:
+        model.source_tokenizer.save(new, "joint")
+    else:
+        model.source_tokenizer.save(new, "source")
+        model.target_tokenizer.save(new, "target")
+    write_manifest(new, FORMAT, VERSION)
+    _move_into_place(new, folder)
+
+
+def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
+    """Read a folder that `save_model` wrote; anything missing, damaged or unfitting is a `ModelError` that names it."""
+    names = check_manifest(folder, FORMAT, VERSION)
+    try:
+        config = ModelConfig(**_read_json(folder / "config.json"))
+    except AttendoError as error:
+        raise ModelError(f"{folder / 'config.json'}: {error}") from None
+    network = Transformer(config)
+    _load_weights(network, folder / "weights.safetensors")
+    joint = any(name.startswith("joint.") for name in names)
+    target = load_tokenizer(folder, "joint" if joint else "target")
+    source = target if joint or config.decoder_only else load_tokenizer(folder, "source")
+    for side, tokenizer, size in (
+        ("source", source, config.source_vocab_size),
+        ("target", target, config.target_vocab_size),
+    ):
+        if size is not None and tokenizer.vocab_size != size:
+            raise ModelError(
+                f"{folder}: the {side} tokenizer has {tokenizer.vocab_size} tokens but config.json says {size}: "
+                "they belong to different models"
+            )
+    generation, scores = _read_json(folder / "generation.json"), _read_json(folder / "scores.json")
+    return StoredModel(network.to(device).eval(), source, target, generation, scores)
+
+
+def write_manifest(folder: Path, kind: str, version: int) -> None:
+    """Name every file of the folder with its size and SHA-256, and make all of it durable."""
+    files = {path.name: _fingerprint(path) for path in sorted(folder.iterdir())}
+    content = {"format": kind, "version": version, "files": files}
+    _write_json(folder / "manifest.json", {**content, "sha256": _digest(content)})
+    for path in folder.iterdir():
+        _sync(path)
+    _sync(folder)
+
+
+def check_manifest(folder: Path, kind: str, version: int) -> list[str]:
+    """The names of the folder's files, each of them there and unchanged since it was written."""
+    path = folder / "manifest.json"
+    if not folder.is_dir():
+        raise ModelError(f"{folder} is not a folder: give the folder that holds manifest.json, such as runs/demo/model")
+    manifest = _read_json(path)
+    content = {key: value for key, value in manifest.items() if key != "sha256"}
+    if manifest.get("sha256") != _digest(content):
+        raise ModelError(f"{path} is damaged: its checksum does not match; restore the folder from a copy")
+    if content.get("format") != kind or content.get("version") != version:
+        found = f"{content.get('format')} version {content.get('version')}"
+        raise ModelError(f"{path}: expected {kind} version {version}, found {found}")
+    files = content.get("files")
+    if not isinstance(files, dict) or not all(isinstance(expected, dict) for expected in files.values()):
+        raise ModelError(f"{path} is damaged: it lists no files; restore the folder from a copy")
+    for name, expected in files.items():
+        if Path(name).name != name:
+            raise ModelError(f"{path}: file name {name!r} points out of the folder")
+        _check_file(folder / name, expected)
+    return list(files)
+
+
+def _check_file(path: Path, expected: dict[str, Any]) -> None:
+    if not path.is_file() or path.is_symlink():
+        raise ModelError(f"{path} is missing: restore it from a copy")
+    if path.stat().st_size != expected.get("bytes"):
+        found, meant = path.stat().st_size, expected.get("bytes")
+        raise ModelError(f"{path} has {found} bytes instead of {meant}: restore it from a copy")
+    if _fingerprint(path) != expected:
+        raise ModelError(f"{path} is damaged: its checksum does not match the manifest; restore it from a copy")
+
+
+def _load_weights(network: Transformer, path: Path) -> None:
+    try:
+        weights = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{path} is not a readable safetensors file: {error}") from None
+    expected = dict(network.named_parameters())
+    faults = [f"{name} is missing" for name in expected.keys() - weights.keys()]
+    faults += [f"{name} is not part of the network" for name in weights.keys() - expected.keys()]
+    faults += [
+        f"{name} is {weights[name].dtype}, the network needs {weight.dtype}"
+        for name, weight in expected.items()
+        if name in weights and weights[name].dtype != weight.dtype
+    ]
+    faults += [
+        f"{name} is {list(weights[name].shape)}, the network needs {list(weight.shape)}"
+        for name, weight in expected.items()
+        if name in weights and weights[name].shape != weight.shape
+    ]
+    if faults:
+        raise ModelError(f"{path} does not fit config.json: {'; '.join(sorted(faults)[:5])} ({len(faults)} in all)")
+    with torch.no_grad():
+        for name, weight in expected.items():
+            weight.copy_(weights[name])
+
+
+def _move_into_place(new: Path, folder: Path) -> None:
+    old = folder.with_name(f".old-{folder.name}")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    new.rename(folder)
+    _sync(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise ModelError(f"{path} is damaged: it is not JSON; restore it from a copy") from None
+    if not isinstance(content, dict):
+        raise ModelError(f"{path} is damaged: it is not a JSON object; restore it from a copy")
+    return content
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

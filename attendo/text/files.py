@@ -1,0 +1,80 @@
+"""The JSON file that every tokenizer has: what it is, and the pieces of those that have a list."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from attendo.errors import ModelError
+from attendo.text.tokenizer import CONTROL_PIECES, is_unicode
+
+FORMAT = "attendo.tokenizer"
+VERSION = 1
+
+
+def header_path(folder: Path, name: str) -> Path:
+    """Where the tokenizer called `name` says what it is."""
+    return folder / f"{name}.tokenizer.json"
+
+
+def write_header(folder: Path, name: str, kind: str, entries: list[str] | None = None) -> Path:
+    """Write the JSON file, one piece a line so that a person can read it and compare two of them."""
+    lines = [f'"format": {json.dumps(FORMAT)}', f'"version": {VERSION}', f'"kind": {json.dumps(kind)}']
+    if entries is not None:
+        pieces = ",\n".join(f"  {json.dumps(piece, ensure_ascii=False)}" for piece in (*CONTROL_PIECES, *entries))
+        lines.append(f'"pieces": [\n{pieces}\n]')
+    path = header_path(folder, name)
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8", newline="\n")
+    return path
+
+
+def read_header(folder: Path, name: str) -> dict[str, object]:
+    """The checked content of the JSON file; anything else than a tokenizer of this version is a `ModelError`."""
+    path = header_path(folder, name)
+    try:
+        header = json.loads(read_bytes(path).decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not a tokenizer: {error}; copy the model folder again") from None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ModelError(f'{path} is not a tokenizer: "format" must be "{FORMAT}"')
+    if type(header.get("version")) is not int or header["version"] != VERSION:
+        raise ModelError(f"{path} has version {header.get('version')!r}: this attendo reads version {VERSION}")
+    surplus = sorted(header.keys() - {"format", "version", "kind", "pieces"})
+    if surplus:
+        raise ModelError(f"{path} has the unknown key {surplus[0]!r}: remove it or copy the model folder again")
+    return header
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file; one that cannot be read is a `ModelError`."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or error
+        raise ModelError(f"{path} cannot be read: {reason}; a model folder needs its tokenizer files") from None
+
+
+def piece_list(
+    path: Path,
+    header: dict[str, object],
+    from_disk: Callable[[str], str],
+    is_piece: Callable[[str], bool],
+    always: tuple[str, ...] = (),
+) -> tuple[str, ...]:
+    """The pieces after the control pieces, as they are in memory; a fault is a `ModelError` that names it."""
+    written = header.get("pieces")
+    if not isinstance(written, list) or not all(isinstance(piece, str) for piece in written):
+        raise ModelError(f'{path} is damaged: "pieces" must be a list of strings')
+    if tuple(written[: len(CONTROL_PIECES)]) != CONTROL_PIECES:
+        raise ModelError(f"{path} is damaged: its pieces must begin with {' '.join(CONTROL_PIECES)}")
+    entries = tuple(from_disk(piece) for piece in written[len(CONTROL_PIECES) :])
+    seen: set[str] = set(CONTROL_PIECES)
+    for piece in entries:
+        if piece in seen:
+            raise ModelError(f"{path} is damaged: the piece {piece!r} stands in it twice")
+        if not is_piece(piece) or not is_unicode(piece):
+            raise ModelError(f"{path} is damaged: {piece!r} cannot be a piece of a {header['kind']} tokenizer")
+        seen.add(piece)
+    for piece in always:
+        if piece not in seen:
+            raise ModelError(f"{path} is damaged: the piece {piece!r} is missing")
+    return entries

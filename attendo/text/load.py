@@ -1,0 +1,26 @@
+"""From the files of a tokenizer back to the tokenizer."""
+
+from pathlib import Path
+
+from attendo.errors import ModelError
+from attendo.text.characters import Characters
+from attendo.text.files import header_path, read_header
+from attendo.text.subwords import SentencePiece
+from attendo.text.tokenizer import Tokenizer
+from attendo.text.words import Words
+
+
+def load_tokenizer(folder: Path, name: str) -> Tokenizer:
+    """The tokenizer saved in `folder` as `name`; files that are missing or damaged are a `ModelError`."""
+    path = header_path(folder, name)
+    header = read_header(folder, name)
+    match header.get("kind"):
+        case Words.kind:
+            return Words.read(path, header)
+        case Characters.kind:
+            return Characters.read(path, header)
+        case SentencePiece.kind:
+            return SentencePiece.read(folder, name)
+        case kind:
+            known = ", ".join((Words.kind, Characters.kind, SentencePiece.kind))
+            raise ModelError(f"{path} has the unknown kind {kind!r}: this attendo knows {known}")

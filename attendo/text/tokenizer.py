@@ -1,0 +1,74 @@
+"""What every tokenizer promises, and the four ids that mean the same in all of them."""
+
+import operator
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from attendo.errors import UsageError
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+CONTROL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
+
+MARK = "▁"  # stands for the space before a piece, in files
+UNKNOWN_TEXT = "⁇"  # what a person reads where UNK was generated
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """Text to ids and back; whatever a user writes, no control id but UNK comes out."""
+
+    @property
+    def kind(self) -> str:
+        """The name in the tokenizer's file: `words`, `characters`, `sentencepiece`."""
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of ids, control pieces included."""
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without bos and eos."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; control ids other than UNK are left out."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """One label per id, for a person to read."""
+
+    def unknown(self, text: str) -> list[str]:
+        """The parts of a text that become UNK, in order."""
+
+    def save(self, folder: Path, name: str) -> list[Path]:
+        """Write the files that `load_tokenizer(folder, name)` reads, and name them."""
+
+
+def checked_ids(ids: Iterable[int], vocab_size: int) -> list[int]:
+    """The ids as plain integers; one outside the vocabulary is a `UsageError`."""
+    plain = [operator.index(each) for each in ids]
+    for each in plain:
+        if not 0 <= each < vocab_size:
+            raise UsageError(f"id {each} is outside the vocabulary: ids go from 0 to {vocab_size - 1}")
+    return plain
+
+
+def spoken_ids(ids: Iterable[int], vocab_size: int) -> list[int]:
+    """The checked ids that have a text: all but pad, bos and eos."""
+    return [each for each in checked_ids(ids, vocab_size) if each not in (PAD, BOS, EOS)]
+
+
+def label(piece: str) -> str:
+    """What a person reads for a piece written with real spaces; white space alone is made visible."""
+    if piece == " ":
+        return "␣"
+    if piece.isspace():
+        return piece.encode("unicode_escape").decode("ascii")
+    return piece.removeprefix(" ")
+
+
+def is_unicode(text: str) -> bool:
+    """False for a text with half of a surrogate pair, which no file can hold."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,96 @@
+"""Words and signs as pieces, cut by one rule that loses no character."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import ClassVar
+
+from attendo.text.files import piece_list, write_header
+from attendo.text.tokenizer import CONTROL_PIECES, EOS, MARK, UNK, UNKNOWN_TEXT, checked_ids, label, spoken_ids
+from attendo.text.vocabulary import Vocabulary, most_frequent
+
+
+@dataclass(frozen=True)
+class Words:
+    """A piece is a word or a sign with the space before it, or one white-space character.
+
+    A text is read as if one space stood before it, so that `cat` is one entry wherever it stands.
+    """
+
+    kind: ClassVar[str] = "words"
+    vocabulary: Vocabulary
+
+    @classmethod
+    def build(cls, texts: Iterable[str], limit: int | None = None) -> "Words":
+        """The most frequent pieces of the texts; `limit` is the largest vocabulary, control pieces included."""
+        return cls(most_frequent((piece for text in texts for piece in cut(text)), limit, always=(" ",)))
+
+    @classmethod
+    def read(cls, path: Path, header: dict[str, object]) -> "Words":
+        """The tokenizer in a file whose header was read; a fault is a `ModelError`."""
+        return cls(Vocabulary(piece_list(path, header, from_disk=_from_disk, is_piece=_is_piece, always=(" ",))))
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of ids, control pieces included."""
+        return self.vocabulary.size
+
+    def encode(self, text: str) -> list[int]:
+        """One id per piece, UNK for a piece that is not in the vocabulary."""
+        return self.vocabulary.ids(cut(text))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The exact text where no id is UNK; UNK reads as a sign with a space before it."""
+        spoken = spoken_ids(ids, self.vocab_size)
+        pieces = (f" {UNKNOWN_TEXT}" if each == UNK else self.vocabulary.entry(each) for each in spoken)
+        return "".join(pieces).removeprefix(" ")
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Words without their space, control pieces by name."""
+        checked = checked_ids(ids, self.vocab_size)
+        return [CONTROL_PIECES[each] if each <= EOS else label(self.vocabulary.entry(each)) for each in checked]
+
+    def unknown(self, text: str) -> list[str]:
+        """The words and signs that are not in the vocabulary."""
+        return [piece.removeprefix(" ") for piece in self.vocabulary.missing(cut(text))]
+
+    def save(self, folder: Path, name: str) -> list[Path]:
+        """Write `NAME.tokenizer.json`."""
+        return [write_header(folder, name, self.kind, [_to_disk(piece) for piece in self.vocabulary.entries])]
+
+
+def cut(text: str) -> list[str]:
+    """The pieces of a text: joined, they are the text with one space before it."""
+    return _pattern().findall(" " + text) if text else []
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    """A word may hold marks, joiners and inner apostrophes; any other sign stands alone with its marks."""
+    # Python's \w leaves out combining marks, which would cut most Indic words; no mark lies outside these two ranges.
+    code_points = (*range(0x300, 0x1F000), *range(0xE0100, 0xE01F0))
+    marks = "".join(chr(point) for point in code_points if unicodedata.category(chr(point)).startswith("M"))
+    joining = f"[{re.escape(marks)}\u200c\u200d]"
+    word = rf"\w+(?:{joining}+\w*)*"
+    return re.compile(rf" ?{word}(?:['’]{word})*| ?\S{joining}*|\s")
+
+
+def _to_disk(piece: str) -> str:
+    """The space before a piece as a visible mark; a mark that a user wrote gets a backslash."""
+    escaped = piece.replace(MARK, f"\\{MARK}")
+    return f"{MARK}{escaped[1:]}" if escaped.startswith(" ") else escaped
+
+
+def _from_disk(written: str) -> str:
+    piece = f" {written[1:]}" if written.startswith(MARK) else written
+    return piece.replace(f"\\{MARK}", MARK)
+
+
+def _is_piece(piece: str) -> bool:
+    """Looser than `cut`, whose idea of a letter grows with Python's Unicode tables."""
+    if piece.isspace():
+        return len(piece) == 1
+    return bool(piece) and not any(character.isspace() for character in piece.removeprefix(" "))

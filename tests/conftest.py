@@ -1,0 +1,77 @@
+"""What every test stands on: shapes checked at run time, one thread a worker, small networks, seeded randomness."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import settings
+from jaxtyping import install_import_hook
+
+CHECKED = ["nn", "model", "data", "decode", "train", "text_model"]
+
+# Must come before attendo is imported. A test of torch.compile turns it off in a process of its own, because the
+# compiler cannot look through the checks.
+if os.environ.get("ATTENDO_SHAPES") != "off":
+    install_import_hook([f"attendo.{name}" for name in CHECKED], "shape_checks.checked")
+
+from attendo.model.config import ModelConfig  # noqa: E402
+from attendo.model.transformer import Transformer  # noqa: E402
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)
+
+settings.register_profile("attendo", max_examples=25, deadline=None, derandomize=True)
+settings.load_profile("attendo")
+
+SMALL: dict[str, Any] = {
+    "vocab_size": 17,
+    "d_model": 16,
+    "num_heads": 4,
+    "d_ff": 24,
+    "num_encoder_layers": 2,
+    "num_decoder_layers": 2,
+    "dropout": 0.0,
+}
+
+
+@pytest.fixture(scope="module")
+def small_config() -> Callable[..., ModelConfig]:
+    """Makes the config of a network that runs in a millisecond, with any setting changed."""
+    return lambda **changes: ModelConfig(**{**SMALL, **changes})
+
+
+@pytest.fixture(scope="module")
+def small_network(small_config: Callable[..., ModelConfig]) -> Callable[..., Transformer]:
+    """Makes such a network, in evaluation mode; `seed` decides its weights.
+
+    Biases and gains are drawn too: at their first values, 0 and 1, a mix-up of two of them would stay unseen.
+    """
+
+    def make(seed: int = 0, **changes: Any) -> Transformer:
+        generator = torch.Generator().manual_seed(seed)
+        network = Transformer(small_config(**changes), generator)
+        with torch.no_grad():
+            for parameter in network.parameters():
+                if parameter.dim() == 1:
+                    parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+        return network.eval()
+
+    return make
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    """Randomness that is the same in every run."""
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def shared() -> Path:
+    """The folder of shared data and study texts beside the project."""
+    path = Path(__file__).resolve().parents[2] / "shared"
+    if not path.is_dir():
+        pytest.skip("no folder named shared beside the project")
+    return path

@@ -1,0 +1,81 @@
+"""From two text files to right answers, through the command line: copy, reverse and sort strings of digits."""
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-c", "from attendo.cli.main import main; main()"]
+
+TASKS: dict[str, Callable[[str], str]] = {
+    "copy": lambda digits: digits,
+    "reverse": lambda digits: digits[::-1],
+    "sort": lambda digits: "".join(sorted(digits)),
+}
+
+RUN = """
+seed = 1
+preset = "tiny"
+
+[data]
+source = "train.source"
+target = "train.target"
+
+[tokenizer]
+kind = "characters"
+joint = true
+
+[model]
+d_model = 64
+d_ff = 256
+dropout = 0.0
+tie = "all"
+
+[train]
+steps = 900
+batch_tokens = 700
+peak_lr = 3e-3
+warmup = 100
+validate_every = 300
+"""
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_tiny_model_learns_it_from_files(task: str, tmp_path: Path) -> None:
+    strings = unlike_strings(count=10_200, seed=task)
+    train, unseen = strings[:-200], strings[-200:]
+    answer = TASKS[task]
+    write_lines(tmp_path / "train.source", train)
+    write_lines(tmp_path / "train.target", [answer(digits) for digits in train])
+    (tmp_path / "run.toml").write_text(RUN)
+
+    attendo(["train", "run.toml", "--out", "run"], "", tmp_path)
+    answers = attendo(["generate", "run/model"], "".join(f"{digits}\n" for digits in unseen), tmp_path).splitlines()
+
+    assert len(answers) == len(unseen)
+    right = sum(given == answer(digits) for given, digits in zip(answers, unseen, strict=True))
+    assert right >= 0.95 * len(unseen), f"{right} of {len(unseen)} are right"
+
+
+def unlike_strings(count: int, seed: str) -> list[str]:
+    """Strings of 3 to 8 digits, no two alike, so that what is kept back was never seen."""
+    dice = random.Random(seed)
+    strings: dict[str, None] = {}
+    while len(strings) < count:
+        strings["".join(dice.choice("0123456789") for _ in range(dice.randint(3, 8)))] = None
+    shuffled = list(strings)
+    dice.shuffle(shuffled)
+    return shuffled
+
+
+def write_lines(path: Path, lines: list[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+def attendo(arguments: list[str], text: str, folder: Path) -> str:
+    done = subprocess.run([*COMMAND, *arguments], input=text, capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

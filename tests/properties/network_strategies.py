@@ -1,0 +1,62 @@
+"""Networks and batches for hypothesis to choose from."""
+
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+VOCABULARY = 17  # of the small network
+
+
+@st.composite
+def network_settings(draw: st.DrawFn, decoder_only: bool | None = None) -> dict[str, Any]:
+    """Any choice that ModelConfig offers, at a small size."""
+    if decoder_only is None:
+        decoder_only = draw(st.booleans())
+    return {
+        "seed": draw(st.integers(0, 3)),
+        "num_heads": draw(st.sampled_from([1, 2, 4])),
+        "num_encoder_layers": 0 if decoder_only else draw(st.integers(1, 2)),
+        "num_decoder_layers": draw(st.integers(1, 2)),
+        "d_key": draw(st.sampled_from([None, 6])),
+        "d_value": draw(st.sampled_from([None, 3])),
+        "norm": draw(st.sampled_from(["pre", "post"])),
+        "norm_kind": draw(st.sampled_from(["layer", "rms"])),
+        "final_norm": draw(st.sampled_from([None, True, False])),
+        "activation": draw(st.sampled_from(["relu", "gelu", "silu", "swiglu"])),
+        "positions": draw(st.sampled_from(["sinusoidal", "learned", "rotary", "none"])),
+        "position_layout": draw(st.sampled_from(["interleaved", "halves"])),
+        "position_offset": draw(st.sampled_from([0, 2])),
+        "tie": draw(st.sampled_from(["none", "output", "all"])),
+        "scale_embedding": draw(st.booleans()),
+        "embedding_norm": draw(st.booleans()),
+        "output_bias": draw(st.booleans()),
+    }
+
+
+def ids(rows: int, longest: int, shortest: int = 1) -> st.SearchStrategy[Tensor]:
+    """A batch of `rows` sentences of one length."""
+    return st.integers(shortest, longest).flatmap(lambda length: ids_of_length(rows, length))
+
+
+def ids_of_length(rows: int, length: int) -> st.SearchStrategy[Tensor]:
+    row = st.lists(st.integers(0, VOCABULARY - 1), min_size=length, max_size=length)
+    return st.lists(row, min_size=rows, max_size=rows).map(lambda rows: torch.tensor(rows).view(len(rows), length))
+
+
+@st.composite
+def padded_ids(draw: st.DrawFn, rows: int, longest: int) -> tuple[Tensor, Tensor]:
+    """Sentences of different lengths with anything at all behind their ends, and the mask of their tokens."""
+    batch = draw(ids(rows, longest))
+    lengths = draw(st.lists(st.integers(1, batch.size(1)), min_size=rows, max_size=rows))
+    return batch, torch.arange(batch.size(1)) < torch.tensor(lengths)[:, None]
+
+
+@st.composite
+def cuts(draw: st.DrawFn, length: int) -> list[int]:
+    """The sizes of the parts into which something of `length` may be cut."""
+    parts: list[int] = []
+    while sum(parts) < length:
+        parts.append(draw(st.integers(1, length - sum(parts))))
+    return parts

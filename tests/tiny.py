@@ -1,0 +1,57 @@
+"""A tiny text model and the text it is made of, for tests that need a whole one."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+from attendo.store import StoredModel
+from attendo.text import Tokenizer, Words
+from attendo.text_model import TextModel
+
+SOURCES = ("I love NLP", "the cat sat", "a dog ran home", "I saw the small cat")
+TARGETS = ("我 爱 NLP", "猫 坐 着", "狗 跑 回 家", "我 看见 小 猫 了")
+
+SIZES: dict[str, Any] = {
+    "d_model": 16,
+    "num_heads": 2,
+    "d_ff": 24,
+    "num_encoder_layers": 2,
+    "num_decoder_layers": 2,
+    "dropout": 0.0,
+}
+
+# As options of `attendo train`: a network of that size, over in a second.
+QUICK_RUN = (
+    "preset=tiny",
+    "tokenizer.kind=words",
+    "model.d_model=16",
+    "model.num_heads=2",
+    "model.d_ff=24",
+    "train.batch_tokens=64",
+    "train.steps=3",
+)
+
+
+def tiny_model(seed: int = 0, joint: bool = False, **changes: Any) -> TextModel:
+    """Untrained, with words of its own for each side or one joint vocabulary."""
+    source: Tokenizer = Words.build(SOURCES + TARGETS if joint else SOURCES)
+    target: Tokenizer = source if joint else Words.build(TARGETS)
+    sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": target.vocab_size}
+    network = Transformer(ModelConfig(**{**sizes, **SIZES, **changes}), torch.Generator().manual_seed(seed))
+    return TextModel(StoredModel(network, source, target, {"max_length_extra": 7}, {"exact_match": 0.25}))
+
+
+def write_pairs(folder: Path, times: int = 10) -> tuple[Path, Path]:
+    """The tiny sentences as two parallel files."""
+    source, target = folder / "train.source", folder / "train.target"
+    source.write_text("".join(f"{line}\n" for line in SOURCES * times), "utf-8")
+    target.write_text("".join(f"{line}\n" for line in TARGETS * times), "utf-8")
+    return source, target
+
+
+def settings(*changes: str) -> list[str]:
+    """`--set` before each change."""
+    return [word for change in changes for word in ("--set", change)]

@@ -1,0 +1,123 @@
+"""Parallel text files, whole and broken."""
+
+import gzip
+import lzma
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from attendo.data.parallel import read_lines, read_pairs
+from attendo.errors import DataError
+
+
+def test_pairs_come_line_by_line(tmp_path: Path) -> None:
+    source, target = files(tmp_path, b"I love NLP\nGuten Tag\n", "我 爱 NLP\n你好\n".encode())
+    assert list(read_pairs(source, target)) == [("I love NLP", "我 爱 NLP"), ("Guten Tag", "你好")]
+
+
+def test_the_last_line_needs_no_line_feed(tmp_path: Path) -> None:
+    source, target = files(tmp_path, b"a\nb", b"c\nd\n")
+    assert list(read_pairs(source, target)) == [("a", "c"), ("b", "d")]
+
+
+def test_empty_lines_and_spaces_are_kept(tmp_path: Path) -> None:
+    source, target = files(tmp_path, b"\n a \n\n", b"x\n\ny\n")
+    assert list(read_pairs(source, target)) == [("", "x"), (" a ", ""), ("", "y")]
+
+
+def test_a_carriage_return_before_the_line_feed_is_no_text(tmp_path: Path) -> None:
+    source, target = files(tmp_path, b"a\r\n\r\nb\rc\r\n", b"x\ny\nz\n")
+    assert [left for left, _ in read_pairs(source, target)] == ["a", "", "b\rc"]
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x00"])
+def test_other_separators_inside_a_line_are_text(tmp_path: Path, separator: str) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(f"a{separator}b\nc\n".encode())
+    assert list(read_lines(path)) == [f"a{separator}b", "c"]
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_compressed_files_read_as_plain_ones(tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(compress("我\nb\n".encode()))
+    assert list(read_lines(path)) == ["我", "b"]
+
+
+def test_a_compressed_and_a_plain_file_make_pairs(tmp_path: Path) -> None:
+    source, target = tmp_path / "source.gz", tmp_path / "target"
+    source.write_bytes(gzip.compress(b"a\n"))
+    target.write_bytes(b"b\n")
+    assert list(read_pairs(source, target)) == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "short", "lines"), [(b"a\nb\n", b"c\n", "target", 1), (b"", b"c\n", "source", 0)]
+)
+def test_files_of_unequal_length_are_refused(tmp_path: Path, left: bytes, right: bytes, short: str, lines: int) -> None:
+    message = fault(*files(tmp_path, left, right))
+    assert message.startswith(f"{tmp_path / short} ends after {lines} lines")
+
+
+def test_two_empty_files_are_refused(tmp_path: Path) -> None:
+    assert fault(*files(tmp_path, b"", b"")).startswith(f"{tmp_path / 'source'} is empty")
+
+
+def test_a_line_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    message = fault(*files(tmp_path, b"a\nb\nc\n", "x\nGr\xfc\xdfe\nz\n".encode("latin-1")))
+    assert message.startswith(f"{tmp_path / 'target'} line 2 is not UTF-8")
+
+
+@pytest.mark.parametrize("name", ["missing", "missing.gz", "missing.xz", "folder", "folder.gz"])
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path, name: str) -> None:
+    if name.startswith("folder"):
+        (tmp_path / name).mkdir()
+    source, _ = files(tmp_path, b"a\n", b"b\n")
+    assert str(tmp_path / name) in fault(source, tmp_path / name)
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_a_truncated_file_is_refused_not_cut_short(
+    tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]
+) -> None:
+    packed = compress("".join(f"{random.Random(n).random()}\n" for n in range(300)).encode())
+    for kept in (len(packed) - 1, len(packed) - 8, len(packed) // 2, 20, 5):
+        path = tmp_path / f"text{suffix}"
+        path.write_bytes(packed[:kept])
+        assert str(path) in fault(path, path)
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_a_damaged_file_is_refused(tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]) -> None:
+    packed = compress("".join(f"{random.Random(n).random()}\n" for n in range(300)).encode())
+    dice = random.Random(suffix)
+    for _ in range(60):
+        place = dice.randrange(10 * 8, len(packed) * 8)  # the first ten bytes of .gz hold a time, which may change
+        damaged = bytearray(packed)
+        damaged[place // 8] ^= 1 << place % 8
+        path = tmp_path / f"text{suffix}"
+        path.write_bytes(damaged)
+        assert str(path) in fault(path, path), f"bit {place}"
+
+
+def test_plain_text_named_as_compressed_is_refused(tmp_path: Path) -> None:
+    for name in ("text.gz", "text.xz"):
+        (tmp_path / name).write_text("plain\n")
+        assert str(tmp_path / name) in fault(tmp_path / name, tmp_path / name)
+
+
+def files(folder: Path, left: bytes, right: bytes) -> tuple[Path, Path]:
+    source, target = folder / "source", folder / "target"
+    source.write_bytes(left)
+    target.write_bytes(right)
+    return source, target
+
+
+def fault(source: Path, target: Path) -> str:
+    """The one line by which the files are refused."""
+    with pytest.raises(DataError) as caught:
+        list(read_pairs(source, target))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

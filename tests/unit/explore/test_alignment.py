@@ -1,0 +1,68 @@
+"""A row is right when its largest weight lies on a gold source word; heads are compared over all sentences."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attendo.errors import UsageError
+from attendo.explore.alignment import HeadScore, HeadScores, alignment_accuracy
+
+
+def test_gold_links_are_source_then_target() -> None:
+    weights = [[0.1, 0.9, 0.0], [0.8, 0.1, 0.1]]
+    assert alignment_accuracy(weights, [(1, 0), (0, 1)]) == (2, 2)
+    assert alignment_accuracy(weights, [(2, 0), (1, 1)]) == (0, 2)
+
+
+def test_any_of_several_gold_columns_is_right_and_counts_once() -> None:
+    assert alignment_accuracy([[0.1, 0.7, 0.2]], [(1, 0), (2, 0)]) == (1, 1)
+
+
+def test_rows_without_a_link_are_not_counted() -> None:
+    assert alignment_accuracy([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [(0, 0)]) == (1, 1)
+    assert alignment_accuracy([[1.0, 0.0]], []) == (0, 0)
+
+
+def test_looking_at_the_end_of_sentence_is_wrong() -> None:
+    assert alignment_accuracy([[0.2, 0.1, 0.7]], [(0, 0)]) == (0, 1)
+
+
+@pytest.mark.parametrize("link", [(2, 0), (0, 1), (-1, 0), (0, -1)])
+def test_a_link_outside_the_matrix_is_refused(link: tuple[int, int]) -> None:
+    with pytest.raises(UsageError, match=rf"source {link[0]}, target {link[1]}.*2 source and 1 target"):
+        alignment_accuracy([[0.5, 0.5]], [link])
+
+
+@pytest.mark.parametrize(("weights", "message"), [([0.5, 0.5], r"got \[2\]"), ([[np.nan, 1.0]], "got nan")])
+def test_what_is_no_matrix_of_weights_is_refused(weights: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        alignment_accuracy(weights, [])
+
+
+def test_the_best_head_is_the_most_accurate_over_all_sentences() -> None:
+    scores = HeadScores()
+    good, bad = [[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]
+    gold = [(0, 0), (1, 1)]
+    scores.add(0, 0, good, gold)
+    scores.add(0, 0, bad, gold)
+    scores.add(1, 3, good, gold)
+    scores.add(1, 3, [[1.0, 0.0], [1.0, 0.0]], gold)
+    assert scores.scores() == [HeadScore(0, 0, 2, 4), HeadScore(1, 3, 3, 4)]
+    assert scores.best() == HeadScore(layer=1, head=3, right=3, counted=4)
+    assert scores.best().accuracy == 0.75
+
+
+def test_of_equal_heads_the_first_is_best() -> None:
+    scores = HeadScores()
+    for layer, head in [(1, 0), (0, 1), (0, 0)]:
+        scores.add(layer, head, [[1.0, 0.0]], [(0, 0)])
+    assert scores.best() == HeadScore(0, 0, 1, 1)
+
+
+def test_a_head_with_nothing_counted_is_left_out_and_none_has_no_best() -> None:
+    scores = HeadScores()
+    scores.add(0, 0, [[1.0]], [])
+    assert scores.scores() == []
+    with pytest.raises(UsageError, match="0 aligned tokens"):
+        scores.best()

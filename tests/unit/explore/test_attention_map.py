@@ -1,0 +1,72 @@
+"""A map takes anything that is a matrix of weights and refuses what cannot be one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attendo.errors import UsageError
+from attendo.explore.attention_map import AttentionMap, short_number, visible
+
+
+@pytest.mark.parametrize("make", [list, np.array, torch.tensor])
+def test_lists_arrays_and_tensors_give_the_same_map(make: Callable[[list[list[float]]], Any]) -> None:
+    weights = make([[0.25, 0.75], [1.0, 0.0]])
+    attention = AttentionMap(weights, ["我", "爱"], ["I", "love"], "head")
+    assert attention.weights.tolist() == [[0.25, 0.75], [1.0, 0.0]]
+    assert (attention.rows, attention.columns, attention.title) == (("我", "爱"), ("I", "love"), "head")
+
+
+def test_a_map_does_not_change_with_the_array_it_was_made_from() -> None:
+    weights = np.array([[1.0]])
+    attention = AttentionMap(weights, ["a"], ["b"], "head")
+    weights[0, 0] = 0.0
+    assert attention.weights[0, 0] == 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        attention.weights[0, 0] = 0.5
+
+
+@pytest.mark.parametrize(
+    ("weights", "rows", "columns", "message"),
+    [
+        ([[0.5, 0.5]], ["a"], ["b"], r"'head 1'.*weights \[1, 2\], labels \[1, 1\]"),
+        ([0.5, 0.5], ["a"], ["b", "c"], r"'head 1'.*got \[2\]"),
+        ([[]], ["a"], [], r"got \[1, 0\]"),
+        ([[float("nan")]], ["a"], ["b"], "after the softmax: got nan"),
+        ([[1.0, -3.5]], ["a"], ["b", "c"], "between 0 and 1.*got -3.5"),
+        ([[0.0, 7.0]], ["a"], ["b", "c"], "got 7.0"),
+    ],
+)
+def test_what_is_no_attention_is_refused_by_name(
+    weights: Any, rows: list[str], columns: list[str], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        AttentionMap(weights, rows, columns, "head 1")
+
+
+@pytest.mark.parametrize(
+    ("weight", "text"), [(0.0, ""), (0.0049, ""), (0.006, ".01"), (0.93, ".93"), (0.994, ".99"), (0.996, "1.0")]
+)
+def test_a_short_number_has_at_most_three_characters(weight: float, text: str) -> None:
+    assert short_number(weight) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("自然", "自然"),
+        ("▁the", "▁the"),
+        ("<b>&", "<b>&"),
+        ("a b", "a b"),
+        ("", ""),
+        ("  ", "␣␣"),
+        ("\x1b[2J\n", "␛[2J␊"),
+        ("\x7f", "␡"),
+        ("\x9b\u2028\ud800\u202e\uffff", "\ufffd" * 5),
+        ("👩‍💻", "👩‍💻"),
+    ],
+)
+def test_only_what_cannot_be_shown_is_replaced(text: str, shown: str) -> None:
+    assert visible(text) == shown

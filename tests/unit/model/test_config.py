@@ -1,0 +1,117 @@
+"""What ModelConfig accepts, fills in and refuses."""
+
+from typing import Any
+
+import pytest
+
+from attendo.errors import UsageError
+from attendo.model.config import PRESETS, ModelConfig
+
+
+def test_defaults_are_the_papers_base_model() -> None:
+    config = ModelConfig(vocab_size=37_000)
+    sizes = (config.d_model, config.num_heads, config.d_ff, config.num_encoder_layers, config.num_decoder_layers)
+    assert sizes == (512, 8, 2048, 6, 6)
+    assert (config.dropout, config.activation, config.positions) == (0.1, "relu", "sinusoidal")
+    assert config.head_width == 64
+
+
+def test_one_vocabulary_sets_both_sides() -> None:
+    config = ModelConfig(vocab_size=10)
+    assert (config.source_vocab_size, config.target_vocab_size) == (10, 10)
+    decoder_only = ModelConfig(vocab_size=10, num_encoder_layers=0)
+    assert decoder_only.decoder_only
+    assert (decoder_only.source_vocab_size, decoder_only.target_vocab_size) == (None, 10)
+
+
+def test_a_dump_makes_the_same_config() -> None:
+    for changes in ({"vocab_size": 10}, {"vocab_size": 10, "num_encoder_layers": 0}, {"target_vocab_size": 9}):
+        values: dict[str, Any] = {"source_vocab_size": 8} if "vocab_size" not in changes else {}
+        config = ModelConfig(**{**values, **changes})
+        assert ModelConfig(**config.model_dump()) == config
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "give vocab_size, or source_vocab_size and target_vocab_size"),
+        ({"target_vocab_size": 5}, "give vocab_size, or source_vocab_size and target_vocab_size"),
+        ({"vocab_size": 5, "source_vocab_size": 6}, "vocab_size 5 and source_vocab_size 6 disagree: give one of them"),
+        (
+            {"source_vocab_size": 5, "target_vocab_size": 5, "num_encoder_layers": 0},
+            "a decoder-only network (num_encoder_layers 0) has no source_vocab_size",
+        ),
+        ({"vocab_size": 5, "d_model": 500}, "d_model must be a multiple of num_heads: 500 and 8"),
+        ({"vocab_size": 5, "d_model": 15, "num_heads": 1}, "sinusoidal positions need an even d_model, not 15"),
+        (
+            {"vocab_size": 5, "d_model": 12, "num_heads": 4, "positions": "rotary"},
+            "rotary positions need an even head width (d_model / num_heads), not 3",
+        ),
+        (
+            {"source_vocab_size": 5, "target_vocab_size": 6, "tie": "all"},
+            "tie all needs one joint vocabulary, not 5 source and 6 target tokens: make the tokenizer joint, "
+            "or set tie to output",
+        ),
+        ({"vocab_size": 5, "d_modle": 64}, "unknown setting d_modle (did you mean d_model?)"),
+        ({"vocab_size": 5, "colour": "red"}, "unknown setting colour"),
+        ({"vocab_size": 0}, "vocab_size: input should be greater than or equal to 1, not 0"),
+        ({"vocab_size": 5, "dropout": 1.0}, "dropout: input should be less than 1, not 1.0"),
+        ({"vocab_size": 5, "norm": "sandwich"}, "norm: input should be 'pre' or 'post', not 'sandwich'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_one_line(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        ModelConfig(**values)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_fault_is_named() -> None:
+    with pytest.raises(UsageError, match=r"d_model: .*; dropout: .*"):
+        ModelConfig(vocab_size=5, d_model=0, dropout=2.0)
+
+
+def test_E63_joint_vocabularies_may_be_tied() -> None:  # noqa: N802
+    assert ModelConfig(vocab_size=5, tie="all").tie == "all"
+    assert ModelConfig(target_vocab_size=5, num_encoder_layers=0, tie="all").tie == "all"
+
+
+def test_own_head_widths_free_d_model_from_num_heads() -> None:
+    config = ModelConfig(vocab_size=5, d_model=10, num_heads=3, d_key=4, d_value=2)
+    assert config.head_width == 4
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_make_configs_and_take_changes(name: str) -> None:
+    config = ModelConfig.preset(name, vocab_size=100, norm="post", d_ff=77)
+    assert config.d_model == PRESETS[name]["d_model"]
+    assert (config.norm, config.d_ff, config.target_vocab_size) == ("post", 77, 100)
+
+
+def test_presets_are_the_papers_where_they_carry_its_names() -> None:
+    base, big = ModelConfig.preset("base", vocab_size=5), ModelConfig.preset("big", vocab_size=5)
+    assert base == ModelConfig(vocab_size=5)
+    assert (big.d_model, big.num_heads, big.d_ff, big.dropout) == (1024, 16, 4096, 0.3)
+    assert (big.num_encoder_layers, big.num_decoder_layers) == (6, 6)
+
+
+def test_an_unknown_preset_names_the_nearest_and_all() -> None:
+    with pytest.raises(UsageError) as caught:
+        ModelConfig.preset("bsae", vocab_size=5)
+    assert str(caught.value) == "unknown preset bsae (did you mean base?); there are tiny, small, base, big"
+
+
+@pytest.mark.parametrize("changes", [{"d_model": 64}, {"norm": "post"}, {"positions": "rotary"}, {"tie": "all"}])
+def test_replace_changes_one_setting(changes: dict[str, Any]) -> None:
+    config = ModelConfig(vocab_size=5, d_ff=33)
+    replaced = config.replace(**changes)
+    assert replaced == ModelConfig(vocab_size=5, d_ff=33, **changes)
+
+
+def test_replace_gives_another_vocabulary() -> None:
+    assert ModelConfig(vocab_size=5).replace(vocab_size=6) == ModelConfig(vocab_size=6)
+
+
+def test_replace_takes_the_encoder_away() -> None:
+    replaced = ModelConfig(vocab_size=5).replace(num_encoder_layers=0)
+    assert replaced == ModelConfig(vocab_size=5, num_encoder_layers=0)

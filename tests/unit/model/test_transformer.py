@@ -1,0 +1,121 @@
+"""The network's face: what it takes, what it refuses, and the state it hands on."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from attendo.errors import UsageError
+from attendo.model.transformer import Transformer
+
+MakeNetwork = Callable[..., Transformer]
+SOURCE = torch.tensor([[3, 1, 4, 1], [5, 9, 2, 6]])
+TARGET = torch.tensor([[1, 2, 7], [1, 8, 2]])
+
+
+@torch.no_grad()
+def test_forward_is_encode_start_and_one_step(small_network: MakeNetwork) -> None:
+    network = small_network()
+    logits, state = network.step(TARGET, network.start(network.encode(SOURCE)))
+    assert torch.equal(network(SOURCE, TARGET), logits)
+    assert state.length == 3
+
+
+def test_an_encoder_decoder_network_needs_a_source(small_network: MakeNetwork) -> None:
+    with pytest.raises(UsageError, match="an encoder–decoder network needs a source"):
+        small_network()(None, TARGET)
+
+
+def test_a_decoder_only_network_reads_no_source(small_network: MakeNetwork) -> None:
+    network = small_network(num_encoder_layers=0)
+    with pytest.raises(UsageError, match="reads no source: give None for it"):
+        network(SOURCE, TARGET)
+    assert network(None, TARGET).shape == (2, 3, 17)
+
+
+def test_a_decoder_only_network_has_no_trace_of_a_source(small_network: MakeNetwork) -> None:
+    network = small_network(num_encoder_layers=0)
+    assert not [
+        name for name, _ in network.named_parameters() if "cross" in name or "source" in name or "encoder" in name
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source_id", "target_id", "message"),
+    [
+        (11, 1, r"token id 11 is outside the vocabulary of 11 tokens \(0 to 10\)"),
+        (1, 13, r"token id 13 is outside the vocabulary of 13 tokens \(0 to 12\)"),
+        (-1, 1, "token id -1 is outside the vocabulary"),
+        (1, -2, "token id -2 is outside the vocabulary"),
+    ],
+)
+def test_ids_outside_their_vocabulary_are_refused(
+    small_network: MakeNetwork, source_id: int, target_id: int, message: str
+) -> None:
+    network = small_network(vocab_size=None, source_vocab_size=11, target_vocab_size=13)
+    assert network(torch.tensor([[0, 10]]), torch.tensor([[0, 12]])).shape == (1, 2, 13)
+    with pytest.raises(UsageError, match=message):
+        network(torch.tensor([[0, source_id]]), torch.tensor([[target_id, 0]]))
+
+
+@torch.no_grad()
+def test_embeddings_are_scaled_before_positions_are_added(small_network: MakeNetwork) -> None:
+    for scale, factor in ((True, math.sqrt(16)), (False, 1.0)):
+        embed = small_network(scale_embedding=scale).target
+        expected = embed.positions.add(embed.tokens.weight[TARGET] * factor, 0)
+        torch.testing.assert_close(embed(TARGET, 0), expected)
+
+
+@torch.no_grad()
+def test_an_embedding_norm_falls_on_the_sum(small_network: MakeNetwork) -> None:
+    embed = small_network(embedding_norm=True).target
+    assert embed.norm is not None
+    torch.testing.assert_close(embed(TARGET, 2), embed.norm(embed.positions.add(embed.tokens(TARGET) * 4, 2)))
+
+
+def test_select_keeps_the_masks_of_its_rows(small_network: MakeNetwork) -> None:
+    network = small_network()
+    source_mask = torch.tensor([[True, True, True, True], [True, False, False, False]])
+    target_mask = torch.tensor([[True, True, True], [True, True, False]])
+    _, state = network.step(TARGET, network.start(network.encode(SOURCE, source_mask)), target_mask)
+    selected = state.select(torch.tensor([1, 1, 0]))
+    assert selected.memory_mask is not None
+    assert selected.past_mask is not None
+    assert torch.equal(selected.memory_mask, source_mask[[1, 1, 0]])
+    assert torch.equal(selected.past_mask, target_mask[[1, 1, 0]])
+    assert [kv.keys.size(0) for kv in (*selected.memory, *selected.past)] == [3] * 4
+
+
+def test_a_state_without_masks_selects_without_masks(small_network: MakeNetwork) -> None:
+    network = small_network()
+    _, state = network.step(TARGET, network.start(network.encode(SOURCE)))
+    selected = state.select(torch.tensor([1]))
+    assert selected.memory_mask is None
+    assert selected.past_mask is None
+    assert selected.length == 3
+
+
+def test_a_mask_first_spoken_of_in_a_later_step_counts_what_came_before_as_tokens(small_network: MakeNetwork) -> None:
+    network = small_network()
+    _, state = network.step(TARGET, network.start(network.encode(SOURCE)))
+    _, state = network.step(TARGET[:, :1], state, torch.tensor([[True], [False]]))
+    _, state = network.step(TARGET[:, :1], state)
+    assert state.past_mask is not None
+    assert state.past_mask.int().tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 1]]
+
+
+@torch.no_grad()
+def test_memory_of_one_sentence_carries_the_mask_it_was_made_with(small_network: MakeNetwork) -> None:
+    mask = torch.tensor([[True, True, True, False]] * 2)
+    memory = small_network().encode(SOURCE, mask)
+    assert memory.states.shape == (2, 4, 16)
+    assert memory.mask is mask
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "none"])
+def test_weights_can_be_saved_and_loaded_by_name(small_network: MakeNetwork, positions: str) -> None:
+    first, second = small_network(seed=1, positions=positions), small_network(seed=2, positions=positions)
+    assert not torch.equal(first(SOURCE, TARGET), second(SOURCE, TARGET))
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first(SOURCE, TARGET), second(SOURCE, TARGET))

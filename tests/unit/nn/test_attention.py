@@ -1,0 +1,83 @@
+"""Keys and values as a value, and the shapes of multi-head attention."""
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+import torch
+from torch import Tensor
+
+from attendo.errors import UsageError
+from attendo.nn.attention import KeysValues, MultiHeadAttention, explicit_attention
+from attendo.nn.masks import Mask
+from attendo.nn.positions import RotaryPositions
+
+
+def _keys_values(length: int, first: int = 0) -> KeysValues:
+    """Numbers that say which row and position they are of."""
+    rows, positions = torch.arange(3.0)[:, None, None, None], torch.arange(first, first + length)[None, None, :, None]
+    keys = (100 * rows + positions).expand(3, 2, length, 4)
+    return KeysValues(keys, -keys[..., :3])
+
+
+def test_extend_puts_later_positions_behind() -> None:
+    longer = _keys_values(2).extend(_keys_values(3, first=2))
+    assert longer.length == 5
+    assert torch.equal(longer.keys, _keys_values(5).keys)
+    assert torch.equal(longer.values, _keys_values(5).values)
+
+
+def test_select_takes_rows_in_the_order_asked_and_more_than_once() -> None:
+    selected = _keys_values(2).select(torch.tensor([2, 0, 2, 1]))
+    assert selected.keys[:, 0, 0, 0].tolist() == [200, 0, 200, 100]
+    assert selected.values[:, 1, 1, 2].tolist() == [-201, -1, -201, -101]
+
+
+def test_extend_and_select_leave_the_original_as_it_was() -> None:
+    kv = _keys_values(2)
+    kv.extend(_keys_values(1, first=2))
+    kv.select(torch.tensor([1]))
+    assert torch.equal(kv.keys, _keys_values(2).keys)
+    with pytest.raises(FrozenInstanceError):
+        kv.keys = kv.values  # type: ignore[misc]
+
+
+def test_heads_are_split_from_the_last_axis() -> None:
+    attention = MultiHeadAttention(12, 3)
+    x = torch.randn(2, 5, 12)
+    queries, kv = attention.queries_keys_values(x)
+    assert queries.shape == kv.keys.shape == kv.values.shape == (2, 3, 5, 4)
+    projected = attention.project(x)
+    torch.testing.assert_close(queries[:, 1], projected[..., 4:8])
+    torch.testing.assert_close(kv.keys[:, 2], projected[..., 20:24])
+    torch.testing.assert_close(kv.values[:, 0], projected[..., 24:28])
+
+
+def test_a_rotation_turns_queries_and_keys_but_not_values() -> None:
+    attention, x = MultiHeadAttention(12, 3), torch.randn(1, 5, 12)
+    queries, kv = attention.queries_keys_values(x)
+    turned_queries, turned = attention.queries_keys_values(x, RotaryPositions(4).rotation(x, 1))
+    assert (turned_queries - queries).abs().max() > 1e-2
+    assert (turned.keys - kv.keys).abs().max() > 1e-2
+    assert torch.equal(turned.values, kv.values)
+
+
+def test_a_tap_is_told_the_site_once() -> None:
+    attention = MultiHeadAttention(8, 2, site="decoder.3.cross")
+    told: list[tuple[str, torch.Size]] = []
+
+    def tap(site: str, weights: Tensor) -> None:
+        told.append((site, weights.shape))
+
+    attention(attention.queries(torch.randn(2, 3, 8)), attention.keys_values(torch.randn(2, 5, 8)), Mask(), tap)
+    assert told == [("decoder.3.cross", (2, 2, 3, 5))]
+
+
+def test_heads_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(UsageError, match="d_model must be a multiple of num_heads: 500 and 8"):
+        MultiHeadAttention(500, 8)
+
+
+def test_explicit_weights_of_equal_keys_are_equal() -> None:
+    alike = torch.ones(1, 1, 4, 2)
+    _, weights = explicit_attention(alike, KeysValues(alike, alike), Mask())
+    torch.testing.assert_close(weights, torch.full((1, 1, 4, 4), 0.25))

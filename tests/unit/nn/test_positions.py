@@ -1,0 +1,87 @@
+"""Positions: the first vectors, the start, the limits."""
+
+import math
+
+import pytest
+import torch
+
+from attendo.errors import UsageError
+from attendo.nn.positions import LearnedPositions, NoPositions, RotaryPositions, Rotation, SinusoidalPositions
+
+
+def test_sinusoids_of_the_first_two_positions_interleaved() -> None:
+    vectors = SinusoidalPositions().add(torch.zeros(1, 2, 4), 0)[0]
+    expected = torch.tensor([[0, 1, 0, 1], [math.sin(1), math.cos(1), math.sin(0.01), math.cos(0.01)]])
+    torch.testing.assert_close(vectors, expected)
+
+
+def test_sinusoids_of_the_first_two_positions_in_halves() -> None:
+    vectors = SinusoidalPositions("halves").add(torch.zeros(1, 2, 4), 0)[0]
+    expected = torch.tensor([[0, 0, 1, 1], [math.sin(1), math.sin(0.01), math.cos(1), math.cos(0.01)]])
+    torch.testing.assert_close(vectors, expected)
+
+
+@pytest.mark.parametrize("positions", [SinusoidalPositions(), LearnedPositions(9, 4), LearnedPositions(9, 4, offset=2)])
+def test_a_later_start_is_a_later_part(positions: NoPositions) -> None:
+    with torch.no_grad():
+        for parameter in positions.parameters():
+            parameter.copy_(torch.arange(parameter.numel()).view_as(parameter))
+    nothing = torch.zeros(2, 9, 4)
+    torch.testing.assert_close(positions.add(nothing[:, :3], 5), positions.add(nothing, 0)[:, 5:8])
+
+
+@pytest.mark.parametrize("positions", [SinusoidalPositions(offset=2), LearnedPositions(5, 4, offset=2)])
+def test_an_offset_renumbers_the_first_position(positions: NoPositions) -> None:
+    first = positions.add(torch.zeros(1, 1, 4), 0)[0, 0]
+    if isinstance(positions, LearnedPositions):
+        assert positions.table.shape == (7, 4)
+        torch.testing.assert_close(first, positions.table[2], equal_nan=True)
+    else:
+        torch.testing.assert_close(first, SinusoidalPositions().add(torch.zeros(1, 3, 4), 0)[0, 2])
+
+
+def test_positions_are_added_to_what_is_there() -> None:
+    x = torch.randn(3, 5, 8)
+    vectors = SinusoidalPositions().add(torch.zeros(3, 5, 8), 0)
+    torch.testing.assert_close(SinusoidalPositions().add(x, 0), x + vectors)
+
+
+def test_sinusoids_keep_the_type_and_have_no_end() -> None:
+    vectors = SinusoidalPositions().add(torch.zeros(1, 2, 4, dtype=torch.bfloat16), 100_000)
+    assert vectors.dtype == torch.bfloat16
+    assert vectors.isfinite().all()
+
+
+def test_learned_positions_end_at_max_length() -> None:
+    positions = LearnedPositions(4, 2, offset=1)
+    assert positions.add(torch.zeros(1, 4, 2), 0).shape == (1, 4, 2)
+    with pytest.raises(UsageError, match=r"a sequence of 5 tokens is longer .*shorten or split it"):
+        positions.add(torch.zeros(1, 1, 2), 4)
+
+
+def test_only_rotary_positions_turn_and_they_add_nothing() -> None:
+    x = torch.randn(1, 3, 8)
+    rotary = RotaryPositions(4)
+    assert rotary.add(x, 0) is x
+    assert isinstance(rotary.rotation(x, 0), Rotation)
+    for positions in (NoPositions(), SinusoidalPositions(), LearnedPositions(3, 8)):
+        assert positions.rotation(x, 0) is None
+    assert NoPositions().add(x, 0) is x
+
+
+def test_a_quarter_turn_sends_the_first_half_to_the_second() -> None:
+    rotation = Rotation(cosine=torch.zeros(1, 2), sine=torch.ones(1, 2))
+    turned = rotation.turn(torch.tensor([[[[1.0, 2.0, 3.0, 4.0]]]]))
+    assert turned.flatten().tolist() == [-3.0, -4.0, 1.0, 2.0]
+
+
+def test_the_first_position_is_not_turned() -> None:
+    heads = torch.randn(2, 3, 1, 4)
+    rotation = RotaryPositions(4).rotation(torch.zeros(2, 1, 12), 0)
+    assert rotation is not None
+    assert torch.equal(rotation.turn(heads), heads)
+
+
+def test_rotary_positions_need_pairs() -> None:
+    with pytest.raises(UsageError, match=r"even head width .*, not 5"):
+        RotaryPositions(5)

@@ -1,0 +1,50 @@
+"""The path around a sub-layer, pre-norm and post-norm."""
+
+import torch
+from torch import nn
+
+from attendo.nn.residual import Residual, make_norm
+
+
+def _norm() -> nn.LayerNorm:
+    norm = nn.LayerNorm(4)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    return norm
+
+
+def test_pre_norm_normalises_what_the_sublayer_is_given() -> None:
+    norm, x, y = _norm(), torch.randn(2, 3, 4), torch.randn(2, 3, 4)
+    residual = Residual(norm, "pre")
+    torch.testing.assert_close(residual.enter(x), norm(x))
+    assert torch.equal(residual.leave(x, y), x + y)
+
+
+def test_post_norm_normalises_the_sum() -> None:
+    norm, x, y = _norm(), torch.randn(2, 3, 4), torch.randn(2, 3, 4)
+    residual = Residual(norm, "post")
+    assert residual.enter(x) is x
+    torch.testing.assert_close(residual.leave(x, y), norm(x + y))
+
+
+def test_dropout_falls_on_the_sublayer_and_not_on_the_path_around_it() -> None:
+    torch.manual_seed(0)
+    residual = Residual(nn.Identity(), "pre", dropout=0.5).train()
+    x = torch.full((4, 8, 16), 3.0)
+    left = residual.leave(x, torch.ones_like(x))
+    assert set(left.unique().tolist()) == {3.0, 5.0}
+
+
+def test_norms_by_their_names() -> None:
+    x = torch.randn(2, 3, 4)
+    layer, rms = make_norm("layer", 4, 1e-5), make_norm("rms", 4, 1e-5)
+    expected = (x - x.mean(-1, keepdim=True)) / (x.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+    torch.testing.assert_close(layer(x), expected)
+    torch.testing.assert_close(rms(x), x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt())
+
+
+def test_epsilon_is_the_one_given() -> None:
+    flat = torch.zeros(1, 1, 4)
+    flat[..., 0] = 1e-3
+    assert make_norm("layer", 4, 1e-12)(flat).abs().max() > 1
+    assert make_norm("layer", 4, 1.0)(flat).abs().max() < 1e-2

@@ -1,0 +1,90 @@
+"""The base of every settings class."""
+
+import pytest
+from pydantic import ValidationError
+
+from attendo.errors import AttendoError, DataError, ModelError, UsageError
+from attendo.model.config import ModelConfig
+from attendo.settings import Settings, nearest
+
+
+class Inner(Settings):
+    warmup: int = 10
+    rate: float = 0.5
+
+
+class Outer(Settings):
+    name: str
+    inner: Inner = Inner()
+    model: ModelConfig | None = None
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Inner().warmup = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"warmpu": 3}, "unknown setting warmpu (did you mean warmup?)"),
+        ({"xyz": 3}, "unknown setting xyz"),
+        ({"warmup": "soon"}, "warmup: input should be a valid integer"),
+        ({"rate": float("nan")}, "rate: input should be a finite number, not nan"),
+    ],
+)
+def test_a_fault_is_one_line_with_the_name_and_the_value(values: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Inner(**values)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_value_is_named() -> None:
+    with pytest.raises(UsageError, match=r"^name is missing$"):
+        Outer()  # type: ignore[call-arg]
+
+
+def test_several_faults_are_all_told() -> None:
+    with pytest.raises(UsageError, match=r"^warmup: .*; rate: .*, not 'fast'$"):
+        Inner(warmup=1.5, rate="fast")
+
+
+def test_an_unknown_name_inside_another_setting_carries_its_path() -> None:
+    with pytest.raises(UsageError) as caught:
+        Outer(name="a", inner={"warmpu": 3})
+    assert str(caught.value) == "unknown setting inner.warmpu (did you mean warmup?)"
+
+
+def test_a_wrong_value_inside_another_setting_carries_its_path() -> None:
+    with pytest.raises(UsageError, match=r"^inner\.warmup: .*, not 'soon'$"):
+        Outer(name="a", inner={"warmup": "soon"})
+
+
+def test_settings_may_be_given_as_objects_or_as_tables() -> None:
+    model = ModelConfig(vocab_size=5)
+    assert Outer(name="a", model=model) == Outer(name="a", model={"vocab_size": 5})
+    assert Outer(name="a", inner=Inner(warmup=3)) == Outer(name="a", inner={"warmup": 3})
+
+
+def test_replace_checks_again() -> None:
+    assert Inner(warmup=3).replace(rate=0.1) == Inner(warmup=3, rate=0.1)
+    with pytest.raises(UsageError, match=r"unknown setting rtae \(did you mean rate\?\)"):
+        Inner().replace(rtae=0.1)
+    with pytest.raises(UsageError, match="warmup"):
+        Inner().replace(warmup="soon")
+
+
+def test_replace_keeps_inner_settings() -> None:
+    assert Outer(name="a", inner={"warmup": 3}).replace(name="b") == Outer(name="b", inner={"warmup": 3})
+
+
+def test_the_nearest_name_is_offered_only_where_one_is_near() -> None:
+    assert nearest("dropuot", ["dropout", "d_model"]) == " (did you mean dropout?)"
+    assert nearest("colour", ["dropout", "d_model"]) == ""
+
+
+def test_each_kind_of_error_has_its_exit_code() -> None:
+    codes = {kind: kind.exit_code for kind in (AttendoError, UsageError, DataError, ModelError)}
+    assert codes == {AttendoError: 1, UsageError: 2, DataError: 3, ModelError: 4}
+    assert issubclass(UsageError, ValueError)

@@ -1,0 +1,245 @@
+"""Text in, text out."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import SOURCES, TARGETS, tiny_model
+
+from attendo.data.batch import Example, collate
+from attendo.errors import ModelError, UsageError
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+from attendo.store import StoredModel
+from attendo.text import EOS, Words
+from attendo.text_model import GenerationConfig, Result, TextModel, load, pick_device
+
+WORDS = tuple(sorted({word for text in SOURCES for word in text.split()}))
+
+
+def lively_model(seed: int = 5, **changes: Any) -> TextModel:
+    """Untrained, but with logits so far apart that answers differ in length and many end by themselves."""
+    model = tiny_model(seed, tie="none", **changes)
+    with torch.no_grad():
+        model.network.output.weight.mul_(3.0)
+    return model
+
+
+def sentences(count: int) -> list[str]:
+    dice = random.Random(1)
+    return [" ".join(dice.choices(WORDS, k=dice.randint(1, 12))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+def test_a_sentence_has_the_same_answer_alone_and_in_any_batch(positions: str) -> None:
+    model = lively_model(positions=positions)
+    texts = sentences(60)
+    alone = [model.generate([text])[0] for text in texts]
+    assert len({len(result.ids) for result in alone}) > 5
+    assert len({result.cut for result in alone}) == 2
+    for batch_tokens in (1, 40, 4096):
+        model.generation = GenerationConfig(**{**model.stored.generation, "batch_tokens": batch_tokens})
+        together = model.generate(texts)
+        assert [result.ids for result in together] == [result.ids for result in alone]
+        assert [result.cut for result in together] == [result.cut for result in alone]
+        assert [result.score for result in together] == pytest.approx([result.score for result in alone], abs=1e-4)
+
+
+def test_order_out_is_order_in() -> None:
+    model = lively_model()
+    texts = sentences(30)
+    answers = dict(zip(texts, (result.text for result in model.generate(texts)), strict=True))
+    turned = texts[::-1]
+    assert [result.text for result in model.generate(turned)] == [answers[text] for text in turned]
+
+
+@torch.no_grad()
+def test_the_score_told_is_the_score_of_the_ids() -> None:
+    model = lively_model()
+    for text in sentences(20):
+        result = model.generate([text])[0]
+        batch = collate([Example(model.source_tokenizer.encode(text), result.ids)])
+        logits = model.network(batch.source_ids, batch.target_ids, batch.source_mask)
+        each = logits.log_softmax(-1).gather(-1, batch.labels[..., None])[0, :, 0]
+        counted = each[:-1] if result.cut else each  # an answer that was cut has no eos to count
+        assert result.score == pytest.approx(counted.sum().item(), abs=1e-4)
+
+
+def test_scoring_an_answer_gives_the_score_it_was_generated_with() -> None:
+    model = lively_model()
+    texts = sentences(60)
+    ended = [(text, result) for text, result in zip(texts, model.generate(texts), strict=True) if not result.cut]
+    same_ids = [(text, r) for text, r in ended if model.target_tokenizer.encode(r.text) == list(r.ids)]
+    assert len(same_ids) > 5
+    scores = model.score([text for text, _ in same_ids], [result.text for _, result in same_ids])
+    assert scores == pytest.approx([result.score for _, result in same_ids], abs=1e-4)
+
+
+def test_a_score_is_a_log_probability() -> None:
+    """With every word in the vocabulary, the answers of up to two tokens share less than the whole probability."""
+    model = tiny_model()
+    target = model.target_tokenizer
+    answers = ["", *{target.decode([n]) for n in range(4, target.vocab_size)}]
+    scores = model.score([SOURCES[0]] * len(answers), answers)
+    assert all(score < 0 for score in scores)
+    assert 0 < torch.tensor(scores).exp().sum() < 1
+
+
+def test_score_takes_pairs() -> None:
+    with pytest.raises(UsageError, match="2 sources and 1 targets"):
+        tiny_model().score(["a", "b"], ["c"])
+
+
+def test_empty_text_stays_empty_wherever_it_stands() -> None:
+    model = tiny_model()
+    results = model.generate(["", SOURCES[0], "", SOURCES[1], ""])
+    assert [result.text == "" for result in results] == [True, False, True, False, True]
+    assert results[0] == Result(results[0].hypotheses, ())
+    assert (results[0].ids, results[0].pieces, results[0].score, results[0].cut) == ((), (), 0.0, False)
+    assert results[1] == model.generate([SOURCES[0]])[0]
+    assert model.generate([]) == []
+
+
+def test_unknown_words_are_told() -> None:
+    known, unknown = tiny_model().generate(["the cat", "the zebra sat quickly"])
+    assert known.unknown == ()
+    assert unknown.unknown == ("zebra", "quickly")
+
+
+def test_a_single_string_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"a list of texts: write \[text\]"):
+        tiny_model().generate("the cat")
+
+
+@pytest.mark.parametrize("wrong", [0, -3])
+def test_a_limit_below_one_is_refused(wrong: int) -> None:
+    with pytest.raises(UsageError, match=f"max_length must be at least 1, not {wrong}"):
+        tiny_model().generate(["the cat"], max_length=wrong)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_the_limit_counts_the_tokens_of_the_answer(limit: int) -> None:
+    results = lively_model().generate(sentences(30), max_length=limit)
+    whole = lively_model().generate(sentences(30), max_length=200)
+    for result, uncut in zip(results, whole, strict=True):
+        assert result.ids == uncut.ids[:limit]
+        assert result.cut == (len(uncut.ids) > limit)
+
+
+def test_without_a_limit_it_follows_the_source() -> None:
+    model = tiny_model()
+    model.generation = GenerationConfig(max_length_factor=1.5, max_length_extra=3)
+    with torch.no_grad():
+        model.network.output.weight[EOS] = 0.0  # never the best
+    result = model.generate(["the cat sat the cat"])[0]
+    assert len(result.ids) <= int(1.5 * 5) + 3
+    assert result.cut == (len(result.ids) == 10)
+
+
+def test_answers_never_outgrow_learned_positions() -> None:
+    model = lively_model(positions="learned", max_length=6)
+    results = model.generate(["the cat sat", "a dog ran home"])
+    assert max(len(result.ids) for result in results) <= 5
+
+
+def test_a_source_that_outgrows_learned_positions_is_an_error_not_cut() -> None:
+    with pytest.raises(UsageError, match="max_length 6"):
+        tiny_model(positions="learned", max_length=6).generate([" ".join(WORDS)])
+
+
+def test_ids_pieces_and_text_belong_together() -> None:
+    model = lively_model()
+    for result in model.generate(sentences(10)):
+        assert model.target_tokenizer.decode(result.ids) == result.text
+        assert tuple(model.target_tokenizer.pieces(result.ids)) == result.pieces
+        assert not {0, 2, 3} & set(result.ids)
+
+
+def test_a_network_left_in_training_mode_answers_without_dropout() -> None:
+    model = lively_model(dropout=0.5)
+    texts = sentences(10)
+    calm = model.generate(texts), model.score(SOURCES, TARGETS), model.trace(texts[0]).cross.tolist()
+    model.network.train()
+    assert model.generate(texts) == calm[0]
+    model.network.train()
+    assert model.score(SOURCES, TARGETS) == calm[1]
+    model.network.train()
+    assert model.trace(texts[0]).cross.tolist() == calm[2]
+
+
+def test_the_rows_of_a_trace_are_the_tokens_predicted() -> None:
+    model = lively_model()
+    trace = model.trace("I love NLP", "我 爱 NLP")
+    assert trace.source_pieces == ("I", "love", "NLP", "</s>")
+    assert trace.target_pieces == ("我", "爱", "NLP", "</s>")
+    layers, heads, source, target = 2, 2, 4, 4
+    assert trace.encoder.shape == (layers, heads, source, source)
+    assert trace.decoder.shape == (layers, heads, target, target)
+    assert trace.cross.shape == (layers, heads, target, source)
+    for weights in (trace.encoder, trace.decoder, trace.cross):
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+    assert not trace.decoder.triu(1).any()
+    assert trace.decoder[:, :, 0, 0].eq(1).all()  # the first token predicted saw nothing but bos
+
+
+def test_E49_changing_a_token_changes_only_the_looks_that_come_after_it() -> None:  # noqa: N802
+    """Row t is the look that predicts token t, so it has not yet seen token t itself."""
+    model = lively_model()
+    one, other = model.trace("the cat sat", "我 爱 猫 了"), model.trace("the cat sat", "我 爱 狗 了")
+    differs = (one.cross - other.cross).abs().amax(dim=(0, 1, 3)) > 1e-6
+    assert [a == b for a, b in zip(one.target_pieces, other.target_pieces, strict=True)] == [
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]
+    assert differs.tolist() == [False, False, False, True, True]
+
+
+@pytest.mark.parametrize("layers", [2, 11])
+def test_layers_of_a_trace_are_in_order(layers: int) -> None:
+    model = tiny_model(num_decoder_layers=layers)
+    seen: dict[str, torch.Tensor] = {}
+    source = model.source_tokenizer.encode("the cat sat")
+    batch = collate([Example(source, model.target_tokenizer.encode("猫 坐"))])
+    with torch.no_grad():
+        model.network(batch.source_ids, batch.target_ids, batch.source_mask, tap=seen.__setitem__)
+    trace = model.trace("the cat sat", "猫 坐")
+    for n in range(layers):
+        torch.testing.assert_close(trace.cross[n], seen[f"decoder.{n}.cross"][0])
+
+
+def test_a_trace_without_a_target_shows_the_answer() -> None:
+    model = lively_model()
+    for text in (*sentences(5), ""):
+        assert model.trace(text).target_pieces == (*model.generate([text])[0].pieces, "</s>")
+
+
+def test_a_decoder_only_network_is_no_text_model(tmp_path: Path) -> None:
+    words = Words.build(SOURCES)
+    config = ModelConfig(target_vocab_size=words.vocab_size, num_encoder_layers=0, d_model=16, num_heads=2)
+    with pytest.raises(UsageError, match="decoder-only"):
+        TextModel(StoredModel(Transformer(config), words, words))
+
+
+@pytest.mark.parametrize("name", ["gpu", "", "cpu:x", "meta", "mps"])
+def test_an_unknown_device_is_a_mistake_of_use(model_folder: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="device"):
+        pick_device(name)
+    with pytest.raises(UsageError, match="device"):
+        load(model_folder, name)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_a_mistake_of_use_not_of_the_model(model_folder: Path) -> None:
+    assert pick_device("auto") == torch.device("cpu")
+    with pytest.raises(UsageError, match="no CUDA GPU"):
+        load(model_folder, "cuda")
+
+
+def test_loading_nothing_is_a_model_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="is not a folder"):
+        load(tmp_path / "nothing")

@@ -1,0 +1,27 @@
+"""A list of pieces: control pieces are counted, but no text finds them."""
+
+import pytest
+
+from attendo.errors import DataError
+from attendo.text import CONTROL_PIECES, UNK
+from attendo.text.vocabulary import Vocabulary, most_frequent
+
+
+def test_control_pieces_are_counted_but_not_found() -> None:
+    vocabulary = Vocabulary(("a", "b"))
+    assert vocabulary.size == 6
+    assert vocabulary.ids([*CONTROL_PIECES, "b"]) == [UNK, UNK, UNK, UNK, 5]
+    assert vocabulary.missing([*CONTROL_PIECES, "b"]) == list(CONTROL_PIECES)
+
+
+def test_an_entry_is_found_by_its_id() -> None:
+    assert Vocabulary(("a", "b")).entry(5) == "b"
+
+
+def test_pieces_that_are_always_in_stand_first_and_once() -> None:
+    assert most_frequent(["a", "b", "b", "a", "z", "a"], limit=None, always=("z",)).entries == ("z", "a", "b")
+
+
+def test_nothing_to_count_is_an_error() -> None:
+    with pytest.raises(DataError, match="the input is empty"):
+        most_frequent([], limit=None)

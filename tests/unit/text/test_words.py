@@ -1,0 +1,105 @@
+"""Words: where a text is cut, what is kept, what a person reads."""
+
+import pytest
+
+from attendo.errors import DataError, UsageError
+from attendo.text import BOS, EOS, PAD, UNK, Tokenizer, Words
+from attendo.text.words import cut
+
+ENGLISH = "Do you like cats?"
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("Do you like cats?", [" Do", " you", " like", " cats", "?"]),
+        ("你 喜欢 猫 吗 ？", [" 你", " 喜欢", " 猫", " 吗", " ？"]),
+        ("don't 'quote' it’s", [" don't", " '", "quote", "'", " it’s"]),
+        ("a  b\tc", [" a", " ", " b", "\t", "c"]),
+        (" a ", [" ", " a", " "]),
+        ("नमस्ते दुनिया", [" नमस्ते", " दुनिया"]),
+        ("می\u200cخواهم", [" می\u200cخواهم"]),
+        ("cafe\u0301!", [" cafe\u0301", "!"]),
+        ("I ❤\ufe0f it", [" I", " ❤\ufe0f", " it"]),
+        ("</s>", [" <", "/", "s", ">"]),
+        ("a▁b ▁", [" a", "▁", "b", " ▁"]),
+        ("", []),
+    ],
+)
+def test_text_is_cut_before_spaces_and_around_signs(text: str, pieces: list[str]) -> None:
+    assert cut(text) == pieces
+
+
+def test_ids_follow_frequency_and_then_the_text() -> None:
+    words = Words.build(["b a c", "c b", "c"])
+    assert words.pieces(range(words.vocab_size)) == ["<pad>", "<unk>", "<s>", "</s>", "␣", "c", "b", "a"]
+
+
+def test_the_order_of_lines_does_not_matter() -> None:
+    assert Words.build(["x y", "z"]) == Words.build(["z", "x y"])
+
+
+def test_limit_counts_control_pieces_and_keeps_the_most_frequent() -> None:
+    words = Words.build(["b a c", "c b", "c"], limit=7)
+    assert words.vocab_size == 7
+    assert words.unknown("a b c") == ["a"]
+
+
+def test_a_word_is_one_entry_wherever_it_stands() -> None:
+    words = Words.build(["cat dog"])
+    assert words.encode("dog cat") == words.encode("cat dog")[::-1]
+
+
+def test_an_unknown_word_keeps_its_place() -> None:
+    words = Words.build([ENGLISH])
+    ids = words.encode("Do you like dogs?")
+    assert ids[3] == UNK
+    assert words.decode(ids) == "Do you like ⁇?"
+    assert words.unknown("Do you like dogs or\ncats?") == ["dogs", "or", "\n", "cats"]
+
+
+def test_control_ids_are_left_out_of_text_but_named_in_labels() -> None:
+    words = Words.build([ENGLISH])
+    ids = [BOS, *words.encode(ENGLISH), EOS, PAD]
+    assert words.decode(ids) == ENGLISH
+    assert words.pieces(ids) == ["<s>", "Do", "you", "like", "cats", "?", "</s>", "<pad>"]
+
+
+def test_white_space_is_visible_in_labels() -> None:
+    words = Words.build(["a\tb"])
+    assert words.pieces(words.encode("a  \ta")) == ["a", "␣", "␣", "\\t", "<unk>"]
+
+
+def test_text_that_starts_with_a_sign_keeps_its_first_character() -> None:
+    words = Words.build([ENGLISH])
+    assert words.decode(words.encode(ENGLISH)[-1:]) == "?"
+
+
+@pytest.mark.parametrize("wrong", [-1, 10])
+def test_an_id_outside_the_vocabulary_is_named(wrong: int) -> None:
+    words = Words.build([ENGLISH])
+    with pytest.raises(UsageError, match=f"id {wrong} is outside the vocabulary: ids go from 0 to 9"):
+        words.decode([4, wrong])
+    with pytest.raises(UsageError, match=f"id {wrong} "):
+        words.pieces([wrong])
+
+
+@pytest.mark.parametrize("texts", [[], [""]])
+def test_no_text_is_an_error(texts: list[str]) -> None:
+    with pytest.raises(DataError, match="no text"):
+        Words.build(texts)
+
+
+def test_half_a_surrogate_pair_is_refused_when_building_and_unknown_when_encoding() -> None:
+    with pytest.raises(DataError, match="ud800"):
+        Words.build(["a \ud800"])
+    assert Words.build(["a"]).encode("a \ud800") == [5, UNK]
+
+
+def test_a_limit_without_room_for_a_word_names_the_least() -> None:
+    with pytest.raises(UsageError, match="5 is too small: the least is 6"):
+        Words.build([ENGLISH], limit=5)
+
+
+def test_words_are_a_tokenizer() -> None:
+    assert isinstance(Words.build([ENGLISH]), Tokenizer)

@@ -1,0 +1,82 @@
+"""The loss, against the formula computed by hand."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from attendo.data.batch import Example, collate
+from attendo.model.transformer import Transformer
+from attendo.text import PAD
+from attendo.train.loss import summed_loss
+
+VOCABULARY = 7
+
+
+@pytest.fixture
+def logits(generator: torch.Generator) -> Tensor:
+    return 2 * torch.randn(3, 5, VOCABULARY, generator=generator)
+
+
+@pytest.fixture
+def labels(generator: torch.Generator) -> Tensor:
+    """Tokens, with padding behind those of two rows."""
+    labels = torch.randint(1, VOCABULARY, (3, 5), generator=generator)
+    labels[1, 3:] = labels[2, 1:] = PAD
+    return labels
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+def test_the_loss_is_the_formula_summed_over_tokens(logits: Tensor, labels: Tensor, smoothing: float) -> None:
+    expected = 0.0
+    for row, wanted in zip(logits.tolist(), labels.tolist(), strict=True):
+        for scores, label in zip(row, wanted, strict=True):
+            if label == PAD:
+                continue
+            total = sum(math.exp(score) for score in scores)
+            log_probabilities = [math.log(math.exp(score) / total) for score in scores]
+            # The label gets 1 - ε, and ε is spread evenly over the whole vocabulary.
+            expected -= (1 - smoothing) * log_probabilities[label]
+            expected -= smoothing * sum(log_probabilities) / VOCABULARY
+    assert summed_loss(logits, labels, smoothing).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_by_default_nothing_is_smoothed(logits: Tensor, labels: Tensor) -> None:
+    assert torch.equal(summed_loss(logits, labels), summed_loss(logits, labels, 0.0))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_E32_columns_of_padding_change_nothing(logits: Tensor, labels: Tensor, smoothing: float) -> None:  # noqa: N802
+    wider_logits = torch.cat((logits, torch.full((3, 4, VOCABULARY), 50.0)), dim=1).requires_grad_()
+    wider_labels = torch.cat((labels, torch.full((3, 4), PAD)), dim=1)
+    loss = summed_loss(wider_logits, wider_labels, smoothing)
+    assert torch.equal(loss, summed_loss(logits, labels, smoothing))
+    loss.backward()
+    assert wider_logits.grad is not None
+    assert not wider_logits.grad[wider_labels == PAD].any()
+    assert wider_logits.grad[wider_labels != PAD].any(-1).all()
+
+
+def test_E24_the_loss_takes_logits_not_probabilities(logits: Tensor, labels: Tensor) -> None:  # noqa: N802
+    torch.testing.assert_close(summed_loss(logits + 5.0, labels), summed_loss(logits, labels))
+    right = summed_loss(50.0 * torch.nn.functional.one_hot(labels, VOCABULARY), labels)
+    assert right.item() == pytest.approx(0.0, abs=1e-6)
+    assert summed_loss(logits.softmax(-1), labels).item() != pytest.approx(summed_loss(logits, labels).item(), rel=0.01)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_pieces_of_a_batch_sum_to_the_whole(logits: Tensor, labels: Tensor, smoothing: float) -> None:
+    pieces = sum(summed_loss(logits[n : n + 1], labels[n : n + 1], smoothing) for n in range(3))
+    torch.testing.assert_close(pieces, summed_loss(logits, labels, smoothing))
+
+
+def test_a_sentence_costs_the_same_alone_and_beside_a_longer_one(small_network: Callable[..., Transformer]) -> None:
+    network = small_network()
+    short, long = Example([5, 6], [7]), Example([5, 6, 7, 8, 9], [9, 10, 11, 12, 13])
+    costs = []
+    for examples in ([short], [long], [short, long]):
+        batch = collate(examples)
+        costs.append(summed_loss(network(batch.source_ids, batch.target_ids, batch.source_mask), batch.labels))
+    torch.testing.assert_close(costs[0] + costs[1], costs[2])
