@@ -73,7 +73,7 @@ class Trace:
 
     source_pieces: tuple[str, ...]  # eos included
     target_pieces: tuple[str, ...]  # the tokens predicted, eos included
-    encoder: Float[Tensor, "L H S S"]
+    encoder: Float[Tensor, "E H S S"]
     decoder: Float[Tensor, "L H T T"]
     cross: Float[Tensor, "L H T S"]
 
@@ -86,10 +86,10 @@ class TextModel:
         self.network: Transformer = stored.network.eval()
         self.source_tokenizer: Tokenizer = stored.source_tokenizer
         self.target_tokenizer: Tokenizer = stored.target_tokenizer
+        if self.network.config.decoder_only:
+            raise ModelError("a decoder-only network has no source to translate: use its network directly")
         self.generation = GenerationConfig(**stored.generation)
         self.scores: dict[str, Any] = stored.scores
-        if self.network.config.decoder_only:
-            raise UsageError("a decoder-only network has no source to translate: use its network directly")
 
     @property
     def device(self) -> torch.device:
@@ -178,11 +178,11 @@ class TextModel:
 
 def load(folder: str | Path, device: str = "auto") -> TextModel:
     """The model in a folder; `device` is cpu, cuda, or auto for a GPU where there is one."""
-    place = pick_device(device)
+    stored = load_model(Path(folder), pick_device(device))
     try:
-        return TextModel(load_model(Path(folder), place))
+        return TextModel(stored)
     except UsageError as error:
-        raise ModelError(f"{folder}: {error}") from None
+        raise ModelError(f"{Path(folder) / 'generation.json'}: {error}") from None
 
 
 def pick_device(name: str) -> torch.device:

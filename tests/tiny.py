@@ -1,5 +1,7 @@
-"""A tiny text model and the text it is made of, for tests that need a whole one."""
+"""A tiny text model and the text it is made of, for tests that need a whole one, and what a command answers."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,26 @@ QUICK_RUN = (
     "train.batch_tokens=64",
     "train.steps=3",
 )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command answered."""
+
+    code: int
+    output: str
+    errors: str
+
+    @property
+    def error(self) -> str:
+        """The one line of a command that failed."""
+        assert self.errors.count("\n") == 1, self.errors
+        assert self.errors.startswith("attendo: ")
+        assert self.output == ""
+        return self.errors.removeprefix("attendo: ").rstrip("\n")
+
+
+Command = Callable[..., Outcome]
 
 
 def tiny_model(seed: int = 0, joint: bool = False, **changes: Any) -> TextModel:

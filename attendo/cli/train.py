@@ -28,7 +28,6 @@ def train(
     if run_file is None and None in (source, target, out):
         raise UsageError("give a run file, or --source, --target and --out")
     values = {} if run_file is None else read_run_file(run_file)
-    out = out or Path("runs") / (run_file or Path()).stem
     files = {"source": source, "target": target}
     if any(files.values()) and isinstance(values.setdefault("data", {}), dict):
         values["data"] |= {name: path for name, path in files.items() if path is not None}
@@ -37,20 +36,13 @@ def train(
         print(to_toml(config), end="")
         return
 
-    from attendo.cli.interrupt import interruptible
-    from attendo.cli.progress import TrainingProgress
+    from attendo.cli.training import follow
     from attendo.recipes.run import Run
     from attendo.text_model import pick_device
 
-    run = Run(config, out, pick_device(device))
-    with TrainingProgress(config.train.steps) as progress, interruptible() as interrupt:
-        progress.say_prepared(run.prepared)
-        for report in run.train():
-            progress.show(report)
-            if interrupt:
-                break
-        folder = run.save()
-    progress.say(f"model written to {folder}")
-    if interrupt:
-        raise typer.Exit(interrupt.exit_code)
-    progress.say(f"next: attendo generate {folder} < text")
+    folder = out or Path("runs") / (run_file or Path()).stem
+    done = follow(Run(config, folder, pick_device(device)))
+    done.say(f"model written to {done.model_folder}")
+    if done.exit_code:
+        raise typer.Exit(done.exit_code)
+    done.say(f"next: attendo generate {done.model_folder} < text")

@@ -3,11 +3,11 @@
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from io import BufferedIOBase
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO
 
 from attendo.errors import DataError
 
@@ -33,7 +33,7 @@ def read_lines(path: Path) -> Iterator[str]:
         yield from numbered_lines(file, path)
 
 
-def numbered_lines(file: IO[bytes], name: Path | str) -> Iterator[str]:
+def numbered_lines(file: Iterable[bytes], name: Path | str) -> Iterator[str]:
     """Text without its line end. Lines end in a line feed alone; other Unicode separators are part of the text."""
     try:
         for number, line in enumerate(file, start=1):
@@ -45,7 +45,7 @@ def numbered_lines(file: IO[bytes], name: Path | str) -> Iterator[str]:
         raise DataError(f"{name} cannot be read: {error}") from None
 
 
-def open_binary(path: Path) -> IO[bytes]:
+def open_binary(path: Path) -> BufferedIOBase:
     opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
         return opener(path, "rb")  # type: ignore[operator]

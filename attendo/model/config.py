@@ -85,6 +85,8 @@ class ModelConfig(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.vocab_size is not None:  # what it filled in was not set by hand: `replace` must fill it in anew
+            self.model_fields_set.difference_update(VOCABULARIES)
         if self.target_vocab_size is None or (self.source_vocab_size is None and not self.decoder_only):
             raise ValueError("give vocab_size, or source_vocab_size and target_vocab_size")
         if self.decoder_only and self.source_vocab_size is not None:

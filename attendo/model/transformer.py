@@ -136,6 +136,8 @@ class Transformer(nn.Module):
                     "an encoder–decoder network needs a source: only with num_encoder_layers 0 may it be None"
                 )
             return DecoderState((), None)
+        if self.config.decoder_only:
+            raise UsageError("a decoder-only network (num_encoder_layers 0) has no use for a memory: give None for it")
         blocks: Sequence[DecoderBlock] = self.decoder  # type: ignore[assignment]
         kv = tuple(b.cross_attention.keys_values(memory.states) for b in blocks if b.cross_attention is not None)
         return DecoderState(kv, memory.mask)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attendo.errors import UsageError
@@ -103,9 +103,16 @@ def fused_attention(
     queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, dropout: float = 0.0
 ) -> Float[Tensor, "B H T Kv"]:
     """The fastest kernel there is for it. A query that may look at nothing gets zeros."""
-    return F.scaled_dot_product_attention(
+    mixed = F.scaled_dot_product_attention(
         queries, kv.keys, kv.values, attn_mask=mask.visible, dropout_p=dropout, is_causal=mask.causal
     )
+    # In half precision CUDA's kernels give such a query the mean of the values (seen with torch 2.11), the CPU's zeros.
+    return mixed if mask.visible is None or not mixed.is_cuda else zero_blind(mixed, mask.visible)
+
+
+def zero_blind(mixed: Float[Tensor, "B H T Kv"], visible: Bool[Tensor, "#B 1 #T S"]) -> Float[Tensor, "B H T Kv"]:
+    """Zeros for the queries that may look at nothing."""
+    return mixed.masked_fill(~visible.any(-1, keepdim=True), 0.0)
 
 
 def explicit_attention(
@@ -117,6 +124,6 @@ def explicit_attention(
     if visible is None:
         weights = scores.softmax(-1)
     else:
-        # The lowest finite number, not -inf: a row without any visible key would become NaN, and so would its gradient.
+        # The lowest finite number, not -inf: in a row without any visible key NaN would pass through the gradients.
         weights = scores.masked_fill(~visible, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~visible, 0.0)
     return F.dropout(weights, dropout) @ kv.values, weights

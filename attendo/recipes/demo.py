@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,8 +25,9 @@ def demo_config(seed: int = 1) -> RunConfig:
         preset="tiny",
         data={"task": "builtin"},
         tokenizer={"kind": "words"},
-        model={"dropout": 0.0},
-        train={"steps": 1600, "batch_tokens": 512, "peak_lr": 2e-3, "warmup": 300, "validate_every": 400},
+        # Two heads with dropout on their weights: each then learns to find the word it translates by itself.
+        model={"norm": "post", "num_heads": 2, "dropout": 0.0, "attention_dropout": 0.1},
+        train={"steps": 2200, "batch_tokens": 768, "peak_lr": 2e-3, "warmup": 200, "validate_every": 550},
     )
 
 
@@ -59,6 +61,15 @@ class DemoScores:
     @property
     def best_head(self) -> HeadScore:
         return max(self.heads, key=lambda head: head.accuracy)
+
+    def summary(self) -> dict[str, Any]:
+        """What the model folder keeps of it."""
+        head = self.best_head
+        return {
+            "exact_match": self.exact_match,
+            "alignment_accuracy": head.accuracy,
+            "alignment_head": {"layer": head.layer, "head": head.head},
+        }
 
     def shown(self, count: int) -> list[Translation]:
         """The study texts' own sentences first, then one of each pattern, as they come."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from attendo.data.batch import Batch
 from attendo.errors import AttendoError, UsageError
@@ -61,13 +60,10 @@ def train(
             raise UsageError(f"the batches end before step {step} of {config.steps}: give more of them, or fewer steps")
         tokens = batch.tokens
         loss = _update(network.train(), optimizer, batch.to(device), tokens, config)
-        value = float(loss)
-        if not math.isfinite(value):
-            raise DivergedError(
-                f"the loss of step {step} is not a number: lower peak_lr ({config.peak_lr}) or clip_norm"
-            )
+        if not math.isfinite(loss):
+            raise DivergedError(f"the loss of step {step} is not a number: lower peak_lr, now {config.peak_lr}")
         seconds += time.perf_counter() - begin
-        yield Step(step, value, lr, tokens, batch.positions, seconds)
+        yield Step(step, loss, lr, tokens, batch.positions, seconds)
         if validation and (step % config.validate_every == 0 or step == config.steps):
             yield Validation(step, validation_loss(network, validation))
 
@@ -85,11 +81,15 @@ def validation_loss(network: Transformer, batches: Sequence[Batch]) -> float:
 
 def _update(
     network: Transformer, optimizer: torch.optim.Optimizer, batch: Batch, tokens: int, config: TrainConfig
-) -> Tensor:
+) -> float:
+    """The loss per token. A batch whose loss or gradient is no number returns nan and leaves the weights alone."""
     logits = network(batch.source_ids, batch.target_ids, batch.source_mask)
     loss = summed_loss(logits, batch.labels, config.label_smoothing) / tokens
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip_norm)
+    norm = torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip_norm)
+    value = float(loss.detach())
+    if not (math.isfinite(value) and math.isfinite(float(norm))):
+        return math.nan
     optimizer.step()
-    return loss.detach()
+    return value

@@ -1,7 +1,5 @@
 """The shift of the target in the study texts' own examples, by their numbers in the specification."""
 
-# ruff: noqa: N802 (numbers are spelled as in the specification)
-
 import pytest
 
 from attendo.data.batch import Batch, Example, collate

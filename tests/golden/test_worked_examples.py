@@ -1,7 +1,5 @@
 """The worked examples of the study texts, by their numbers in the specification."""
 
-# ruff: noqa: N802 (numbers are spelled as in the specification)
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Mistakes of the study texts in attention and masks, by their numbers in the specification: none may come back."""
 
-# ruff: noqa: N802 (numbers are spelled as in the specification)
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

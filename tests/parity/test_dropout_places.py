@@ -1,7 +1,5 @@
 """Dropout once in each of its places (E15), and never on the weights that are shown (E16)."""
 
-# ruff: noqa: N802 (numbers are spelled as in the specification)
-
 from collections.abc import Callable
 from typing import Any
 

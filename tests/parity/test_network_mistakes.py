@@ -1,7 +1,5 @@
 """Mistakes of the study texts in the network around attention, by their numbers: none may come back."""
 
-# ruff: noqa: N802 (numbers are spelled as in the specification)
-
 from collections.abc import Callable
 from typing import Any
 

@@ -2,34 +2,12 @@
 
 import io
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tiny import tiny_model
+from tiny import Command, Outcome, tiny_model
 
 from attendo.cli.main import main
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a command answered."""
-
-    code: int
-    output: str
-    errors: str
-
-    @property
-    def error(self) -> str:
-        """The one line of a command that failed."""
-        assert self.errors.count("\n") == 1, self.errors
-        assert self.errors.startswith("attendo: ")
-        assert self.output == ""
-        return self.errors.removeprefix("attendo: ").rstrip("\n")
-
-
-Command = Callable[..., Outcome]
 
 
 @pytest.fixture

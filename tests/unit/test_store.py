@@ -85,7 +85,10 @@ def test_saving_replaces_the_earlier_folder_and_leaves_nothing_else(tmp_path: Pa
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == sorted(FILES)
 
 
-def test_the_rest_of_an_interrupted_save_is_cleared_away(tmp_path: Path) -> None:
+@pytest.mark.parametrize("existing", [False, True])
+def test_the_rest_of_an_interrupted_save_is_cleared_away(tmp_path: Path, existing: bool) -> None:
+    if existing:
+        tiny_model().save(tmp_path / "model")
     for rest in (".tmp-model", ".old-model"):
         (tmp_path / rest).mkdir()
         (tmp_path / rest / "half").write_text("written")

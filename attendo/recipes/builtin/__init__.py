@@ -1,9 +1,9 @@
 """The built-in task: a small English to Chinese grammar that makes word-aligned pairs without end.
 
 Each sentence pattern is a short function that weaves both languages together, so links come out of construction:
-a measure word is linked with the number or article it follows (一 本 with "a", 这本 with "the"), 的 with the word that
-modifies, 了 with the word that carries the past (the verb or "did"), 吗 with the word that opens the question. 把 has
-no English counterpart and stays without a link.
+every word with an English counterpart is linked with it, a measure word with the noun that asks for it (三 本 书: 本
+with "books"), 这本 with both article and noun. The particles 的, 了 and 吗, and 把, have no English word of their own
+and stay without a link.
 """
 
 from attendo.recipes.builtin.task import STUDY_SENTENCES, BuiltinTask, Pair

@@ -17,7 +17,7 @@ def thing_that(dice: Random) -> Phrase:
     verb, noun = verbs.NOTED.draw(dice)
     return weave(
         "the¹ {what} that² {who} {verb} {when} is very³ {how}",
-        f"{{who}} {{when}} {{verb}} 的² 这{noun.measure}¹ {{what}} 很³ {{how}}",
+        f"{{who}} {{when}} {{verb}} 的 这{noun.measure}¹@what {{what}} 很³ {{how}}",
         joins="verb+what how+what",
         what=noun.one,
         who=somebody(dice),
@@ -43,7 +43,7 @@ def person_who(dice: Random) -> Phrase:
         doing = dice.choice(verbs.SKILLS).third
     return weave(
         "the¹ {who} who² {doing} is³ {friend}",
-        f"{{doing}} 的² 这{person.measure}¹ {{who}} 是³ {{friend}}",
+        f"{{doing}} 的 这{person.measure}¹@who {{who}} 是³ {{friend}}",
         joins="who+friend",
         who=person.one,
         doing=doing,
@@ -166,7 +166,7 @@ def when_coming(dice: Random) -> Phrase:
     busy = other.subject if dice.random() < 0.5 else relative(dice)
     return weave(
         f"when¹ {{who}} {{came}} ,² {{busy}} {was(busy)}³ {{doing}}",
-        "当¹ {who} {came} 的¹ 时候¹ ，² {busy} 正在³ {doing}",
+        "当¹ {who} {came} 的 时候¹ ，² {busy} 正在³ {doing}",
         joins="came+doing",
         who=who.subject,
         came=dice.choice(_COMING),

@@ -1,6 +1,6 @@
 """Things: a noun with its article, number and adjective, the measure word always beside the word that counts or points.
 
-A measure word is linked with the English number or article, just as 这只 as a whole is linked with "the".
+A measure word is linked with the noun that asks for it: 本 with "book", and 这本 with both "the" and "book".
 """
 
 from random import Random
@@ -29,25 +29,30 @@ _COSTLY = frozenset(nouns("costly"))
 
 def the(noun: Noun, adjective: Adjective | None = None) -> Phrase:
     """the book, 这本 书"""
-    return weave("the¹ {noun}", f"这{noun.measure}¹ {{noun}}", head="noun", noun=_described(noun.one, adjective))
+    return weave("the¹ {noun}", f"这{noun.measure}¹@noun {{noun}}", head="noun", noun=_described(noun.one, adjective))
 
 
 def that(noun: Noun, adjective: Adjective | None = None) -> Phrase:
     """that book, 那本 书"""
-    return weave("that¹ {noun}", f"那{noun.measure}¹ {{noun}}", head="noun", noun=_described(noun.one, adjective))
+    return weave("that¹ {noun}", f"那{noun.measure}¹@noun {{noun}}", head="noun", noun=_described(noun.one, adjective))
 
 
 def a(noun: Noun, adjective: Adjective | None = None) -> Phrase:
     """a book, 一 本 书"""
     inner = _described(noun.one, adjective)
-    return weave(f"{article(inner.english[0])}¹ {{noun}}", f"一¹ {noun.measure}¹ {{noun}}", head="noun", noun=inner)
+    return weave(f"{article(inner.english[0])}¹ {{noun}}", f"一¹ {noun.measure}@noun {{noun}}", head="noun", noun=inner)
 
 
 def several(number: tuple[str, str], noun: Noun) -> Phrase:
     """three books, 三 本 书"""
-    english, chinese = number
-    count = phrase(english, f"{chinese} {noun.measure}")
-    return weave("{count} {noun}", "{count} {noun}", joins="count+noun", head="noun", count=count, noun=noun.many)
+    return weave(
+        "{count} {noun}",
+        f"{{count}} {noun.measure}@noun {{noun}}",
+        joins="count+noun",
+        head="noun",
+        count=phrase(*number),
+        noun=noun.many,
+    )
 
 
 def some(noun: Noun) -> Phrase:

@@ -9,6 +9,7 @@ from typing import Literal
 Agreement = Literal["I", "he", "they"]
 
 MARKS = "¹²³⁴"
+PARTICLES = frozenset(("的", "了", "吗"))  # grammar without an English word of its own: never linked
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +27,11 @@ class Phrase:
 def phrase(english: str, chinese: str, head: str = "", agreement: Agreement = "he") -> Phrase:
     """A phrase from the lexicon: linked word by word if both sides are as long, else as one block."""
     left, right = tuple(english.split()), tuple(chinese.split())
-    if len(left) == len(right):
-        links = tuple((place, place) for place in range(len(left)))
+    linked = [place for place, word in enumerate(right) if word not in PARTICLES]
+    if len(left) == len(linked):
+        links = tuple(enumerate(linked))
     else:
-        links = tuple((i, j) for i in range(len(left)) for j in range(len(right)))
+        links = tuple((i, j) for i in range(len(left)) for j in linked)
     return Phrase(left, right, links, head or english, agreement)
 
 
@@ -41,16 +43,19 @@ def combination(*heads: str) -> str:
 def weave(english: str, chinese: str, *, joins: str = "", head: str = "", **parts: Phrase) -> Phrase:
     """One phrase out of several, each side in its own order.
 
-    >>> weave("did¹ {who} {eat} ?²", "{who} {eat} 了¹ 吗¹ ？²", who=phrase("you", "你"), eat=phrase("eat", "吃")).links
-    ((0, 2), (0, 3), (1, 0), (2, 1), (3, 4))
+    >>> weave("a¹ {how} {what}", "一¹ 本@what {how} {what}", how=phrase("new", "新"), what=phrase("book", "书")).links
+    ((0, 0), (1, 2), (2, 1), (2, 3))
 
-    A name in braces stands for a part, any other word for itself; words with the same raised mark are linked.
-    `joins="eat+what"` records that the heads of these parts meet here, where both have one; `head` names the part that
-    speaks for the whole.
+    A name in braces stands for a part, any other word for itself. Words with the same raised mark are linked; 本@what
+    is linked with the last English word of that part, the noun that asks for this measure word. `joins="eat+what"`
+    records that the heads of these parts meet here, where both have one; `head` names the part that speaks for the
+    whole.
     """
     left, starts, english_marks = _lay(_read(english), {name: part.english for name, part in parts.items()})
     right, ends, chinese_marks = _lay(_read(chinese), {name: part.chinese for name, part in parts.items()})
     links = [(i, j) for mark, places in english_marks.items() for i in places for j in chinese_marks.get(mark, ())]
+    nouns = {f"@{name}": starts[name] + len(part.english) - 1 for name, part in parts.items()}
+    links += [(nouns[mark], j) for mark, places in chinese_marks.items() if mark in nouns for j in places]
     combinations: list[str] = []
     for name, part in parts.items():
         links += [(starts[name] + i, ends[name] + j) for i, j in part.links]
@@ -71,31 +76,32 @@ def weave(english: str, chinese: str, *, joins: str = "", head: str = "", **part
 
 
 @cache
-def _read(template: str) -> tuple[tuple[str, str], ...]:
-    """(name, "{") for a part, (word, its marks) for a word that stands for itself."""
+def _read(template: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """(name, ("{",)) for a part, (word, its marks) for a word that stands for itself."""
     items = []
     for item in template.split():
         if slot := re.fullmatch(r"\{(\w+)\}", item):
-            items.append((slot[1], "{"))
+            items.append((slot[1], ("{",)))
         else:
-            word = item.rstrip(MARKS)
-            items.append((word, item[len(word) :]))
+            rest, at, noun = item.partition("@")
+            word = rest.rstrip(MARKS)
+            items.append((word, (*rest[len(word) :], *([at + noun] if at else []))))
     return tuple(items)
 
 
 def _lay(
-    template: Iterable[tuple[str, str]], parts: dict[str, tuple[str, ...]]
+    template: Iterable[tuple[str, tuple[str, ...]]], parts: dict[str, tuple[str, ...]]
 ) -> tuple[list[str], dict[str, int], dict[str, list[int]]]:
     """The words of one side, where each part starts, and where each mark stands."""
     words: list[str] = []
     starts: dict[str, int] = {}
     marks: dict[str, list[int]] = {}
-    for text, mark in template:
-        if mark == "{":
+    for text, own_marks in template:
+        if own_marks == ("{",):
             starts[text] = len(words)
             words += parts[text]
             continue
-        for one in mark:
-            marks.setdefault(one, []).append(len(words))
+        for mark in own_marks:
+            marks.setdefault(mark, []).append(len(words))
         words.append(text)
     return words, starts, marks

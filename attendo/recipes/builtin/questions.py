@@ -1,6 +1,6 @@
 """Questions: Chinese leaves the words where the answer will stand, English moves them to the front.
 
-吗 is linked with the English word that opens the question, ？ with the question mark.
+？ is linked with the question mark; 吗 has no English word of its own.
 """
 
 from random import Random
@@ -20,7 +20,7 @@ def asking_taste(dice: Random) -> Phrase:
     who, (verb, noun) = someone_else(dice), verbs.TASTES_AND_HABITS.draw(dice)
     return weave(
         f"{do(who)}¹ {{who}} {{verb}} {{what}} ?²",
-        "{who} {verb} {what} 吗¹ ？²",
+        "{who} {verb} {what} 吗 ？²",
         joins="verb+what",
         who=who,
         verb=verb.base,
@@ -33,7 +33,7 @@ def asking_wish(dice: Random) -> Phrase:
     who, (verb, noun) = someone_else(dice), verbs.WISHES.draw(dice)
     return weave(
         f"{do(who)}¹ {{who}} {{verb}} {{what}} ?²",
-        "{who} {verb} {what} 吗¹ ？²",
+        "{who} {verb} {what} 吗 ？²",
         joins="verb+what",
         who=who,
         verb=verb.base,
@@ -46,7 +46,7 @@ def asking_past(dice: Random) -> Phrase:
     verb, noun = verbs.DONE.draw(dice)
     return weave(
         "did¹ {who} {verb} {what} ?²",
-        "{who} {verb} 了¹ {what} 吗¹ ？²",
+        "{who} {verb} 了 {what} 吗 ？²",
         joins="verb+what",
         who=someone_else(dice),
         verb=verb.base,
@@ -58,21 +58,21 @@ def asking_quality(dice: Random) -> Phrase:
     """Is the cat big? 这只 猫 大 吗 ？"""
     adjective, noun = QUALITIES.draw(dice)
     what = the(noun)
-    return weave("is¹ {what} {how} ?²", "{what} {how} 吗¹ ？²", joins="how+what", what=what, how=adjective.plain)
+    return weave("is¹ {what} {how} ?²", "{what} {how} 吗 ？²", joins="how+what", what=what, how=adjective.plain)
 
 
 def asking_identity(dice: Random) -> Phrase:
     """Are you a student? 你 是 学生 吗 ？"""
     who = somebody_else(dice)
     what = role(who, dice.choice(JOBS))
-    return weave(f"{be(who)}¹ {{who}} {{what}} ?²", "{who} 是¹ {what} 吗¹ ？²", joins="who+what", who=who, what=what)
+    return weave(f"{be(who)}¹ {{who}} {{what}} ?²", "{who} 是¹ {what} 吗 ？²", joins="who+what", who=who, what=what)
 
 
 def asking_ability(dice: Random) -> Phrase:
     """Can you swim? 你 会 游泳 吗 ？"""
     skill = dice.choice(verbs.SKILLS).base
     return weave(
-        "can¹ {who} {skill} ?²", "{who} 会¹ {skill} 吗¹ ？²", joins="who+skill", who=someone_else(dice), skill=skill
+        "can¹ {who} {skill} ?²", "{who} 会¹ {skill} 吗 ？²", joins="who+skill", who=someone_else(dice), skill=skill
     )
 
 
@@ -86,7 +86,7 @@ def who_did(dice: Random) -> Phrase:
 def what_done(dice: Random) -> Phrase:
     """What did you buy? 你 买 了 什么 ？"""
     who, (verb, _) = someone_else(dice), verbs.DOING.draw(dice)
-    return weave("what¹ did² {who} {do} ?³", "{who} {do} 了² 什么¹ ？³", joins="who+do", who=who, do=verb.base)
+    return weave("what¹ did² {who} {do} ?³", "{who} {do} 了 什么¹ ？³", joins="who+do", who=who, do=verb.base)
 
 
 def what_going_on(dice: Random) -> Phrase:
@@ -154,7 +154,7 @@ def how_many(dice: Random) -> Phrase:
     verb, noun = verbs.COUNTED.draw(dice)
     return weave(
         "how¹ many¹ {what} did² {who} {verb} ?³",
-        f"{{who}} {{verb}} 了² 几¹ {noun.measure}¹ {{what}} ？³",
+        f"{{who}} {{verb}} 了 几¹ {noun.measure}@what {{what}} ？³",
         joins="verb+what",
         what=noun.many,
         who=someone_else(dice),
@@ -167,7 +167,7 @@ def which(dice: Random) -> Phrase:
     who, (verb, noun) = someone_else(dice), verbs.CHOOSING.draw(dice)
     return weave(
         f"which¹ {{what}} {do(who)} {{who}} {{verb}} ?²",
-        f"{{who}} {{verb}} 哪{noun.measure}¹ {{what}} ？²",
+        f"{{who}} {{verb}} 哪{noun.measure}¹@what {{what}} ？²",
         joins="verb+what",
         what=noun.one,
         who=who,

@@ -71,7 +71,7 @@ def test_every_fault_is_named() -> None:
         ModelConfig(vocab_size=5, d_model=0, dropout=2.0)
 
 
-def test_E63_joint_vocabularies_may_be_tied() -> None:  # noqa: N802
+def test_E63_joint_vocabularies_may_be_tied() -> None:
     assert ModelConfig(vocab_size=5, tie="all").tie == "all"
     assert ModelConfig(target_vocab_size=5, num_encoder_layers=0, tie="all").tie == "all"
 

@@ -59,7 +59,7 @@ def test_determiners_and_numbers_take_the_measure_word_of_the_noun() -> None:
     assert (three.english, three.chinese, three.links) == (
         ("three", "books"),
         ("三", "本", "书"),
-        ((0, 0), (0, 1), (1, 2)),
+        ((0, 0), (1, 1), (1, 2)),
     )
 
 

@@ -95,20 +95,12 @@ def test_training_stops_when_nobody_listens(small_network: Networks) -> None:
     assert len(taken) == 2
 
 
-def test_after_any_report_the_network_is_ready_to_be_used(small_network: Networks) -> None:
-    """Whoever stops listening has a network without dropout."""
-    network = small_network(dropout=0.5)
-    for _ in islice(train(network, repeat(BATCH), [], config()), 2):
-        pass
-    assert not network.training
-
-
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
 def test_a_loss_that_is_no_number_stops_the_run_and_says_what_to_change(
     small_network: Networks, broken: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("attendo.train.loop.summed_loss", lambda logits, *rest: logits.sum() * 0 + broken)
-    with pytest.raises(DivergedError, match=r"step 1 .* lower peak_lr \(0\.01\)"):
+    with pytest.raises(DivergedError, match=r"step 1 .* lower peak_lr.* 0\.01"):
         next(train(small_network(), repeat(BATCH), [], config()))
 
 

@@ -48,7 +48,7 @@ def test_by_default_nothing_is_smoothed(logits: Tensor, labels: Tensor) -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_E32_columns_of_padding_change_nothing(logits: Tensor, labels: Tensor, smoothing: float) -> None:  # noqa: N802
+def test_E32_columns_of_padding_change_nothing(logits: Tensor, labels: Tensor, smoothing: float) -> None:
     wider_logits = torch.cat((logits, torch.full((3, 4, VOCABULARY), 50.0)), dim=1).requires_grad_()
     wider_labels = torch.cat((labels, torch.full((3, 4), PAD)), dim=1)
     loss = summed_loss(wider_logits, wider_labels, smoothing)
@@ -59,7 +59,7 @@ def test_E32_columns_of_padding_change_nothing(logits: Tensor, labels: Tensor, s
     assert wider_logits.grad[wider_labels != PAD].any(-1).all()
 
 
-def test_E24_the_loss_takes_logits_not_probabilities(logits: Tensor, labels: Tensor) -> None:  # noqa: N802
+def test_E24_the_loss_takes_logits_not_probabilities(logits: Tensor, labels: Tensor) -> None:
     torch.testing.assert_close(summed_loss(logits + 5.0, labels), summed_loss(logits, labels))
     right = summed_loss(50.0 * torch.nn.functional.one_hot(labels, VOCABULARY), labels)
     assert right.item() == pytest.approx(0.0, abs=1e-6)

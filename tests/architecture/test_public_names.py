@@ -1,0 +1,40 @@
+"""What others build on: names of the package and options of the command line change on purpose only."""
+
+from typing import Any
+
+import typer
+
+import attendo
+from attendo.cli.main import app
+
+NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load"]
+
+OPTIONS = {
+    "": ["--help", "--version"],
+    "demo": ["--device", "--help", "--out", "--seed"],
+    "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
+    "generate": ["--device", "--help", "--max-length", "MODEL"],
+    "train": ["--device", "--help", "--out", "--set", "--show", "--source", "--target", "RUN.toml"],
+    "translate": ["--device", "--help", "--max-length", "MODEL"],
+}
+
+
+def test_the_package_has_these_names() -> None:
+    assert sorted(attendo.__all__) == sorted(NAMES)
+    assert dir(attendo) == sorted(NAMES)
+    assert all(getattr(attendo, name) is not None for name in NAMES)
+
+
+def test_the_command_line_has_these_options() -> None:
+    root: Any = typer.main.get_command(app)
+    commands = {"": root, **root.commands}
+    assert {name: words(command) for name, command in commands.items()} == OPTIONS
+
+
+def words(command: Any) -> list[str]:
+    """Options by their long name, arguments by what stands for them in the help."""
+    context = typer.Context(command)
+    found: list[str] = []
+    for each in command.get_params(context):
+        found += each.opts if each.param_type_name == "option" else [each.metavar]
+    return sorted(found)

@@ -1,0 +1,38 @@
+"""Files, functions and lists of parameters stay small enough to be read in one go."""
+
+import ast
+
+import pytest
+from source_files import NAMES, ROOT, parsed
+
+FILE_LINES, FUNCTION_LINES, PARAMETERS = 300, 40, 7
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def test_there_is_something_to_measure() -> None:
+    assert len(NAMES) > 40
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_is_short_and_says_first_what_it_is(name: str) -> None:
+    text = (ROOT / name).read_text("utf-8")
+    assert text.count("\n") < FILE_LINES
+    assert not text or ast.get_docstring(parsed(name)), "a module opens with one sentence"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_functions_are_short_and_take_few_parameters(name: str) -> None:
+    functions = [node for node in ast.walk(parsed(name)) if isinstance(node, Function)]
+    assert {each.name: lines(each) for each in functions if lines(each) >= FUNCTION_LINES} == {}
+    assert {each.name: parameters(each) for each in functions if parameters(each) > PARAMETERS} == {}
+
+
+def lines(function: Function) -> int:
+    assert function.end_lineno is not None
+    return function.end_lineno - function.lineno + 1
+
+
+def parameters(function: Function) -> int:
+    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    return len([name for name in names if name not in ("self", "cls")])

@@ -1,0 +1,105 @@
+"""The demonstration, with a network that has learnt next to nothing."""
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+
+from attendo.explore.alignment import HeadScore
+from attendo.recipes.builtin import STUDY_SENTENCES, BuiltinTask
+from attendo.recipes.demo import (
+    SHOWN,
+    DemoScores,
+    Translation,
+    attention_maps,
+    best_map,
+    demo_config,
+    evaluate,
+    write_pictures,
+)
+from attendo.recipes.run import Run, build_tokenizers
+from attendo.recipes.run_config import TokenizerConfig
+from attendo.text_model import TextModel
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> TextModel:
+    small = {"d_model": 16, "num_heads": 2, "d_ff": 16, "dropout": 0.0}
+    config = demo_config().replace(model=small, train={"steps": 2, "batch_tokens": 256})
+    run = Run(config, tmp_path_factory.mktemp("demo"), torch.device("cpu"))
+    list(run.train())
+    run.model.network.eval()
+    return run.model
+
+
+def test_every_word_of_the_task_is_one_token_so_that_alignments_fit_attention() -> None:
+    task = BuiltinTask(1)
+    pairs = [*islice(task.train(), 2000), *task.heldout(300)]
+    source, target = build_tokenizers([(p.source, p.target) for p in pairs], TokenizerConfig(kind="words"))
+    for pair in pairs:
+        assert [word.lower() for word in source.pieces(source.encode(pair.source))] == [
+            word.lower() for word in pair.source_words
+        ]
+        assert target.pieces(target.encode(pair.target)) == list(pair.target_words)
+
+
+def test_the_vocabulary_of_the_demo_has_every_word_of_the_held_out_pairs(model: TextModel) -> None:
+    for pair in BuiltinTask(1).heldout(1000):
+        assert not model.source_tokenizer.unknown(pair.source)
+        assert not model.target_tokenizer.unknown(pair.target)
+
+
+def test_scores_count_exact_answers_and_name_every_head(model: TextModel) -> None:
+    scores = evaluate(model, BuiltinTask(1), count=40)
+    assert len(scores.translations) == 40
+    assert scores.right == sum(each.text == each.pair.target for each in scores.translations)
+    assert scores.exact_match == scores.right / 40
+    assert [(head.layer, head.head) for head in scores.heads] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert scores.best_head.accuracy == max(head.accuracy for head in scores.heads)
+    counted = sum(len({target for _, target in pair.alignment}) for pair in BuiltinTask(1).heldout(40))
+    assert {head.counted for head in scores.heads} == {counted}
+
+
+def test_heads_score_the_same_whatever_the_batch(model: TextModel) -> None:
+    from attendo.recipes.demo import score_heads
+
+    pairs = BuiltinTask(1).heldout(30)
+    assert score_heads(model, pairs, rows=1) == score_heads(model, pairs, rows=30)
+
+
+def test_the_sentences_shown_begin_with_those_of_the_study_texts() -> None:
+    pairs = [*BuiltinTask(1).heldout(50), *STUDY_SENTENCES]
+    scores = DemoScores(tuple(Translation(pair, pair.target) for pair in pairs), ())
+    shown = scores.shown(9)
+    assert len(shown) == 9
+    assert [each.pair.source for each in shown[:3]] == [pair.source for pair in pairs if pair in STUDY_SENTENCES][:3]
+    assert len({each.pair.source for each in shown}) == 9
+
+
+def test_maps_are_in_order_of_layer_and_head_with_rows_named_by_the_tokens_predicted(model: TextModel) -> None:
+    trace = model.trace(SHOWN)
+    maps = attention_maps(trace)
+    assert [each.title for each in maps] == [
+        f"decoder layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2)
+    ]
+    chosen = best_map(trace, HeadScore(layer=1, head=0, right=1, counted=1))
+    assert chosen.title == "decoder layer 2, head 1"
+    assert tuple(chosen.rows) == trace.target_pieces
+    assert tuple(chosen.columns) == trace.source_pieces == ("I", "love", "natural", "language", "processing", "</s>")
+    assert torch.equal(torch.tensor(chosen.weights), trace.cross[1, 0])
+
+
+def test_pictures_are_written_and_named(model: TextModel, tmp_path: Path) -> None:
+    head = HeadScore(layer=0, head=1, right=1, counted=1)
+    pictures = write_pictures(tmp_path, model.trace(SHOWN), head, [("exact match", "1%")])
+    assert [path.name for path in pictures] == ["attention.svg", "attention.html"]
+    assert pictures[0].read_text("utf-8").startswith("<svg")
+    page = pictures[1].read_text("utf-8")
+    for title in ("decoder layer 1, head 1", "decoder layer 1, head 2", "decoder layer 2, head 2", "exact match"):
+        assert title in page
+
+
+def test_another_seed_draws_other_sentences() -> None:
+    assert demo_config(2).seed == 2
+    assert BuiltinTask(1).heldout(20) != BuiltinTask(2).heldout(20)
