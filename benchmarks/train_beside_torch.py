@@ -101,7 +101,7 @@ def _batches(count: int, dropout: float) -> tuple[list[Batch], ModelConfig]:
     examples = (Example(source.encode(left), target.encode(right)) for left, right in corpus.train())
     batches = list(islice(bucketed(examples, settings.train.batch_tokens, settings.seed), count))
     config = settings.network(source.vocab_size, target.vocab_size)
-    return batches, config.replace(dropout=dropout)
+    return batches, config.replace(dropout=dropout, attention_dropout=None)
 
 
 def _stepper(network: nn.Module, compiled: bool, label_smoothing: float) -> Callable[[Batch], None]:

@@ -27,7 +27,7 @@ def demo_config(seed: int = 1) -> RunConfig:
         tokenizer={"kind": "words"},
         # Two heads with dropout on their weights: each then learns to find the word it translates by itself.
         model={"norm": "post", "num_heads": 2, "dropout": 0.0, "attention_dropout": 0.1},
-        train={"steps": 2200, "batch_tokens": 768, "peak_lr": 2e-3, "warmup": 200, "validate_every": 550},
+        train={"steps": 2400, "batch_tokens": 512, "peak_lr": 2e-3, "warmup": 200, "validate_every": 600},
     )
 
 
@@ -128,9 +128,10 @@ def best_map(trace: Trace, head: HeadScore) -> AttentionMap:
 def write_pictures(folder: Path, trace: Trace, head: HeadScore, facts: Sequence[tuple[str, str]]) -> list[Path]:
     """The best head as an SVG, all heads as a page that opens from disk."""
     best, maps = best_map(trace, head), attention_maps(trace)
+    heading = f"{SHOWN} → {' '.join(trace.target_pieces[:-1])}"
     pictures = {
         folder / "attention.svg": svg(best),
-        folder / "attention.html": html([best, *(each for each in maps if each.title != best.title)], SHOWN, facts),
+        folder / "attention.html": html([best, *(each for each in maps if each.title != best.title)], heading, facts),
     }
     for path, content in pictures.items():
         path.write_text(content, "utf-8")

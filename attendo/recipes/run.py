@@ -1,12 +1,16 @@
 """A run: text in, a trained model folder out, told as a stream of reports."""
 
 import json
+import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from attendo import __version__
 from attendo.data.batch import Example, collate
 from attendo.data.buckets import bucketed, group_by_length
 from attendo.errors import UsageError
@@ -48,6 +52,7 @@ class Run:
         network = Transformer(config.network(source.vocab_size, target.vocab_size), generator)
         self.model = TextModel(StoredModel(network.to(device), source, target))
         (folder / "run.toml").write_text(to_toml(config), "utf-8")
+        (folder / "run.json").write_text(json.dumps(_circumstances(config, device), indent=2) + "\n", "utf-8")
 
     @property
     def prepared(self) -> Prepared:
@@ -79,6 +84,20 @@ class Run:
     def _example(self, pair: TextPair) -> Example:
         source, target = pair
         return Example(self.model.source_tokenizer.encode(source), self.model.target_tokenizer.encode(target))
+
+
+def _circumstances(config: RunConfig, device: torch.device) -> dict[str, Any]:
+    """What is not in the settings and may still matter to whoever looks at the run later."""
+    return {
+        "attendo": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "seed": config.seed,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
 
 
 def build_tokenizers(pairs: Sequence[TextPair], config: TokenizerConfig) -> tuple[Tokenizer, Tokenizer]:

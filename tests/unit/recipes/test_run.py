@@ -35,7 +35,7 @@ def test_a_run_writes_its_settings_its_reports_and_its_model(tmp_path: Path) -> 
     run = Run(config(tmp_path), tmp_path / "runs" / "mine", CPU)
     reports = list(run.train())
     assert run.save() == run.folder / "model"
-    assert sorted(path.name for path in run.folder.iterdir()) == ["metrics.jsonl", "model", "run.toml"]
+    assert sorted(path.name for path in run.folder.iterdir()) == ["metrics.jsonl", "model", "run.json", "run.toml"]
     assert RunConfig(**tomllib.loads((run.folder / "run.toml").read_text())) == run.config
     written = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["kind"] for line in written] == ["step", "step", "validation", "step", "step", "validation"]
