@@ -3,12 +3,23 @@
 from random import Random
 
 from attendo.recipes.builtin import verbs
-from attendo.recipes.builtin.noun_phrases import NUMBERS, any_thing, definite, pointed, the
+from attendo.recipes.builtin.noun_phrases import NUMBERS, a, any_thing, definite, number_of, one_thing, pointed, the
 from attendo.recipes.builtin.nouns import nouns
-from attendo.recipes.builtin.people import NAMES, PRONOUNS, be, do, have, relative, somebody, someone, two_people
+from attendo.recipes.builtin.people import (
+    NAMES,
+    PRONOUNS,
+    be,
+    do,
+    have,
+    relative,
+    somebody,
+    someone,
+    someone_with,
+    two_people,
+)
 from attendo.recipes.builtin.phrase import Phrase, weave
 from attendo.recipes.builtin.places import FREQUENCIES, FUTURE_TIMES, HABITUAL_TIMES, PAST_TIMES
-from attendo.recipes.builtin.words import counted
+from attendo.recipes.builtin.words import Noun, Verb, counted
 
 
 def learning(dice: Random) -> Phrase:
@@ -49,8 +60,15 @@ def negation(dice: Random) -> Phrase:
 def past(dice: Random) -> Phrase:
     """The girl bought three apples. 这个 女孩 买 了 三 个 苹果"""
     verb, noun = verbs.DONE.draw(dice)
-    who, what = someone(dice), any_thing(noun, dice)
+    who, what = someone_with(noun, dice), _thing(verb, noun, dice)
     return weave("{who} {verb} {what}", "{who} {verb} {what}", joins="verb+what", who=who, verb=verb.past, what=what)
+
+
+def _thing(verb: Verb, noun: Noun, dice: Random) -> Phrase:
+    """Any number of apples can be bought, but one coat worn, and a letter written that was not there before."""
+    if verb.name in verbs.CREATING:
+        return a(noun) if dice.random() < 0.5 else number_of(noun, dice)
+    return one_thing(noun, dice) if verb.name in verbs.ONE_AT_A_TIME else any_thing(noun, dice)
 
 
 def past_with_time(dice: Random) -> Phrase:
@@ -60,9 +78,9 @@ def past_with_time(dice: Random) -> Phrase:
         "{who} {verb} {what} {when}",
         "{who} {when} {verb} {what}",
         joins="verb+what",
-        who=someone(dice),
+        who=someone_with(noun, dice),
         verb=verb.past,
-        what=any_thing(noun, dice),
+        what=_thing(verb, noun, dice),
         when=dice.choice(PAST_TIMES),
     )
 
@@ -74,7 +92,7 @@ def past_negation(dice: Random) -> Phrase:
         "{who} did¹ not¹ {verb} {what}",
         "{who} 没¹ {verb} {what}",
         joins="verb+what",
-        who=someone(dice),
+        who=someone_with(noun, dice),
         verb=verb.base,
         what=definite(noun, dice),
     )
@@ -103,9 +121,9 @@ def future(dice: Random) -> Phrase:
         "{who} will¹ {verb} {what} {when}",
         "{who} {when} 会¹ {verb} {what}",
         joins="verb+what",
-        who=someone(dice),
+        who=someone_with(noun, dice),
         verb=verb.base,
-        what=any_thing(noun, dice),
+        what=_thing(verb, noun, dice),
         when=dice.choice(FUTURE_TIMES),
     )
 
@@ -139,14 +157,15 @@ def moving(dice: Random) -> Phrase:
 
 def progressive(dice: Random) -> Phrase:
     """She is reading the book. 她 正在 看 这本 书"""
-    who, (verb, noun) = someone(dice), verbs.GOING_ON.draw(dice)
+    verb, noun = verbs.GOING_ON.draw(dice)
+    who = someone_with(noun, dice)
     return weave(
         f"{{who}} {be(who)}¹ {{verb}} {{what}}",
         "{who} 正在¹ {verb} {what}",
         joins="verb+what",
         who=who,
         verb=verb.ing,
-        what=definite(noun, dice),
+        what=(pointed if verb.name in verbs.CREATING else definite)(noun, dice),
     )
 
 
@@ -158,7 +177,8 @@ def progressive_activity(dice: Random) -> Phrase:
 
 def wish(dice: Random) -> Phrase:
     """I want to buy a car. 我 想 买 一 辆 车"""
-    who, (verb, noun) = someone(dice), verbs.DOING.draw(dice)
+    verb, noun = verbs.DOING.draw(dice)
+    who = someone_with(noun, dice)
     return weave(
         "{who} {want} to {verb} {what}",
         "{who} {want} {verb} {what}",
@@ -166,7 +186,7 @@ def wish(dice: Random) -> Phrase:
         who=who,
         want=verbs.WANT.present(who),
         verb=verb.base,
-        what=any_thing(noun, dice),
+        what=_thing(verb, noun, dice),
     )
 
 
@@ -216,14 +236,15 @@ def serving(dice: Random) -> Phrase:
     verb, container, contents = dice.choice(_SERVINGS)
     single = dice.random() < 0.4
     english, chinese = ("a", "一") if single else dice.choice(NUMBERS[:4])
+    what = dice.choice(contents)
     return weave(
         f"{{who}} {{verb}} {english}¹ {{container}} of {{what}}",
         f"{{who}} {{verb}} {chinese}¹ {{container}} {{what}}",
         joins="container+what",
-        who=someone(dice),
+        who=someone_with(what, dice),
         verb=verb.past,
         container=container.one if single else container.many,
-        what=dice.choice(contents).one,
+        what=what.one,
     )
 
 

@@ -17,15 +17,13 @@ COLOURS = (
 
 DESCRIBING = (
     adjective("big bigger", "大", nouns("small_animals fruits bags trees furniture buildings ball")),
-    adjective("small smaller", "小", nouns("small_animals panda bags trees cups boats table house city bridge")),
+    adjective("small smaller", "小", nouns("small_animals bags trees cups boats table house city bridge")),
     adjective("new newer", "新", nouns("made_things books tools pens map toys song")),
     adjective("old older", "旧", nouns("made_things books guitar toys map photo")),
-    adjective("long longer", "长", nouns("skirt scarf ways")),
     adjective("sweet sweeter", "甜", nouns("fruits cake")),
     adjective("good better", "好", nouns("books films works student teacher doctor camera guitar")),
     adjective("beautiful", "漂亮", nouns("flowers clothes house city bridge girl woman bird horse watch gift")),
     adjective("interesting", "有趣", nouns("book novel magazine newspaper films story")),
-    adjective("boring", "无聊", nouns("book novel magazine newspaper films story")),
     adjective("clean cleaner", "干净", nouns("coats cups public_cars")),
     adjective("fresh fresher", "新鲜", nouns("fruits vegetables eggs")),
     adjective("delicious", "好吃", nouns("fruits snacks")),
@@ -42,8 +40,10 @@ DESCRIBING = (
     adjective("important", "重要", nouns("book letter photo map dictionary")),
 )
 
-# Before a noun these would need 很 and sound heavy, so they only follow "is".
+# Before a noun these would need 很 and sound heavy, or say what nobody looks for, so they only follow "is".
 PREDICATE_ONLY = (
+    adjective("long longer", "长", nouns("skirt scarf ways")),
+    adjective("boring", "无聊", nouns("book novel magazine newspaper films story")),
     adjective("expensive", "贵", nouns("made_things ticket guitar gift")),
     adjective("cheap cheaper", "便宜", nouns("made_things food_items tools pens ticket")),
     adjective("heavy heavier", "重", nouns("bags table bed sofa watermelon computer dictionary camera")),
@@ -73,7 +73,7 @@ def fitting(adjectives: Iterable[Adjective]) -> dict[str, list[Adjective]]:
 
 ATTRIBUTES_OF = fitting(COLOURS + DESCRIBING)
 # What was bought yesterday is new: no news in that.
-REMARKS_ON = fitting(adjective for adjective in PREDICATES if adjective.name != "new")
+REMARKS_ON = fitting(adjective for adjective in PREDICATES if adjective.name not in ("new", "old", "dirty"))
 
 FEELINGS = (
     adjective("tired", "累"),
@@ -88,7 +88,6 @@ FEELINGS = (
 
 PERSONAL = (
     adjective("tall taller", "高"),
-    adjective("young younger", "年轻"),
     adjective("smart smarter", "聪明"),
     adjective("friendly friendlier", "友好"),
     adjective("busy busier", "忙"),

@@ -6,9 +6,9 @@ from attendo.recipes.builtin import verbs
 from attendo.recipes.builtin.adjectives import FEELINGS, REMARKS_ON
 from attendo.recipes.builtin.noun_phrases import a
 from attendo.recipes.builtin.nouns import nouns
-from attendo.recipes.builtin.people import PRONOUNS, have, possessed, relative, somebody, someone, was
+from attendo.recipes.builtin.people import PRONOUNS, have, possessed, relative, somebody, someone, two_people, was
 from attendo.recipes.builtin.phrase import Phrase, phrase, weave
-from attendo.recipes.builtin.places import FUTURE_TIMES, HOME, OUTINGS, PAST_TIMES, TOWNS
+from attendo.recipes.builtin.places import FUTURE_TIMES, HOME, LEISURE, OUTINGS, PAST_TIMES
 from attendo.recipes.builtin.words import Adjective
 
 
@@ -40,7 +40,7 @@ def person_who(dice: Random) -> Phrase:
             what=dice.choice(verbs.LIKE.nouns).many,
         )
     else:
-        doing = dice.choice(verbs.SKILLS).third
+        doing = weave("can¹ {skill}", "会¹ {skill}", skill=dice.choice(verbs.SKILLS).base)
     return weave(
         "the¹ {who} who² {doing} is³ {friend}",
         f"{{doing}} 的 这{person.measure}¹@who {{who}} 是³ {{friend}}",
@@ -51,9 +51,10 @@ def person_who(dice: Random) -> Phrase:
     )
 
 
+_PUPILS = nouns("children student")
 _PEOPLE_WHO = (
-    (nouns("children student"), nouns("friend neighbour classmate")),
-    (nouns("adults jobs"), nouns("friend neighbour colleague")),
+    (_PUPILS, nouns("friend neighbour classmate")),
+    (tuple(noun for noun in nouns("adults jobs") if noun not in _PUPILS), nouns("friend neighbour colleague")),
 )
 
 
@@ -94,7 +95,7 @@ def _felt(who: Phrase, feeling: Adjective) -> Phrase:
 _FEELINGS = {feeling.name: feeling for feeling in FEELINGS}
 _EXCUSES = tuple(_FEELINGS[name] for name in ("tired", "busy"))
 _NEEDS = (
-    (_FEELINGS["hungry"], nouns("food_items")),
+    (_FEELINGS["hungry"], nouns("snacks eggs apple banana pear potato")),
     (_FEELINGS["thirsty"], nouns("orange pear watermelon peach")),
 )
 _RAINED = tuple(
@@ -122,7 +123,7 @@ def if_weather(dice: Random) -> Phrase:
 
 
 _STAY = phrase("stay", "待")
-_BAD_WEATHER = (phrase("it rains", "下雨"), phrase("it snows", "下雪"))
+_BAD_WEATHER = (phrase("it rains", "下雨"), phrase("it snows", "下雪"), phrase("it is windy", "刮风"))
 
 
 def if_time(dice: Random) -> Phrase:
@@ -137,7 +138,7 @@ def if_time(dice: Random) -> Phrase:
         time=_TIME,
         when=dice.choice(FUTURE_TIMES),
         go=verbs.GO.base,
-        where=dice.choice(OUTINGS + TOWNS).to,
+        where=dice.choice(LEISURE).to,
     )
 
 
@@ -161,18 +162,23 @@ _DEAR = nouns("car motorcycle bicycle boats devices furniture coat skirt guitar 
 
 
 def when_coming(dice: Random) -> Phrase:
-    """When I came home, she was cooking. 当 我 回家 的 时候 ， 她 正在 做饭"""
-    who, other = dice.sample(PRONOUNS, 2)
+    """When I came home, she was cooking. 当 我 回到 家 的 时候 ， 她 正在 做饭"""
+    (who, other), (came, doings) = two_people(dice), dice.choice(_COMING)
     busy = other.subject if dice.random() < 0.5 else relative(dice)
     return weave(
         f"when¹ {{who}} {{came}} ,² {{busy}} {was(busy)}³ {{doing}}",
         "当¹ {who} {came} 的 时候¹ ，² {busy} 正在³ {doing}",
         joins="came+doing",
         who=who.subject,
-        came=dice.choice(_COMING),
+        came=came,
         busy=busy,
-        doing=dice.choice(verbs.ACTIVITIES).ing,
+        doing=dice.choice(doings).ing,
     )
 
 
-_COMING = (phrase("came home", "回家"), phrase("came in", "进来"), phrase("got up", "起床"), phrase("arrived", "到达"))
+_COMING = (
+    (phrase("came home", "回到 家"), verbs.AT_ANY_HOUR + verbs.INDOORS),
+    (phrase("came in", "进来"), verbs.AT_ANY_HOUR + verbs.INDOORS),
+    (phrase("arrived", "到达"), verbs.AT_ANY_HOUR + verbs.INDOORS),
+    (phrase("got up", "起床"), verbs.AT_ANY_HOUR + verbs.IN_THE_MORNING),
+)

@@ -1,46 +1,72 @@
 """Who and what things are: greetings, identity, qualities, comparison, belonging."""
 
+from itertools import product
 from random import Random
 
 from attendo.recipes.builtin.adjectives import COLOURED, COMPARED, FEELINGS, PERSONAL, PREDICATES, QUALITIES
 from attendo.recipes.builtin.english import article
 from attendo.recipes.builtin.noun_phrases import a, indefinite, pointed, that, the
 from attendo.recipes.builtin.nouns import CLASSES, nouns
-from attendo.recipes.builtin.people import NAMES, be, have, owner, relative, somebody, someone, two_people
+from attendo.recipes.builtin.people import (
+    NAMES,
+    be,
+    have,
+    is_group,
+    owner,
+    relative,
+    somebody,
+    someone,
+    someone_with,
+    two_people,
+)
 from attendo.recipes.builtin.phrase import Phrase, phrase, weave
 from attendo.recipes.builtin.places import TOWNS
-from attendo.recipes.builtin.words import Noun
+from attendo.recipes.builtin.words import Adjective, Noun, Nouns
 
 JOBS = nouns("jobs")
 
 
 def greeting(dice: Random) -> Phrase:
     """Hello world. 你好 世界"""
-    hello, whom = dice.choice(_GREETINGS), dice.choice(_GREETED)
+    hello, whom = dice.choice(_GREETINGS)
     return weave("{hello} {whom}", "{hello} {whom}", joins="hello+whom", hello=hello, whom=whom)
 
 
+_DAY = (phrase("hello", "你好"), phrase("good morning", "早上好"))
+_EVENING = (phrase("good evening", "晚上好"), phrase("good night", "晚安"))
 _GREETINGS = (
-    phrase("hello", "你好"),
-    phrase("good morning", "早上好"),
-    phrase("good evening", "晚上好"),
-    phrase("goodbye", "再见"),
+    *product((*_DAY, *_EVENING, phrase("goodbye", "再见")), NAMES),
+    *product((*_DAY, *_EVENING), (phrase("world", "世界"),)),
+    *product(_DAY, (town.name for town in TOWNS)),
 )
-_GREETED = (phrase("world", "世界"), *NAMES, *(town.name for town in TOWNS))
 
 
 def identity(dice: Random) -> Phrase:
     """I am a student. 我 是 一 个 学生"""
-    who, job = somebody(dice), dice.choice(JOBS)
+    who = somebody(dice)
+    job = dice.choice(_OWN_JOBS) if who.head == "I" else a_job(who, dice)
     what = job.many if is_group(who) else a(job)
     return weave(f"{{who}} {be(who)}¹ {{what}}", "{who} 是¹ {what}", joins="who+what", who=who, what=what)
+
+
+# 位 honours others: nobody counts himself by it.
+_OWN_JOBS = tuple(job for job in JOBS if job.measure != "位")
 
 
 def denied_identity(dice: Random) -> Phrase:
     """She is not a doctor. 她 不 是 医生"""
     who = somebody(dice)
-    what = role(who, dice.choice(JOBS))
+    what = role(who, a_job(who, dice))
     return weave(f"{{who}} {be(who)}¹ not² {{what}}", "{who} 不² 是¹ {what}", joins="who+what", who=who, what=what)
+
+
+def a_job(who: Phrase, dice: Random) -> Noun:
+    """A job that may be news of this person: a classmate is a student anyway, and a grandmother is no longer one."""
+    grown_up = who.head in ("classmate", "grandmother", "grandfather")
+    return dice.choice(_GROWN_UP_JOBS if grown_up else JOBS)
+
+
+_GROWN_UP_JOBS = tuple(job for job in JOBS if job.name != "student")
 
 
 def role(who: Phrase, job: Noun) -> Phrase:
@@ -50,19 +76,20 @@ def role(who: Phrase, job: Noun) -> Phrase:
     return weave(f"{article(job.name)} {{noun}}", "{noun}", head="noun", noun=job.one)
 
 
-def is_group(who: Phrase) -> bool:
-    return who.agreement == "they" and who.head != "you"
-
-
 def quality(dice: Random) -> Phrase:
     """The cat is very big. 这只 猫 很 大"""
-    very, hen = dice.choice(_DEGREES)
     adjective, noun = QUALITIES.draw(dice)
+    very, hen = _degree(adjective, dice)
     what, how = pointed(noun, dice), adjective.plain
     return weave(f"{{what}} is {very} {{how}}", f"{{what}} {hen} {{how}}", joins="how+what", what=what, how=how)
 
 
-_DEGREES = (("very¹", "很¹"), ("not¹", "不¹"), ("really¹", "真的¹ 很¹"))
+def _degree(adjective: Adjective, dice: Random) -> tuple[str, str]:
+    """very, really or not; 不 does not go with 有趣 and 有名, which hold the verb 有."""
+    return dice.choice(_DEGREES[:2] if adjective.plain.chinese[0].startswith("有") else _DEGREES)
+
+
+_DEGREES = (("very¹", "很¹"), ("really¹", "真的¹ 很¹"), ("not¹", "不¹"))
 
 
 def colour(dice: Random) -> Phrase:
@@ -105,9 +132,15 @@ def equality(dice: Random) -> Phrase:
     )
 
 
-# One compares with its own kind: a cat with a dog, not with a table.
+def _alike(adjective: Adjective, noun: Noun, members: Nouns) -> Nouns:
+    """One compares with its own kind, a car with a truck; but the size of a mouse with that of a mouse only."""
+    if adjective.name in ("big", "small") or noun in CLASSES["tools"]:
+        return (noun,)
+    return tuple(other for other in members if other in adjective.nouns)
+
+
 _ALIKE = {
-    (noun.name, adjective.name): tuple(other for other in members if other in adjective.nouns)
+    (noun.name, adjective.name): _alike(adjective, noun, members)
     for adjective in PREDICATES
     for members in CLASSES.values()
     for noun in members
@@ -130,7 +163,8 @@ def comparison_of_people(dice: Random) -> Phrase:
 
 def ownership(dice: Random) -> Phrase:
     """She has two dogs. 她 有 两 只 狗"""
-    who, what = someone(dice), indefinite(dice.choice(_OWNED), dice)
+    noun = dice.choice(_OWNED)
+    who, what = someone_with(noun, dice), indefinite(noun, dice)
     return weave(f"{{who}} {have(who)}¹ {{what}}", "{who} 有¹ {what}", joins="who+what", who=who, what=what)
 
 
@@ -139,10 +173,10 @@ _OWNED = nouns("pets made_things books pens tools map photo toys horse house")
 
 def belonging(dice: Random) -> Phrase:
     """My mother's car is very old. 我 妈妈 的 车 很 旧"""
-    very, hen = dice.choice(_DEGREES)
     adjective, noun = QUALITIES.draw(dice)
     while noun not in _OWNED:
         adjective, noun = QUALITIES.draw(dice)
+    very, hen = _degree(adjective, dice)
     return weave(
         f"{{whose}} {{what}} is {very} {{how}}",
         f"{{whose}} {{what}} {hen} {{how}}",

@@ -23,8 +23,8 @@ NUMBERS = (
     ("ten", "十"),
 )
 
-# One rarely buys seven boats.
-_COSTLY = frozenset(nouns("costly"))
+# One rarely buys seven boats or eats nine cakes.
+_FEW = frozenset(nouns("few"))
 
 
 def the(noun: Noun, adjective: Adjective | None = None) -> Phrase:
@@ -80,9 +80,9 @@ def definite(noun: Noun, dice: Random) -> Phrase:
     return (the if dice.random() < 0.65 else that)(noun, fitting(noun, dice))
 
 
-def number_of(noun: Noun, dice: Random) -> Phrase:
+def number_of(noun: Noun, dice: Random, numbers: tuple[tuple[str, str], ...] = NUMBERS) -> Phrase:
     """Two to ten of it, but few of what is large or dear."""
-    return several(dice.choice(NUMBERS[:2] if noun in _COSTLY else NUMBERS), noun)
+    return several(dice.choice(numbers[:2] if noun in _FEW else numbers), noun)
 
 
 def indefinite(noun: Noun, dice: Random) -> Phrase:
@@ -90,7 +90,12 @@ def indefinite(noun: Noun, dice: Random) -> Phrase:
     draw = dice.random()
     if draw < 0.5:
         return a(noun, fitting(noun, dice))
-    return number_of(noun, dice) if draw < 0.9 or noun in _COSTLY else some(noun)
+    return number_of(noun, dice) if draw < 0.9 or noun in _FEW else some(noun)
+
+
+def one_thing(noun: Noun, dice: Random) -> Phrase:
+    """the, that or a."""
+    return definite(noun, dice) if dice.random() < 0.5 else a(noun, fitting(noun, dice))
 
 
 def any_thing(noun: Noun, dice: Random) -> Phrase:

@@ -15,13 +15,14 @@ CLASSES: dict[str, Nouns] = {
     "eggs": counted("个", "egg 鸡蛋"),
     "snacks": counted("个", "sandwich 三明治, hamburger 汉堡, dumpling 饺子, cake 蛋糕"),
     "foods": uncounted("rice 米饭, bread 面包, meat 肉, beef 牛肉, tofu 豆腐, chocolate 巧克力, fruit 水果"),
-    "drinks": uncounted("tea 茶, coffee 咖啡, water 水, milk 牛奶, juice 果汁, beer 啤酒"),
+    "drinks": uncounted("tea 茶, coffee 咖啡, water 水, milk 牛奶, juice 果汁"),
+    "beers": uncounted("beer 啤酒"),
     "soups": uncounted("soup 汤"),
     "books": counted("本", "book 书, novel 小说, magazine 杂志, dictionary 词典"),
     "papers": counted("份", "newspaper 报纸") + counted("封", "letter 信"),
     "works": counted("个", "story 故事") + counted("首", "poem 诗, song 歌"),
     "films": counted("部", "film 电影"),
-    "coats": counted("件", "shirt 衬衫, coat 外套, sweater 毛衣") + counted("条", "skirt 裙子"),
+    "coats": counted("件", "shirt 衬衫, coat 外套, sweater 毛衣, jacket 夹克") + counted("条", "skirt 裙子"),
     "hats": counted("顶", "hat 帽子") + counted("条", "scarf/scarves 围巾"),
     "cars": counted("辆", "car 车, truck 卡车"),
     "public_cars": counted("辆", "bus 公共汽车, taxi 出租车"),
@@ -67,7 +68,10 @@ _GROUPS = {
     "goods": "made_things food_items books newspaper pens tools map ticket toys gifts flowers",
     "sights": "animals flowers trees buildings ways boats",
     "persons": "children adults jobs",
-    "costly": "vehicles furniture devices buildings guitar doors horse cow tiger elephant lion",
+    "few": "vehicles furniture devices buildings ways tools doors horse cow tiger elephant lion clothes novel magazine"
+    " dictionary papers works films watermelon sandwich hamburger cake",
+    "for_adults": "beers cars public_cars motorcycle boats furniture house",
+    "for_one": "clothes cycles horse",
 }
 
 

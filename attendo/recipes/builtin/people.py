@@ -1,5 +1,6 @@
 """People: pronouns with their cases, names, family, and those whom one points at."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -60,20 +61,32 @@ def someone(dice: Random) -> Phrase:
 
 
 def someone_else(dice: Random) -> Phrase:
-    """Anyone but I and we, who seldom ask what they do themselves."""
-    return dice.choice(_OTHERS).subject if dice.random() < 0.4 else someone_named(dice)
+    """Anyone but us and ours: one seldom asks what one does oneself, or one's own mother."""
+    return dice.choice(_OTHERS).subject if dice.random() < 0.4 else someone_named(dice, _OTHERS)
 
 
 _OTHERS = tuple(pronoun for pronoun in PRONOUNS if pronoun.subject.head not in ("I", "we"))
 
 
-def someone_named(dice: Random) -> Phrase:
+def someone_with(noun: Noun, dice: Random, choose: Callable[[Random], Phrase] = someone) -> Phrase:
+    """Someone whom this thing suits: children have no cars, and several people no single coat."""
+    who = choose(dice)
+    while (noun in _FOR_ADULTS and who.head in _MINORS) or (noun in _FOR_ONE and is_group(who)):
+        who = choose(dice)
+    return who
+
+
+_FOR_ADULTS, _FOR_ONE = frozenset(nouns("for_adults")), frozenset(nouns("for_one"))
+_MINORS = ("child", "boy", "girl", "son", "daughter", "classmate")
+
+
+def someone_named(dice: Random, owners: Sequence[Pronoun] = PRONOUNS) -> Phrase:
     """Anyone but a pronoun."""
     draw = dice.random()
     if draw < 0.25:
         return dice.choice(NAMES)
     if draw < 0.5:
-        return relative(dice)
+        return relative(dice, owners)
     point = the if draw < 0.7 else that if draw < 0.84 else these if draw < 0.92 else those
     return point(dice.choice(PERSONS))
 
@@ -84,13 +97,15 @@ def somebody(dice: Random) -> Phrase:
 
 
 def somebody_else(dice: Random) -> Phrase:
-    """The same, but I and we."""
+    """The same, but neither us nor ours."""
     return _near(_OTHERS, dice)
 
 
-def _near(pronouns: tuple[Pronoun, ...], dice: Random) -> Phrase:
+def _near(pronouns: Sequence[Pronoun], dice: Random) -> Phrase:
     draw = dice.random()
-    return dice.choice(pronouns).subject if draw < 0.5 else dice.choice(NAMES) if draw < 0.75 else relative(dice)
+    return (
+        dice.choice(pronouns).subject if draw < 0.5 else dice.choice(NAMES) if draw < 0.75 else relative(dice, pronouns)
+    )
 
 
 def two_people(dice: Random) -> tuple[Pronoun, Pronoun]:
@@ -99,9 +114,9 @@ def two_people(dice: Random) -> tuple[Pronoun, Pronoun]:
     return one, other
 
 
-def relative(dice: Random) -> Phrase:
+def relative(dice: Random, owners: Sequence[Pronoun] = PRONOUNS) -> Phrase:
     """my mother, 我 妈妈; my friend, 我 的 朋友"""
-    owner = dice.choice(PRONOUNS)
+    owner = dice.choice(owners)
     if dice.random() < 0.67:
         return weave("{owner} {noun}", "{owner} {noun}", head="noun", owner=owner.kin, noun=dice.choice(FAMILY).one)
     return possessed(owner, dice.choice(FRIENDS))
@@ -116,7 +131,7 @@ def owner(dice: Random) -> Phrase:
     """my, 我 的; Anna's, 安娜 的; my mother's, 我 妈妈 的"""
     draw = dice.random()
     if draw < 0.25:
-        return dice.choice(PRONOUNS).own
+        return dice.choice(PRONOUNS[:4]).own
     if draw < 0.6:
         return _genitive(dice.choice(NAMES))
     kin, parent = dice.choice(PRONOUNS).kin, _genitive(dice.choice(FAMILY).one)
@@ -125,6 +140,10 @@ def owner(dice: Random) -> Phrase:
 
 def _genitive(person: Phrase) -> Phrase:
     return phrase(person.english[0] + "'s", person.chinese[0] + " 的", person.head)
+
+
+def is_group(who: Phrase) -> bool:
+    return who.agreement == "they" and who.head != "you"
 
 
 def be(subject: Phrase) -> str:

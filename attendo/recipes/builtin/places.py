@@ -1,6 +1,6 @@
 """Places and times: where things lie, where people do what they do, and when."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attendo.recipes.builtin.matching import Matches
 from attendo.recipes.builtin.nouns import nouns
@@ -55,6 +55,8 @@ def spots(preposition: str, chinese: str, where: str, things: str) -> tuple[Spot
 
 HOME, SCHOOL = place("at home", "家"), place("at school", "学校")
 LIBRARY, RESTAURANT = place("at the library", "图书馆"), place("at the restaurant", "餐厅")
+MUSEUM, MARKET = place("at the museum", "博物馆"), place("at the market", "市场")
+CINEMA, SHOP = place("at the cinema", "电影院"), place("at the shop", "商店")
 PARK, GARDEN = place("in the park", "公园 里"), place("in the garden", "花园 里")
 OFFICE, CLASSROOM = place("in the office", "办公室 里"), place("in the classroom", "教室 里")
 KITCHEN, BEDROOM = place("in the kitchen", "厨房 里"), place("in the bedroom", "卧室 里")
@@ -65,7 +67,7 @@ WORKPLACES = (
     place("at the hospital", "医院"),
     place("at the bank", "银行"),
     place("at the airport", "机场"),
-    place("at the museum", "博物馆"),
+    MUSEUM,
     place("at the station", "车站"),
     place("at the factory", "工厂"),
     place("at the university", "大学"),
@@ -73,10 +75,11 @@ WORKPLACES = (
 OUTINGS = (
     *WORKPLACES,
     PARK,
-    place("at the market", "市场"),
-    place("at the cinema", "电影院"),
-    place("at the shop", "商店"),
+    MARKET,
+    CINEMA,
+    SHOP,
 )
+LEISURE = (LIBRARY, RESTAURANT, MUSEUM, PARK, MARKET, CINEMA, SHOP)
 TOWNS = (
     place("in Beijing", "北京"),
     place("in Shanghai", "上海"),
@@ -97,14 +100,21 @@ _AROUND = (
     *spots("in", "上", "tree 树", "bird monkey"),
     *spots("under", "下面", "tree 树", "pets cow horse chair bicycle"),
     *spots("in", "里", "river 河", "duck fishes boats"),
+    *spots("on", "上", "bridge 桥", "cars public_cars cycles"),
     *spots("in", "里", "garden 花园, park 公园", "flowers trees pets duck chair"),
-    *spots("in", "里", "kitchen 厨房", "table chair window knife cups fruits"),
-    *spots("in", "里", "bedroom 卧室, classroom 教室, office 办公室", "doors table chair lamp computer flowers"),
+    *spots("in", "里", "kitchen 厨房", "table chair knife cups fruits"),
+    *spots("in", "里", "bedroom 卧室, classroom 教室, office 办公室", "table chair lamp computer flowers"),
     *spots("behind", "后面", "house 房子, school 学校", "mountain river road bridge trees"),
     *spots("behind", "后面", "door 门, sofa 沙发", "cat dog bags umbrella ball"),
     *spots("next to", "旁边", "window 窗户, door 门", "furniture bags cat dog bicycle"),
 )
-SPOTS, SURFACES = Matches(_SURFACES + _AROUND), Matches(_SURFACES)
+# There may be a window in a room, but the window is not said to be in it; and 在 路 上 would mean on the way.
+_HAVING = (
+    *spots("in", "里", "kitchen 厨房, bedroom 卧室, classroom 教室, office 办公室", "doors"),
+    *spots("on", "上", "road 路", "cars public_cars cycles"),
+    *spots("next to", "旁边", "station 车站, school 学校", "cars public_cars"),
+)
+SPOTS, SURFACES, HOLDERS = Matches(_SURFACES + _AROUND), Matches(_SURFACES), Matches(_SURFACES + _AROUND + _HAVING)
 
 PAST_TIMES = (
     phrase("yesterday", "昨天"),
@@ -124,7 +134,7 @@ HABITUAL_TIMES = (
     phrase("every day", "每天"),
     phrase("every morning", "每天 早上"),
     phrase("every evening", "每天 晚上"),
-    phrase("every weekend", "每个 周末"),
+    replace(weave("every¹ weekend²", "每个¹ 周末² 都¹"), head="every weekend"),
 )
 FREQUENCIES = (
     phrase("often", "经常"),

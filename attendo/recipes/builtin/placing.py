@@ -3,11 +3,11 @@
 from random import Random
 
 from attendo.recipes.builtin import places, verbs
-from attendo.recipes.builtin.noun_phrases import a, definite, number_of
+from attendo.recipes.builtin.noun_phrases import NUMBERS, a, definite, number_of
 from attendo.recipes.builtin.nouns import nouns
-from attendo.recipes.builtin.people import FRIENDS, NAMES, PRONOUNS, possessed, someone, someone_named
+from attendo.recipes.builtin.people import FRIENDS, NAMES, PRONOUNS, possessed, someone, someone_named, someone_with
 from attendo.recipes.builtin.phrase import Phrase, phrase, weave
-from attendo.recipes.builtin.places import OUTINGS, PAST_TIMES, SPOTS, SURFACES, TOWNS, WORKPLACES
+from attendo.recipes.builtin.places import HOLDERS, LEISURE, OUTINGS, PAST_TIMES, SPOTS, SURFACES, TOWNS, WORKPLACES
 
 
 def lying(dice: Random) -> Phrase:
@@ -19,8 +19,8 @@ def lying(dice: Random) -> Phrase:
 
 def existence(dice: Random) -> Phrase:
     """There are three birds in the tree. 树 上 有 三 只 鸟"""
-    spot, noun = SPOTS.draw(dice)
-    there, what = ("is", a(noun)) if dice.random() < 0.4 else ("are", number_of(noun, dice))
+    spot, noun = HOLDERS.draw(dice)
+    there, what = ("is", a(noun)) if dice.random() < 0.4 else ("are", number_of(noun, dice, NUMBERS[:4]))
     return weave(
         f"there¹ {there}¹ {{what}} {{where}}",
         "{where} 有¹ {what}",
@@ -46,20 +46,21 @@ def putting(dice: Random) -> Phrase:
 def passive(dice: Random) -> Phrase:
     """The fish was eaten by the cat. 这条 鱼 被 这只 猫 吃 了"""
     verb, doers, things = dice.choice(_PASSIVES)
+    thing = dice.choice(things)
     return weave(
         "{what} was {verb} by¹ {who}",
         "{what} 被¹ {who} {verb}",
         joins="verb+what",
-        what=definite(dice.choice(things), dice),
+        what=definite(thing, dice),
         verb=verb,
-        who=definite(dice.choice(doers), dice) if doers else someone_named(dice),
+        who=definite(dice.choice(doers), dice) if doers else someone_with(thing, dice, someone_named),
     )
 
 
 # Without doers of its own a verb takes any person.
 _PASSIVES = (
     (phrase("eaten", "吃 了"), nouns("cat dog"), nouns("fishes eggs cake hamburger sandwich")),
-    (phrase("eaten", "吃 了"), nouns("monkey rabbit mouse"), nouns("fruits carrot tomato")),
+    (phrase("eaten", "吃 了"), nouns("monkey rabbit mouse"), nouns("apple banana pear peach carrot tomato")),
     (phrase("eaten", "吃 了"), (), nouns("food_items")),
     (phrase("broken", "打破 了"), (), nouns("cups window")),
     (phrase("stolen", "偷走 了"), (), nouns("vehicles devices bag key gift")),
@@ -97,7 +98,7 @@ _ACTED = (
     ((places.OFFICE,), verbs.activities("work lunch coffee tea chat rest")),
     ((places.CLASSROOM,), verbs.activities("study books sing chat")),
     ((places.KITCHEN,), verbs.activities("cook breakfast lunch dinner chat")),
-    ((places.BEDROOM,), verbs.activities("sleep rest music books")),
+    ((places.BEDROOM,), verbs.activities("sleep rest")),
     ((places.GARDEN,), verbs.activities("walk rest books sing dance exercise tea")),
 )
 
@@ -117,7 +118,7 @@ def company(dice: Random) -> Phrase:
         "{who} 和¹ {friend} 一起¹ {verb}",
         joins="verb+friend",
         who=one.subject,
-        verb=dice.choice(verbs.ACTIVITIES).present(one.subject),
+        verb=dice.choice(verbs.SHARED).present(one.subject),
         friend=possessed(one, dice.choice(FRIENDS)) if dice.random() < 0.6 else dice.choice(NAMES),
     )
 
@@ -131,7 +132,7 @@ def outing(dice: Random) -> Phrase:
         joins="where+friend",
         who=name if dice.random() < 0.4 else dice.choice(PRONOUNS).subject,
         go=verbs.GO.past,
-        where=dice.choice(OUTINGS).to,
+        where=dice.choice(LEISURE).to,
         friend=friend,
         when=dice.choice(PAST_TIMES),
     )

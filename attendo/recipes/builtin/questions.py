@@ -7,10 +7,10 @@ from random import Random
 
 from attendo.recipes.builtin import verbs
 from attendo.recipes.builtin.adjectives import QUALITIES
-from attendo.recipes.builtin.describing import JOBS, role
+from attendo.recipes.builtin.describing import a_job, role
 from attendo.recipes.builtin.noun_phrases import definite, the
 from attendo.recipes.builtin.nouns import nouns
-from attendo.recipes.builtin.people import be, do, somebody_else, someone_else
+from attendo.recipes.builtin.people import be, do, somebody_else, someone_else, someone_with
 from attendo.recipes.builtin.phrase import Phrase, phrase, weave
 from attendo.recipes.builtin.places import OUTINGS, TOWNS
 
@@ -48,7 +48,7 @@ def asking_past(dice: Random) -> Phrase:
         "did¹ {who} {verb} {what} ?²",
         "{who} {verb} 了 {what} 吗 ？²",
         joins="verb+what",
-        who=someone_else(dice),
+        who=someone_with(noun, dice, someone_else),
         verb=verb.base,
         what=definite(noun, dice),
     )
@@ -64,7 +64,7 @@ def asking_quality(dice: Random) -> Phrase:
 def asking_identity(dice: Random) -> Phrase:
     """Are you a student? 你 是 学生 吗 ？"""
     who = somebody_else(dice)
-    what = role(who, dice.choice(JOBS))
+    what = role(who, a_job(who, dice))
     return weave(f"{be(who)}¹ {{who}} {{what}} ?²", "{who} 是¹ {what} 吗 ？²", joins="who+what", who=who, what=what)
 
 
@@ -85,13 +85,13 @@ def who_did(dice: Random) -> Phrase:
 
 def what_done(dice: Random) -> Phrase:
     """What did you buy? 你 买 了 什么 ？"""
-    who, (verb, _) = someone_else(dice), verbs.DOING.draw(dice)
+    who, (verb, _) = someone_else(dice), verbs.ASKED.draw(dice)
     return weave("what¹ did² {who} {do} ?³", "{who} {do} 了 什么¹ ？³", joins="who+do", who=who, do=verb.base)
 
 
 def what_going_on(dice: Random) -> Phrase:
     """What are you reading? 你 正在 看 什么 ？"""
-    who, (verb, _) = someone_else(dice), verbs.GOING_ON.draw(dice)
+    who, (verb, _) = someone_else(dice), verbs.ASKED.draw(dice)
     return weave(
         f"what¹ {be(who)}² {{who}} {{do}} ?³", "{who} 正在² {do} 什么¹ ？³", joins="who+do", who=who, do=verb.ing
     )

@@ -9,37 +9,42 @@ EAT, BUY = verb("eat ate eaten", "吃", nouns("food_items")), verb("buy bought",
 _DOING = (
     EAT,
     BUY,
-    verb("sell sold", "卖", nouns("vehicles devices furniture books bags flowers fruits")),
+    verb("sell sold", "卖", nouns("vehicles devices furniture books bags")),
     verb("read read", "看", nouns("book novel magazine newspaper letter")),
     verb("write wrote written", "写", nouns("works letter")),
     verb("watch", "看", nouns("films")),
     verb("wash", "洗", nouns("clothes cups fruits vegetables car truck bag")),
     verb("draw drew drawn", "画", nouns("sights")),
     verb("use", "用", nouns("phone computer camera pens knife dictionary cup bag map")),
-    verb("repair", "修", nouns("vehicles public_cars devices furniture doors guitar toy")),
+    verb("repair", "修", nouns("vehicles devices furniture doors guitar toy")),
     verb("make made", "做", nouns("snacks table chair toy")),
     verb("drive drove driven", "开", nouns("cars public_cars")),
     verb("ride rode ridden", "骑", nouns("cycles horse")),
-    verb("plant", "种", nouns("trees flowers")),
+    verb("plant", "种", nouns("trees")),
 )
 
+SEE = verb("see saw seen", "看见", nouns("animals flowers trees bridge mountain house river boats cars public_cars"))
 # These happen rather than go on: no progressive.
 _HAPPENING = (
-    verb("see saw seen", "看见", nouns("sights cars public_cars")),
+    SEE,
     verb("find found", "找到", nouns("small_things pets")),
     verb("lose lost", "丢", nouns("key phone watch umbrella ticket hats camera letter bag pens")),
     verb("borrow", "借", nouns("books cycles pens umbrella camera knife guitar")),
     verb("open", "打开", nouns("doors bags letter")),
     verb("close", "关上", nouns("doors box")),
     verb("break broke broken", "打破", nouns("cups window")),
-    verb("wear wore worn", "穿", nouns("coats")),
+    verb("wear wore worn", "穿", nouns("shirt coat sweater jacket")),
     verb("wear wore worn", "戴", nouns("hats")),
     verb("receive", "收到", nouns("letter gift photo flower")),
 )
 DOING = Matches(_DOING)
-COUNTED = Matches(verb for verb in _DOING if verb.name not in ("use", "drive", "ride"))
+COUNTED = Matches(verb for verb in (*_DOING, SEE) if verb.name not in ("use", "drive", "ride"))
 DONE = Matches(_DOING + _HAPPENING)
-GOING_ON = Matches((*_DOING, verb("look-for", "找", nouns("small_things pets"))))
+_GOING_ON = (*_DOING, verb("look-for", "找", nouns("small_things pets")))
+GOING_ON = Matches(_GOING_ON)
+ASKED = Matches(verb for verb in _GOING_ON if verb.name not in ("drive", "ride"))
+# One wears a single coat at a time, and what is still to be written is not yet this letter.
+ONE_AT_A_TIME, CREATING = ("use", "drive", "ride", "wear"), ("write", "make")
 REQUESTED = Matches(
     verb for verb in _DOING + _HAPPENING if verb.name in ("open", "close", "wash", "use", "eat", "read")
 )
@@ -47,27 +52,28 @@ NOTED = Matches(verb for verb in _DOING + _HAPPENING if verb.name in ("buy", "bo
 
 # Tastes and habits speak of a whole kind: cats, rice.
 LIKE = verb(
-    "like", "喜欢", nouns("animals food_items foods drinks books films works flowers hats toys cycles mountain city")
+    "like",
+    "喜欢",
+    nouns("animals food_items foods drinks book novel magazine films story poem flowers hats toy cycles mountain city"),
 )
 TASTES = Matches((
     LIKE,
-    verb("love", "爱", nouns("pets horse panda flower chocolate fruit coffee tea book novel poem song")),
+    verb("love", "爱", nouns("pets horse panda flower chocolate fruit coffee tea book novel poem")),
     verb("hate", "讨厌", nouns("mouse snake meat tofu vegetables coffee beer milk")),
 ))  # fmt: skip
 _HABITS = (
     verb("eat ate eaten", "吃", nouns("food_items foods fishes")),
     verb("drink drank drunk", "喝", nouns("drinks soups")),
-    verb("sell sold", "卖", nouns("books bags flowers food_items foods drinks clothes furniture devices")),
-    verb("buy bought", "买", nouns("books clothes flowers foods food_items drinks toys")),
+    verb("buy bought", "买", nouns("book novel magazine clothes flowers foods food_items drinks toy")),
     verb("read read", "看", nouns("book novel magazine newspaper")),
     verb("write wrote written", "写", nouns("works novel letter")),
     verb("watch", "看", nouns("films")),
-    verb("draw drew drawn", "画", nouns("sights")),
+    verb("draw drew drawn", "画", nouns("animals flowers trees mountain house")),
 )
 HABITS = Matches(_HABITS)
 TRIED = Matches((
-    verb("eat ate eaten", "吃", nouns("snacks peach carrot tofu beef chocolate fishes")),
-    verb("drink drank drunk", "喝", nouns("tea coffee beer juice")),
+    verb("eat ate eaten", "吃", nouns("sandwich hamburger dumpling peach carrot tofu beef chocolate fishes")),
+    verb("drink drank drunk", "喝", nouns("tea coffee milk juice")),
 ))  # fmt: skip
 TASTES_AND_HABITS = Matches((LIKE, *_HABITS))
 WISHES = Matches((
@@ -109,8 +115,8 @@ FIELDS = tuple(
         ("natural language processing", "自然 语言 处理"), ("NLP", "NLP"), ("speech processing", "语音 处理"),
         ("image processing", "图像 处理"), ("natural science", "自然 科学"), ("computer science", "计算机 科学"),
         ("computer vision", "计算机 视觉"), ("machine translation", "机器 翻译"), ("machine learning", "机器 学习"),
-        ("natural language", "自然 语言"), ("history", "历史"), ("mathematics", "数学"), ("physics", "物理"),
-        ("music", "音乐"),
+        ("natural language generation", "自然 语言 生成"), ("history", "历史"), ("mathematics", "数学"),
+        ("physics", "物理"), ("music", "音乐"),
     )
 )  # fmt: skip
 GIVING = Matches((
@@ -193,6 +199,11 @@ def activities(names: str) -> tuple[Activity, ...]:
     return tuple(by_name[name] for name in names.split())
 
 
-REPEATED = activities("swim dance cook sing football basketball tennis chess piano guitar work study exercise")
-REPEATED += activities("housework television music tea coffee books walk")
+_SOCIABLE = activities("swim dance cook sing football basketball tennis chess piano guitar work study exercise")
+_SOCIABLE += activities("television music tea coffee books walk")
+REPEATED = _SOCIABLE + activities("housework")
+SHARED = _SOCIABLE + activities("breakfast lunch dinner chat")
 PLACED = activities("work study exercise swim football tennis lunch dinner walk")
+INDOORS = activities("dance cook sing chess piano guitar rest sleep exercise lunch dinner chat")
+AT_ANY_HOUR = activities("work study housework television music tea coffee books")
+IN_THE_MORNING = activities("cook sleep exercise breakfast")

@@ -114,4 +114,9 @@ def test_a_signal_ends_the_run_with_a_model_that_loads(tmp_path: Path, number: s
     assert "Traceback" not in errors
     assert f"model written to {tmp_path / 'run' / 'model'}" in errors
     assert len(load(tmp_path / "run" / "model", "cpu").generate(SOURCES)) == len(SOURCES)
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["metrics.jsonl", "model", "run.json", "run.toml"]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "metrics.jsonl",
+        "model",
+        "run.json",
+        "run.toml",
+    ]
