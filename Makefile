@@ -4,7 +4,7 @@ TORCH ?= torch==2.13.0
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-all check bench clean
+.PHONY: demo test test-all check clean
 
 demo: .venv/core
 	$(BIN)/attendo demo

@@ -50,8 +50,11 @@ def save_model(folder: Path, model: StoredModel) -> None:
     _write_json(new / "generation.json", model.generation)
     _write_json(new / "scores.json", model.scores)
     # named_parameters names a tied table once, so it is stored once.
-    weights = {name: weight.detach().cpu().contiguous() for name, weight in model.network.named_parameters()}
-    save_file(weights, new / "weights.safetensors")
+    weights = {name: weight.detach().float().cpu().contiguous() for name, weight in model.network.named_parameters()}
+    try:
+        save_file(weights, new / "weights.safetensors")
+    except SafetensorError as error:
+        raise AttendoError(f"{new / 'weights.safetensors'} cannot be written: {error}") from None
     if model.source_tokenizer is model.target_tokenizer:
         model.source_tokenizer.save(new, "joint")
     else:
@@ -68,7 +71,8 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
         config = ModelConfig(**_read_json(folder / "config.json"))
     except AttendoError as error:
         raise ModelError(f"{folder / 'config.json'}: {error}") from None
-    network = Transformer(config)
+    with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
+        network = Transformer(config)
     _load_weights(network, folder / "weights.safetensors")
     joint = any(name.startswith("joint.") for name in names)
     target = load_tokenizer(folder, "joint" if joint else "target")
@@ -99,6 +103,8 @@ def write_manifest(folder: Path, kind: str, version: int) -> None:
 def check_manifest(folder: Path, kind: str, version: int) -> list[str]:
     """The names of the folder's files, each of them there and unchanged since it was written."""
     path = folder / "manifest.json"
+    if not folder.exists() and _set_aside(folder).is_dir():  # a save was killed between its two renames
+        _set_aside(folder).rename(folder)
     if not folder.is_dir():
         raise ModelError(f"{folder} is not a folder: give the folder that holds manifest.json, such as runs/demo/model")
     manifest = _read_json(path)
@@ -154,13 +160,18 @@ def _load_weights(network: Transformer, path: Path) -> None:
 
 
 def _move_into_place(new: Path, folder: Path) -> None:
-    old = folder.with_name(f".old-{folder.name}")
-    shutil.rmtree(old, ignore_errors=True)
+    old = _set_aside(folder)
     if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)
     new.rename(folder)
     _sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _set_aside(folder: Path) -> Path:
+    """Where the earlier folder waits until the new one stands in its place."""
+    return folder.with_name(f".old-{folder.name}")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

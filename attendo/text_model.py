@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 
 from attendo.data.batch import Example, collate, collate_sources
@@ -23,9 +24,9 @@ from attendo.text import EOS, PAD, Tokenizer
 class GenerationConfig(Settings):
     """Decoding defaults, kept in the model folder."""
 
-    max_length_factor: float = 2.0  # the most tokens out: factor times the source's tokens, plus extra
-    max_length_extra: int = 20
-    batch_tokens: int = 4096  # source positions decoded side by side
+    max_length_factor: Annotated[float, Field(ge=0)] = 2.0  # the most tokens out: factor times the source's, plus extra
+    max_length_extra: Annotated[int, Field(ge=1)] = 20
+    batch_tokens: Annotated[int, Field(ge=1)] = 4096  # source positions decoded side by side
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Trace:
     """One run seen from inside. Row t of `decoder` and `cross` is the look that predicted `target_pieces[t]`."""
 
     source_pieces: tuple[str, ...]  # eos included
-    target_pieces: tuple[str, ...]  # the tokens predicted, eos included
+    target_pieces: tuple[str, ...]  # the tokens predicted, eos included unless the answer was cut
     encoder: Float[Tensor, "E H S S"]
     decoder: Float[Tensor, "L H T T"]
     cross: Float[Tensor, "L H T S"]
@@ -99,16 +100,16 @@ class TextModel:
         save_model(Path(folder), self.stored)
 
     def generate(self, texts: Sequence[str], *, max_length: int | None = None) -> list[Result]:
-        """The most probable continuation, token by token (greedy). Order out is order in; empty text stays empty.
+        """The most probable continuation, token by token (greedy). Order out is order in; no text in, no text out.
 
         `max_length` is the most tokens of an answer; unless given, it follows the length of the source.
         """
-        if isinstance(texts, str):
-            raise UsageError("generate takes a list of texts: write [text] for a single one")
+        _refuse_string(texts)
         if max_length is not None and max_length < 1:
             raise UsageError(f"max_length must be at least 1, not {max_length}")
         self.network.eval()
-        sources = [self.source_tokenizer.encode(text) for text in texts]
+        sources = [self.source_tokenizer.encode(text) if text.strip() else [] for text in texts]
+        self._refuse_too_long(sources)
         results: dict[int, Result] = {n: _EMPTY for n, source in enumerate(sources) if not source}
         for group in _batches(sources, self.generation.batch_tokens):
             frontier = self._greedy([sources[n] for n in group], max_length)
@@ -120,6 +121,8 @@ class TextModel:
     @torch.inference_mode()
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """The log-probability of each target given its source, eos included: ∑ log p(yₜ | y₍<ₜ₎, x)."""
+        _refuse_string(sources)
+        _refuse_string(targets)
         if len(sources) != len(targets):
             raise UsageError(f"score takes pairs: {len(sources)} sources and {len(targets)} targets")
         self.network.eval()
@@ -135,14 +138,19 @@ class TextModel:
     def trace(self, text: str, target: str | None = None) -> Trace:
         """Generate on the fast path (or take the given target), then look at it once from inside."""
         self.network.eval()
-        source = self.source_tokenizer.encode(text)
-        answer = list(self.generate([text])[0].ids) if target is None else self.target_tokenizer.encode(target)
-        batch = collate([Example(source, answer)]).to(self.device)
+        source, cut = self.source_tokenizer.encode(text), False
+        if target is not None:
+            answer = self.target_tokenizer.encode(target)
+        else:
+            result = self.generate([text])[0]
+            answer, cut = list(result.ids), result.cut
+        # An answer that was cut never came to predict eos: its last token is the last row.
+        batch = collate([Example(source, answer[:-1] if cut else answer)]).to(self.device)
         seen: dict[str, Tensor] = {}
         self.network(batch.source_ids, batch.target_ids, batch.source_mask, tap=seen.__setitem__)
         return Trace(
             source_pieces=tuple(self.source_tokenizer.pieces([*source, EOS])),
-            target_pieces=tuple(self.target_tokenizer.pieces([*answer, EOS])),
+            target_pieces=tuple(self.target_tokenizer.pieces(answer if cut else [*answer, EOS])),
             encoder=_stack(seen, "encoder", "self"),
             decoder=_stack(seen, "decoder", "self"),
             cross=_stack(seen, "decoder", "cross"),
@@ -159,6 +167,15 @@ class TextModel:
         limit = torch.tensor(limits, device=self.device)
         *_, last = search(self.network, self.network.start(memory), limit, Greedy(), [Forbid()])
         return last
+
+    def _refuse_too_long(self, sources: Sequence[Sequence[int]]) -> None:
+        config = self.network.config
+        for n, source in enumerate(sources, start=1):
+            if config.positions == "learned" and len(source) >= config.max_length:
+                raise UsageError(
+                    f"text {n} of {len(sources)} has {len(source)} tokens; the model reads at most "
+                    f"{config.max_length - 1}: split it"
+                )
 
     def _limit(self, source_tokens: int) -> int:
         limit = int(self.generation.max_length_factor * source_tokens) + self.generation.max_length_extra
@@ -199,6 +216,12 @@ def pick_device(name: str) -> torch.device:
 _EMPTY = Result((Hypothesis("", (), (), 0.0, False),))
 
 
+def _refuse_string(texts: Sequence[str]) -> None:
+    """A string is a sequence too, of letters: nobody means that."""
+    if isinstance(texts, str):
+        raise UsageError("a list of texts is needed: write [text] for a single one")
+
+
 def _batches(sources: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[list[int]]:
     """Numbers of the sources that are not empty, those of like length together."""
     group: list[int] = []
@@ -213,4 +236,4 @@ def _batches(sources: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[li
 
 def _stack(seen: dict[str, Tensor], stack: str, kind: str) -> Float[Tensor, "L H T S"]:
     layers = [name for name in seen if name.startswith(f"{stack}.") and name.endswith(f".{kind}")]
-    return torch.stack([seen[name][0] for name in layers]).cpu()
+    return torch.stack([seen[name][0] for name in layers]).float().cpu()

@@ -15,7 +15,9 @@ SHOWN_TRANSLATIONS = 10
 
 
 def demo(
-    seed: Annotated[int, typer.Option(help="Another seed: other sentences, other first weights.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Another seed: other sentences, other first weights.")
+    ] = 1,
     out: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/demo"),
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
@@ -30,7 +32,7 @@ def demo(
     from attendo.recipes.run import Run
     from attendo.text_model import pick_device
 
-    run = Run(demo_config(seed), out, pick_device(device))
+    run = Run(demo_config(seed), out, pick_device(device), overwrite=_is_demo(out))
     done = follow(run)
     if done.exit_code:
         done.say(f"stopped early; the model as far as it has come: attendo generate {done.model_folder}")
@@ -41,6 +43,14 @@ def demo(
     run.model.scores.update(scores.summary())
     run.save()
     _show(Console(), run, scores, _facts(run, scores, done.seconds))
+
+
+def _is_demo(folder: Path) -> bool:
+    """An earlier demonstration may be replaced; a run on somebody's own data may not."""
+    from attendo.recipes.run_config import read_run_file
+
+    path = folder / "run.toml"
+    return path.is_file() and read_run_file(path).get("data") == {"task": "builtin"}
 
 
 def _facts(run: "Run", scores: "DemoScores", seconds: float) -> list[tuple[str, str]]:

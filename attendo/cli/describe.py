@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def describe(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder, or a preset: tiny, small, base, big.")],
-    vocab_size: Annotated[int, typer.Option(min=1, help="Vocabulary of a preset.")] = 30_000,
+    vocab_size: Annotated[int | None, typer.Option(min=1, help="Vocabulary of a preset; 30,000 unless given.")] = None,
     source_length: Annotated[int, typer.Option(min=1, help="Source tokens to show shapes for.")] = 7,
     target_length: Annotated[int, typer.Option(min=1, help="Target tokens to show shapes for.")] = 5,
     change: Annotated[
@@ -39,19 +39,19 @@ def describe(
     console.print(_table(description))
 
 
-def _config(model: str, vocab_size: int, changes: list[str]) -> "ModelConfig":
+def _config(model: str, vocab_size: int | None, changes: list[str]) -> "ModelConfig":
     from attendo.errors import UsageError
     from attendo.model.config import PRESETS, ModelConfig
 
     if model in PRESETS and not Path(model).is_dir():
         from attendo.recipes.run_config import apply_changes
 
-        return ModelConfig.preset(model, **apply_changes({"vocab_size": vocab_size}, changes))
-    if changes:
-        raise UsageError("--set changes a preset; a model folder is shown as it is")
+        return ModelConfig.preset(model, **apply_changes({"vocab_size": vocab_size or 30_000}, changes))
+    if changes or vocab_size:
+        raise UsageError("--set and --vocab-size change a preset; a model folder is shown as it is")
     from attendo.store import load_model
 
-    if not Path(model).is_dir():
+    if not Path(model).is_dir() and "/" not in model:
         raise UsageError(f"{model} is neither a model folder nor a preset ({', '.join(PRESETS)})")
     return load_model(Path(model)).network.config
 

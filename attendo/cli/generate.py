@@ -1,11 +1,13 @@
 """`attendo generate`: a filter from text to text, one line out for one line in."""
 
 import sys
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from attendo.errors import DataError
 
 LINES_AT_ONCE = 1024  # read, sorted by length and decoded together; a terminal is answered line by line
 
@@ -29,12 +31,27 @@ def generate(
     text_model = load(model, device)
     lines = numbered_lines(sys.stdin.buffer, "standard input")
     number = 0
-    while texts := list(islice(lines, 1 if sys.stdin.isatty() else LINES_AT_ONCE)):
-        for text, result in zip(texts, text_model.generate(texts, max_length=max_length), strict=True):
+    for texts in _together(lines, 1 if sys.stdin.isatty() else LINES_AT_ONCE):
+        for result in text_model.generate(texts, max_length=max_length):
             number += 1
             if result.unknown:
                 print(f"line {number}: not in the vocabulary: {', '.join(map(repr, result.unknown))}", file=sys.stderr)
             if result.cut:
                 print(f"line {number}: cut at {len(result.ids)} tokens; see --max-length", file=sys.stderr)
-            print(result.text if text else "")
+            print(result.text)
         sys.stdout.flush()
+
+
+def _together(lines: Iterator[str], size: int) -> Iterator[list[str]]:
+    """So many lines at a time. A line that cannot be read ends it, but not before the lines above it are answered."""
+    group: list[str] = []
+    try:
+        for line in lines:
+            group.append(line)
+            if len(group) == size:
+                yield group
+                group = []
+    except DataError:
+        yield group
+        raise
+    yield group

@@ -16,6 +16,9 @@ def train(
     target: Annotated[Path | None, typer.Option(help="Target text, line by line beside it.")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; the model goes to its model/.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a run that is in the folder already.")
+    ] = False,
     show: Annotated[bool, typer.Option("--show", help="Print every setting, resolved, and stop.")] = False,
     device: Device = "auto",
 ) -> None:
@@ -41,7 +44,7 @@ def train(
     from attendo.text_model import pick_device
 
     folder = out or Path("runs") / (run_file or Path()).stem
-    done = follow(Run(config, folder, pick_device(device)))
+    done = follow(Run(config, folder, pick_device(device), overwrite))
     done.say(f"model written to {done.model_folder}")
     if done.exit_code:
         raise typer.Exit(done.exit_code)

@@ -1,11 +1,13 @@
 """A run from the command line: shown while it trains, saved whether it ends or is interrupted."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from attendo.cli.interrupt import interruptible
 from attendo.cli.progress import TrainingProgress
+from attendo.errors import AttendoError
 from attendo.recipes.run import Run
 from attendo.train.loop import Step
 
@@ -25,10 +27,16 @@ def follow(run: Run) -> Followed:
     seconds = 0.0
     with TrainingProgress(run.config.train.steps) as progress, interruptible() as interrupt:
         progress.say_prepared(run.prepared)
-        for report in run.train():
-            progress.show(report)
-            if isinstance(report, Step):
-                seconds = report.seconds
-            if interrupt:
-                break
+        try:
+            for report in run.train():
+                progress.show(report)
+                if isinstance(report, Step):
+                    seconds = report.seconds
+                if interrupt:
+                    break
+        except Exception:
+            if seconds:  # something was learned, and must not be lost with whatever went wrong
+                with suppress(AttendoError, OSError):
+                    progress.say(f"the model as far as it has come is in {run.save()}")
+            raise
         return Followed(run.save(), seconds, interrupt.exit_code, progress.say)

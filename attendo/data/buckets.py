@@ -9,8 +9,8 @@ from attendo.data.batch import Batch, Example, collate
 POOL = 8192  # examples sorted by length at a time: many batches' worth, so that little is padded
 
 
-def bucketed(examples: Iterable[Example], batch_tokens: int, seed: int, pool: int = POOL) -> Iterator[Batch]:
-    """Batches of at most `batch_tokens` target positions (a longer sentence stands alone)."""
+def bucketed(examples: Iterable[Example], batch_tokens: int, seed: int | str, pool: int = POOL) -> Iterator[Batch]:
+    """Batches of at most `batch_tokens` positions of their longer side (a longer sentence stands alone)."""
     stream = iter(examples)
     shuffler = random.Random(f"{seed} buckets")
     while waiting := list(islice(stream, pool)):

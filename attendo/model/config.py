@@ -20,7 +20,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class ModelConfig(Settings):
-    """A network. The defaults are the paper's base model, with the norms placed before the sub-layers."""
+    """A network. The defaults are the paper's base model, but for the norms, which stand before the sub-layers, and a
+    table of its own for the source.
+    """
 
     vocab_size: Count | None = Field(None, description="tokens of source and target alike; sets the two below")
     source_vocab_size: Count | None = Field(None, description="tokens the encoder knows")
@@ -97,6 +99,9 @@ class ModelConfig(Settings):
             raise ValueError(f"sinusoidal positions need an even d_model, not {self.d_model}")
         if self.positions == "rotary" and self.head_width % 2:
             raise ValueError(f"rotary positions need an even head width (d_model / num_heads), not {self.head_width}")
+        for name, kinds in _POSITION_SETTINGS.items():
+            if self.positions not in kinds and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} means nothing with {self.positions} positions: leave it out")
         if self.tie == "all" and not self.decoder_only and self.source_vocab_size != self.target_vocab_size:
             raise ValueError(
                 f"tie all needs one joint vocabulary, not {self.source_vocab_size} source and {self.target_vocab_size} "
@@ -109,4 +114,9 @@ class ModelConfig(Settings):
         return self.d_key or self.d_model // self.num_heads
 
 
+_POSITION_SETTINGS = {
+    "max_length": ("learned",),
+    "position_offset": ("sinusoidal", "learned"),
+    "position_layout": ("sinusoidal",),
+}
 VOCABULARIES = ("source_vocab_size", "target_vocab_size")

@@ -121,6 +121,7 @@ class Transformer(nn.Module):
     ) -> Memory:
         if self.source is None:
             raise UsageError("a decoder-only network (num_encoder_layers 0) reads no source: give None for it")
+        check_mask(source_mask, source_ids)
         x = self.source(source_ids, 0)
         mask, rotation = padding_mask(source_mask), self.source.positions.rotation(x, 0)
         blocks: Sequence[EncoderBlock] = self.encoder  # type: ignore[assignment]
@@ -150,6 +151,7 @@ class Transformer(nn.Module):
         tap: Tap | None = None,
     ) -> tuple[Float[Tensor, "B T V"], DecoderState]:
         """Read more of the target: the logits behind each new token, and the state after them."""
+        check_mask(mask, ids)
         x = self.target(ids, state.length)
         past_mask = _extend_mask(state, ids, mask)
         self_mask = causal_mask(state.length, ids.size(1), past_mask, ids.device)
@@ -208,6 +210,16 @@ def _check_ids(ids: Int[Tensor, "B T"], vocab_size: int) -> None:
     if low < 0 or high >= vocab_size:
         wrong = low if low < 0 else high
         raise UsageError(f"token id {wrong} is outside the vocabulary of {vocab_size} tokens (0 to {vocab_size - 1})")
+
+
+def check_mask(mask: Tensor | None, ids: Int[Tensor, "B T"]) -> None:
+    """A mask of numbers would be added to the scores, and one of another shape spread over them, both in silence."""
+    if mask is not None and (mask.dtype != torch.bool or mask.shape != ids.shape):
+        kind = str(mask.dtype).removeprefix("torch.")
+        raise UsageError(
+            f"a mask is boolean (True = may be looked at) and shaped like its ids {list(ids.shape)}, "
+            f"not {kind} {list(mask.shape)}"
+        )
 
 
 def _extend_mask(

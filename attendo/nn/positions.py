@@ -25,10 +25,10 @@ class Rotation:
     sine: Float[Tensor, "T half"]
 
     def turn(self, heads: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
-        """Component i is paired with component i + K/2."""
-        cosine, sine = self.cosine.to(heads.dtype), self.sine.to(heads.dtype)
-        first, second = heads.chunk(2, dim=-1)
-        return torch.cat((first * cosine - second * sine, first * sine + second * cosine), dim=-1)
+        """Component i is paired with component i + K/2. In float32, or a distance would depend on where it begins."""
+        first, second = heads.float().chunk(2, dim=-1)
+        turned = (first * self.cosine - second * self.sine, first * self.sine + second * self.cosine)
+        return torch.cat(turned, dim=-1).to(heads.dtype)
 
 
 class NoPositions(nn.Module):

@@ -1,7 +1,7 @@
 """Where the pairs of a run come from: two text files, or the built-in task."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
@@ -27,13 +27,14 @@ class Corpus:
     endless: BuiltinTask | None = None
     empty: int = 0  # pairs left out because one side has no text
 
-    def train(self) -> Iterator[TextPair]:
+    def epochs(self) -> Iterator[Iterable[TextPair]]:
+        """The pairs again and again, in another order each time; of the built-in task there is one endless epoch."""
         if self.endless is not None:
-            yield from ((pair.source, pair.target) for pair in self.endless.train())
+            yield ((pair.source, pair.target) for pair in self.endless.train())
         for epoch in count():
             order = list(self.sample)
             random.Random(f"{self.seed} epoch {epoch}").shuffle(order)
-            yield from order
+            yield order
 
 
 def read_corpus(config: DataConfig, seed: int) -> Corpus:

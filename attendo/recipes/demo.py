@@ -26,8 +26,8 @@ def demo_config(seed: int = 1) -> RunConfig:
         data={"task": "builtin"},
         tokenizer={"kind": "words"},
         # Two heads with dropout on their weights: each then learns to find the word it translates by itself.
-        model={"norm": "post", "num_heads": 2, "dropout": 0.0, "attention_dropout": 0.1},
-        train={"steps": 2400, "batch_tokens": 512, "peak_lr": 2e-3, "warmup": 200, "validate_every": 600},
+        model={"norm": "post", "num_heads": 2, "dropout": 0.0, "attention_dropout": 0.15},
+        train={"steps": 2800, "batch_tokens": 512, "peak_lr": 1.6e-3, "warmup": 120, "validate_every": 700},
     )
 
 
@@ -48,7 +48,7 @@ class DemoScores:
     """How well the model does on pairs whose combinations of words it never saw."""
 
     translations: tuple[Translation, ...]
-    heads: tuple[HeadScore, ...]
+    heads: HeadScores
 
     @property
     def right(self) -> int:
@@ -60,7 +60,7 @@ class DemoScores:
 
     @property
     def best_head(self) -> HeadScore:
-        return max(self.heads, key=lambda head: head.accuracy)
+        return self.heads.best()
 
     def summary(self) -> dict[str, Any]:
         """What the model folder keeps of it."""
@@ -84,11 +84,11 @@ def evaluate(model: TextModel, task: BuiltinTask, count: int = 1000) -> DemoScor
     pairs = task.heldout(count)
     results = model.generate([pair.source for pair in pairs])
     translations = [Translation(pair, result.text) for pair, result in zip(pairs, results, strict=True)]
-    return DemoScores(tuple(translations), tuple(score_heads(model, pairs)))
+    return DemoScores(tuple(translations), score_heads(model, pairs))
 
 
 @torch.inference_mode()
-def score_heads(model: TextModel, pairs: Sequence[Pair], rows: int = 100) -> list[HeadScore]:
+def score_heads(model: TextModel, pairs: Sequence[Pair], rows: int = 100) -> HeadScores:
     """How often each head's strongest look, while a word is predicted, falls on the word it translates."""
     scores = HeadScores()
     for begin in range(0, len(pairs), rows):
@@ -103,7 +103,7 @@ def score_heads(model: TextModel, pairs: Sequence[Pair], rows: int = 100) -> lis
             for row, pair in enumerate(group):
                 for head in range(weights.shape[1]):
                     scores.add(layer, head, weights[row, head], pair.alignment)
-    return scores.scores()
+    return scores
 
 
 def attention_maps(trace: Trace) -> list[AttentionMap]:

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from attendo import __version__
-from attendo.data.batch import Example, collate
+from attendo.data.batch import Batch, Example, collate
 from attendo.data.buckets import bucketed, group_by_length
-from attendo.errors import UsageError
+from attendo.errors import DataError, UsageError
 from attendo.model.transformer import Transformer
 from attendo.recipes.corpus import TextPair, read_corpus
 from attendo.recipes.run_config import RunConfig, TokenizerConfig, to_toml
@@ -38,19 +38,22 @@ class Prepared:
 class Run:
     """A folder and the model that grows in it; the model is whole, and can be saved, after every report."""
 
-    def __init__(self, config: RunConfig, folder: Path, device: torch.device) -> None:
+    def __init__(self, config: RunConfig, folder: Path, device: torch.device, overwrite: bool = False) -> None:
         """Read the text, build the tokenizers and the network, and write the settings down."""
+        if (folder / "model").exists() and not overwrite:
+            raise UsageError(f"{folder} holds a run already: name another folder, or overwrite it (--overwrite)")
         self.config = config
         self.folder = folder
+        self.corpus = read_corpus(config.data, config.seed)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"the run folder {folder} cannot be made: {error.strerror}") from None
-        self.corpus = read_corpus(config.data, config.seed)
         source, target = build_tokenizers(self.corpus.sample, config.tokenizer)
         generator = torch.Generator().manual_seed(config.seed)
         network = Transformer(config.network(source.vocab_size, target.vocab_size), generator)
         self.model = TextModel(StoredModel(network.to(device), source, target))
+        self._refuse_too_long()
         (folder / "run.toml").write_text(to_toml(config), "utf-8")
         (folder / "run.json").write_text(json.dumps(_circumstances(config, device), indent=2) + "\n", "utf-8")
 
@@ -69,13 +72,30 @@ class Run:
         """Learn, telling every step and writing it to metrics.jsonl."""
         config = self.config.train
         torch.manual_seed(self.config.seed)  # dropout draws from torch's own generator
-        batches = bucketed(map(self._example, self.corpus.train()), config.batch_tokens, self.config.seed)
         valid = [self._example(pair) for pair in self.corpus.valid]
         valid_batches = [collate(group) for group in group_by_length(valid, config.batch_tokens)]
-        with (self.folder / "metrics.jsonl").open("w", encoding="utf-8") as log:
-            for report in train(self.model.network, batches, valid_batches, config):
+        with (self.folder / "metrics.jsonl").open("w", encoding="utf-8", buffering=1) as log:
+            for report in train(self.model.network, self._batches(), valid_batches, config):
                 log.write(json.dumps({"kind": type(report).__name__.lower(), **asdict(report)}) + "\n")
                 yield report
+
+    def _refuse_too_long(self) -> None:
+        """Before the first step, not when the sentence comes up in the middle of the run."""
+        network = self.config.network(8, 8)
+        if network.positions != "learned" or self.corpus.endless is not None:
+            return
+        for pair in (*self.corpus.sample, *self.corpus.valid):
+            if (length := self._example(pair).length) > network.max_length:
+                raise DataError(
+                    f"a pair has {length} tokens, more than model.max_length {network.max_length}: raise it, choose "
+                    f"other positions, or shorten the pair that begins {pair[0][:40]!r}"
+                )
+
+    def _batches(self) -> Iterator[Batch]:
+        # Epoch by epoch: sorted by length, two copies of a pair would end up in one batch.
+        for number, epoch in enumerate(self.corpus.epochs()):
+            seed = f"{self.config.seed} epoch {number}"
+            yield from bucketed(map(self._example, epoch), self.config.train.batch_tokens, seed)
 
     def save(self) -> Path:
         self.model.save(self.folder / "model")

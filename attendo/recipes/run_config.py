@@ -45,7 +45,7 @@ class TokenizerConfig(Settings):
 class RunConfig(Settings):
     """A run: which text, which network, how it learns."""
 
-    seed: int = 1
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     preset: str = "small"
     data: DataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
@@ -68,7 +68,10 @@ class RunConfig(Settings):
             raise ValueError(f"model.{decided[0]} comes from the tokenizer: set tokenizer.size")
         if self.model.get("num_encoder_layers") == 0:
             raise ValueError("model.num_encoder_layers 0: a run needs an encoder to read its source")
-        return ModelConfig.preset(self.preset, **sizes, **self.model)
+        try:
+            return ModelConfig.preset(self.preset, **sizes, **self.model)
+        except UsageError as error:
+            raise UsageError(f"[model] {error}") from None
 
 
 def read_run_file(path: Path) -> dict[str, Any]:
@@ -98,8 +101,10 @@ def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, A
 
 
 def to_toml(config: RunConfig) -> str:
-    """Every setting as a run file that reads back to the same run."""
+    """Every setting, those of the preset and of ModelConfig too, as a run file that reads back to the same run."""
     content = config.model_dump(mode="json", exclude_none=True)
+    network = config.network(8, 8).model_dump(mode="json", exclude_none=True)
+    content["model"] = {name: value for name, value in network.items() if not name.endswith("vocab_size")}
     tables = {key: value for key, value in content.items() if isinstance(value, dict)}
     lines = [f"{key} = {_toml_literal(value)}" for key, value in content.items() if key not in tables]
     for table, values in tables.items():

@@ -16,7 +16,7 @@ SAMPLE = """# Title
 ```python run
 # needs: runs/demo/model
 import attendo
-assert attendo.load("runs/demo/model").trace("The cat sat").cross.shape[:2] == (2, 4)
+assert attendo.load("runs/demo/model").trace("The cat sat").cross.shape[:2] == (2, 2)
 ```
 ## Part
 ```sh
@@ -29,7 +29,7 @@ assert attendo.load("runs/demo/model").trace("The cat sat").cross.shape[:2] == (
 def demo_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model like that of the demo, layers and heads included, but narrow and hardly trained."""
     config = demo_config().replace(
-        model={"d_model": 16, "d_ff": 16, "dropout": 0.0}, train={"steps": 10, "batch_tokens": 256}
+        model={**demo_config().model, "d_model": 16, "d_ff": 16}, train={"steps": 10, "batch_tokens": 256}
     )
     run = Run(config, tmp_path_factory.mktemp("documents"), torch.device("cpu"))
     list(run.train())

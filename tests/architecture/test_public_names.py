@@ -14,7 +14,7 @@ OPTIONS = {
     "demo": ["--device", "--help", "--out", "--seed"],
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
     "generate": ["--device", "--help", "--max-length", "MODEL"],
-    "train": ["--device", "--help", "--out", "--set", "--show", "--source", "--target", "RUN.toml"],
+    "train": ["--device", "--help", "--out", "--overwrite", "--set", "--show", "--source", "--target", "RUN.toml"],
     "translate": ["--device", "--help", "--max-length", "MODEL"],
 }
 

@@ -14,6 +14,9 @@ def network_settings(draw: st.DrawFn, decoder_only: bool | None = None) -> dict[
     """Any choice that ModelConfig offers, at a small size."""
     if decoder_only is None:
         decoder_only = draw(st.booleans())
+    positions = draw(st.sampled_from(["sinusoidal", "learned", "rotary", "none"]))
+    layouts = ["interleaved", "halves"] if positions == "sinusoidal" else ["interleaved"]
+    offsets = [0, 2] if positions in ("sinusoidal", "learned") else [0]
     return {
         "seed": draw(st.integers(0, 3)),
         "num_heads": draw(st.sampled_from([1, 2, 4])),
@@ -25,9 +28,9 @@ def network_settings(draw: st.DrawFn, decoder_only: bool | None = None) -> dict[
         "norm_kind": draw(st.sampled_from(["layer", "rms"])),
         "final_norm": draw(st.sampled_from([None, True, False])),
         "activation": draw(st.sampled_from(["relu", "gelu", "silu", "swiglu"])),
-        "positions": draw(st.sampled_from(["sinusoidal", "learned", "rotary", "none"])),
-        "position_layout": draw(st.sampled_from(["interleaved", "halves"])),
-        "position_offset": draw(st.sampled_from([0, 2])),
+        "positions": positions,
+        "position_layout": draw(st.sampled_from(layouts)),
+        "position_offset": draw(st.sampled_from(offsets)),
         "tie": draw(st.sampled_from(["none", "output", "all"])),
         "scale_embedding": draw(st.booleans()),
         "embedding_norm": draw(st.booleans()),

@@ -85,3 +85,21 @@ def _turned(vector: Tensor, position: int) -> Tensor:
     rotation = RotaryPositions(vector.numel()).rotation(torch.zeros(1, 1, vector.numel()), position)
     assert rotation is not None
     return rotation.turn(vector[None, None, None, :]).flatten()
+
+
+def test_rotary_scores_depend_on_distance_only_in_bfloat16_too() -> None:
+    """Rounded angles would make them drift with the position: turning is done in float32."""
+    generator = torch.Generator().manual_seed(3)
+    query, key = (torch.randn(1, 1, 1, 64, generator=generator).bfloat16() for _ in range(2))
+    positions = RotaryPositions(64)
+    x = torch.zeros(1, 1, 64)
+
+    def score(start: int) -> float:
+        turned_query, turned_key = positions.rotation(x, start + 5), positions.rotation(x, start)
+        assert turned_query is not None
+        assert turned_key is not None
+        return float((turned_query.turn(query).double() * turned_key.turn(key).double()).sum())
+
+    scores = [score(start) for start in (0, 10, 100, 1000)]
+    exact = float((query.double() * key.double()).abs().sum())
+    assert max(scores) - min(scores) < 0.004 * exact

@@ -298,3 +298,19 @@ def rewrite_weights(folder: Path, change: Callable[[Tensors], Tensors]) -> None:
     weights = load_file(folder / "weights.safetensors")
     save_file(change(weights), folder / "weights.safetensors")
     reseal(folder)
+
+
+def test_a_save_that_was_killed_between_its_two_renames_is_put_right(model_folder: Path) -> None:
+    model_folder.rename(model_folder.with_name(f".old-{model_folder.name}"))
+    load_model(model_folder)
+    assert [path.name for path in model_folder.parent.iterdir() if path.name.endswith(model_folder.name)] == [
+        model_folder.name
+    ]
+
+
+def test_loading_leaves_the_callers_random_numbers_alone(model_folder: Path) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    load_model(model_folder)
+    assert torch.equal(torch.rand(3), expected)

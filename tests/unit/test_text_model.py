@@ -116,7 +116,7 @@ def test_unknown_words_are_told() -> None:
 
 
 def test_a_single_string_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"a list of texts: write \[text\]"):
+    with pytest.raises(UsageError, match=r"a list of texts is needed: write \[text\]"):
         tiny_model().generate("the cat")
 
 
@@ -149,8 +149,8 @@ def test_answers_are_as_long_as_learned_positions_allow_and_no_longer() -> None:
 
 
 def test_a_source_that_outgrows_learned_positions_is_an_error_not_cut() -> None:
-    with pytest.raises(UsageError, match="max_length 6"):
-        tiny_model(positions="learned", max_length=6).generate([" ".join(WORDS)])
+    with pytest.raises(UsageError, match=f"text 2 of 2 has {len(WORDS)} tokens; the model reads at most 5"):
+        tiny_model(positions="learned", max_length=6).generate(["cat", " ".join(WORDS)])
 
 
 def test_ids_pieces_and_text_belong_together() -> None:
@@ -219,7 +219,9 @@ def test_layers_of_a_trace_are_in_order(layers: int) -> None:
 def test_a_trace_without_a_target_shows_the_answer() -> None:
     model = lively_model()
     for text in (*sentences(5), ""):
-        assert model.trace(text).target_pieces == (*model.generate([text])[0].pieces, "</s>")
+        result, trace = model.generate([text])[0], model.trace(text)
+        assert trace.target_pieces == (result.pieces if result.cut else (*result.pieces, "</s>"))
+        assert trace.cross.shape[2] == len(trace.target_pieces)
 
 
 def test_a_decoder_only_network_is_no_text_model(tmp_path: Path) -> None:

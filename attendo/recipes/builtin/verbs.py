@@ -91,7 +91,7 @@ TOWARDS_PEOPLE = (
     verb("miss", "想念"),
     verb("trust", "相信"),
     verb("need", "需要"),
-    verb("understand understood", "理解"),
+    verb("understand understood", "懂"),
     verb("respect", "尊重"),
 )
 MEETING = (

@@ -33,4 +33,4 @@ def test_a_folder_whose_name_closes_a_tag_is_shown(attendo: Command, tmp_path: P
 def test_a_model_folder_cannot_be_changed(attendo: Command, model_folder: Path) -> None:
     failed = attendo("describe", model_folder, "--set", "d_model=8")
     assert failed.code == 2
-    assert "--set changes a preset" in failed.error
+    assert "change a preset" in failed.error

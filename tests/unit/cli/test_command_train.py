@@ -49,7 +49,7 @@ def test_what_show_prints_reads_back_to_the_same_settings(attendo: Command, tmp_
     shown = attendo("train", tmp_path / "run.toml", "--show", *settings("model.norm=post", "train.peak_lr=3e-4"))
     assert (shown.code, shown.errors) == (0, "")
     config = RunConfig(**tomllib.loads(shown.output))
-    assert (config.preset, config.model, config.train.steps) == ("base", {"norm": "post"}, 7)
+    assert (config.preset, config.model["norm"], config.model["d_ff"], config.train.steps) == ("base", "post", 2048, 7)
     assert config.train.peak_lr == 3e-4
     (tmp_path / "again.toml").write_text(shown.output, "utf-8")
     assert attendo("train", tmp_path / "again.toml", "--show").output == shown.output

@@ -115,3 +115,16 @@ def test_replace_gives_another_vocabulary() -> None:
 def test_replace_takes_the_encoder_away() -> None:
     replaced = ModelConfig(vocab_size=5).replace(num_encoder_layers=0)
     assert replaced == ModelConfig(vocab_size=5, num_encoder_layers=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_length": 7}, "max_length means nothing with sinusoidal positions"),
+        ({"positions": "rotary", "position_offset": 2}, "position_offset means nothing with rotary positions"),
+        ({"positions": "learned", "position_layout": "halves"}, "position_layout means nothing with learned positions"),
+    ],
+)
+def test_a_setting_that_would_do_nothing_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        ModelConfig(vocab_size=5, **changes)

@@ -1,13 +1,14 @@
 """The network's face: what it takes, what it refuses, and the state it hands on."""
 
 import math
+import re
 from collections.abc import Callable
 
 import pytest
 import torch
 
 from attendo.errors import UsageError
-from attendo.model.transformer import Transformer
+from attendo.model.transformer import Transformer, check_mask
 
 MakeNetwork = Callable[..., Transformer]
 SOURCE = torch.tensor([[3, 1, 4, 1], [5, 9, 2, 6]])
@@ -119,3 +120,19 @@ def test_weights_can_be_saved_and_loaded_by_name(small_network: MakeNetwork, pos
     assert not torch.equal(first(SOURCE, TARGET), second(SOURCE, TARGET))
     second.load_state_dict(first.state_dict())
     assert torch.equal(first(SOURCE, TARGET), second(SOURCE, TARGET))
+
+
+@pytest.mark.parametrize(
+    ("mask", "found"),
+    [
+        (torch.ones(2, 4), "not float32 [2, 4]"),
+        (torch.ones(2, 1, dtype=torch.bool), "not bool [2, 1]"),
+        (torch.ones(4, dtype=torch.bool), "not bool [4]"),
+    ],
+)
+def test_a_mask_that_is_not_boolean_or_not_shaped_like_its_ids_is_refused(mask: torch.Tensor, found: str) -> None:
+    """Users do not have the run-time check of shapes that would stop these here before the network could."""
+    with pytest.raises(UsageError, match=re.escape(found)):
+        check_mask(mask, SOURCE)
+    check_mask(torch.ones_like(SOURCE, dtype=torch.bool), SOURCE)
+    check_mask(None, SOURCE)

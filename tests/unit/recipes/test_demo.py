@@ -55,17 +55,17 @@ def test_scores_count_exact_answers_and_name_every_head(model: TextModel) -> Non
     assert len(scores.translations) == 40
     assert scores.right == sum(each.text == each.pair.target for each in scores.translations)
     assert scores.exact_match == scores.right / 40
-    assert [(head.layer, head.head) for head in scores.heads] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert scores.best_head.accuracy == max(head.accuracy for head in scores.heads)
+    assert [(head.layer, head.head) for head in scores.heads.scores()] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert scores.best_head.accuracy == max(head.accuracy for head in scores.heads.scores())
     counted = sum(len({target for _, target in pair.alignment}) for pair in BuiltinTask(1).heldout(40))
-    assert {head.counted for head in scores.heads} == {counted}
+    assert {head.counted for head in scores.heads.scores()} == {counted}
 
 
 def test_heads_score_the_same_whatever_the_batch(model: TextModel) -> None:
     from attendo.recipes.demo import score_heads
 
     pairs = BuiltinTask(1).heldout(30)
-    assert score_heads(model, pairs, rows=1) == score_heads(model, pairs, rows=30)
+    assert score_heads(model, pairs, rows=1).scores() == score_heads(model, pairs, rows=30).scores()
 
 
 def test_the_sentences_shown_begin_with_those_of_the_study_texts() -> None:

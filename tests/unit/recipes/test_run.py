@@ -10,7 +10,7 @@ import pytest
 import torch
 from tiny import SOURCES, TARGETS, write_pairs
 
-from attendo.errors import AttendoError
+from attendo.errors import AttendoError, DataError, UsageError
 from attendo.recipes.run import Run, build_tokenizers
 from attendo.recipes.run_config import RunConfig, TokenizerConfig
 from attendo.text import Characters, SentencePiece, Tokenizer, Words
@@ -36,7 +36,10 @@ def test_a_run_writes_its_settings_its_reports_and_its_model(tmp_path: Path) -> 
     reports = list(run.train())
     assert run.save() == run.folder / "model"
     assert sorted(path.name for path in run.folder.iterdir()) == ["metrics.jsonl", "model", "run.json", "run.toml"]
-    assert RunConfig(**tomllib.loads((run.folder / "run.toml").read_text())) == run.config
+    again = RunConfig(**tomllib.loads((run.folder / "run.toml").read_text()))
+    assert again.network(9, 9) == run.config.network(9, 9)
+    assert again.replace(model={}) == run.config.replace(model={})
+    assert json.loads((run.folder / "run.json").read_text())["torch"] == torch.__version__
     written = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["kind"] for line in written] == ["step", "step", "validation", "step", "step", "validation"]
     assert [line["loss"] for line in written] == [report.loss for report in reports]
@@ -69,11 +72,14 @@ def test_what_was_prepared_is_told(tmp_path: Path) -> None:
     assert ready.prepared.parameters == sum(weight.numel() for weight in ready.model.network.parameters())
 
 
-def test_a_second_run_in_the_same_folder_replaces_the_first(tmp_path: Path) -> None:
+def test_a_second_run_replaces_the_first_only_when_told_to(tmp_path: Path) -> None:
     for steps in (3, 2):
-        run = Run(config(tmp_path, train={"steps": steps, "batch_tokens": 64}), tmp_path / "run", CPU)
+        settings = config(tmp_path, train={"steps": steps, "batch_tokens": 64})
+        run = Run(settings, tmp_path / "run", CPU, overwrite=True)
         list(run.train())
         run.save()
+    with pytest.raises(UsageError, match=r"holds a run already.*--overwrite"):
+        Run(config(tmp_path), tmp_path / "run", CPU)
     assert tomllib.loads((run.folder / "run.toml").read_text())["train"]["steps"] == 2
     assert len((run.folder / "metrics.jsonl").read_text().splitlines()) == 3
 
@@ -104,3 +110,20 @@ def test_a_small_vocabulary_is_kept_to() -> None:
     pairs = list(zip(SOURCES, TARGETS, strict=True))
     source, target = build_tokenizers(pairs, TokenizerConfig(kind="words", size=9))
     assert (source.vocab_size, target.vocab_size) == (9, 9)
+
+
+def test_no_batch_holds_the_same_pair_twice(tmp_path: Path) -> None:
+    """Also where the corpus is much smaller than the pool that is sorted by length."""
+    lines = [f"a {chr(97 + n)}" for n in range(26)]
+    for side in ("s", "t"):
+        (tmp_path / side).write_text("".join(f"{line}\n" for line in lines))
+    settings = config(tmp_path, data={"source": tmp_path / "s", "target": tmp_path / "t"})
+    for batch in islice(Run(settings, tmp_path / "run", CPU)._batches(), 20):
+        rows = batch.source_ids.tolist()
+        assert len({tuple(row) for row in rows}) == len(rows)
+
+
+def test_a_pair_longer_than_learned_positions_is_told_before_the_first_step(tmp_path: Path) -> None:
+    settings = config(tmp_path, model={"positions": "learned", "max_length": 2, "d_model": 16, "num_heads": 2})
+    with pytest.raises(DataError, match=r"more than model.max_length 2: raise it"):
+        Run(settings, tmp_path / "run", CPU)

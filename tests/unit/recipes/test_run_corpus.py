@@ -49,10 +49,10 @@ def test_validation_files_are_used_whole_and_nothing_is_kept_back(tmp_path: Path
 
 def test_every_epoch_has_every_pair_once_in_another_order(tmp_path: Path) -> None:
     corpus = read_corpus(DataConfig(**files(tmp_path, [f"line {n}" for n in range(15)])), seed=1)
-    pairs = list(islice(corpus.train(), 30))
-    assert sorted(pairs[:15]) == sorted(pairs[15:]) == sorted(corpus.sample)
-    assert pairs[:15] != pairs[15:]
-    assert list(islice(corpus.train(), 30)) == pairs
+    first, second = (list(epoch) for epoch in islice(corpus.epochs(), 2))
+    assert sorted(first) == sorted(second) == sorted(corpus.sample)
+    assert first != second
+    assert [list(epoch) for epoch in islice(corpus.epochs(), 2)] == [first, second]
 
 
 def test_pairs_without_text_on_one_side_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_files_without_any_pair_of_text_are_refused(tmp_path: Path) -> None:
 
 def test_the_builtin_task_has_no_end_and_validates_on_what_is_never_trained() -> None:
     corpus = read_corpus(DataConfig(task="builtin"), seed=1)
-    sources = {source for source, _ in islice(corpus.train(), 3000)}
+    sources = {source for source, _ in islice(next(corpus.epochs()), 3000)}
     assert len(corpus.valid) == VALID_AT_MOST
     assert not sources & {source for source, _ in corpus.valid}
-    assert corpus.sample[:50] == list(islice(corpus.train(), 50))
+    assert corpus.sample[:50] == list(islice(next(corpus.epochs()), 50))
