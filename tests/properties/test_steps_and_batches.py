@@ -73,7 +73,8 @@ def test_padding_is_inert(
 def test_padding_before_a_target_is_inert_without_absolute_positions(
     small_network: MakeNetwork, choices: dict[str, Any], target: Tensor, padding: Tensor
 ) -> None:
-    network = small_network(**{**choices, "num_encoder_layers": 0, "positions": "rotary"})
+    rotary = {"positions": "rotary", "position_layout": "interleaved", "position_offset": 0}
+    network = small_network(**{**choices, **rotary, "num_encoder_layers": 0})
     mask = torch.cat((torch.zeros_like(padding), torch.ones_like(target)), 1).bool()
     after = network(None, torch.cat((padding, target), 1), None, mask)[:, padding.size(1) :]
     _assert_near(after, network(None, target))
