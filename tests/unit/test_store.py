@@ -113,13 +113,13 @@ def test_every_flipped_bit_is_found(model_folder: Path, name: str) -> None:
         damaged = bytearray(whole)
         damaged[place // 8] ^= 1 << place % 8
         (model_folder / name).write_bytes(damaged)
-        assert str(model_folder / name) in fault(model_folder), f"bit {place}"
+        assert str(model_folder / name) in expect_fault(model_folder), f"bit {place}"
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_missing_file_is_named(model_folder: Path, name: str) -> None:
     (model_folder / name).unlink()
-    assert str(model_folder / name) in fault(model_folder)
+    assert str(model_folder / name) in expect_fault(model_folder)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -127,14 +127,14 @@ def test_a_missing_file_is_named(model_folder: Path, name: str) -> None:
 def test_a_truncated_file_is_named(model_folder: Path, name: str, kept: float) -> None:
     whole = (model_folder / name).read_bytes()
     (model_folder / name).write_bytes(whole[: int(kept * len(whole))])
-    assert str(model_folder / name) in fault(model_folder)
+    assert str(model_folder / name) in expect_fault(model_folder)
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name != "manifest.json"])
 def test_a_file_that_has_grown_is_named(model_folder: Path, name: str) -> None:
     with (model_folder / name).open("ab") as file:
         file.write(b"\n")
-    assert str(model_folder / name) in fault(model_folder)
+    assert str(model_folder / name) in expect_fault(model_folder)
 
 
 @pytest.mark.parametrize(
@@ -150,21 +150,21 @@ def test_exchanged_files_are_found(model_folder: Path, one: str, other: str) -> 
     first, second = (model_folder / one).read_bytes(), (model_folder / other).read_bytes()
     (model_folder / one).write_bytes(second)
     (model_folder / other).write_bytes(first)
-    message = fault(model_folder)
+    message = expect_fault(model_folder)
     assert str(model_folder / one) in message or str(model_folder / other) in message
 
 
 def test_a_link_to_a_file_elsewhere_is_not_followed(model_folder: Path, tmp_path: Path) -> None:
     shutil.move(model_folder / "scores.json", tmp_path / "scores.json")
     (model_folder / "scores.json").symlink_to(tmp_path / "scores.json")
-    assert str(model_folder / "scores.json") in fault(model_folder)
+    assert str(model_folder / "scores.json") in expect_fault(model_folder)
 
 
 def test_weights_of_another_model_of_other_size_are_refused(model_folder: Path, tmp_path: Path) -> None:
     tiny_model(d_model=32).save(tmp_path / "other")
     shutil.copy(tmp_path / "other" / "weights.safetensors", model_folder)
     reseal(model_folder)
-    assert "the network needs" in fault(model_folder, "weights.safetensors")
+    assert "the network needs" in expect_fault(model_folder, "weights.safetensors")
 
 
 def without_one(weights: Tensors) -> Tensors:
@@ -181,13 +181,13 @@ def with_one_more(weights: Tensors) -> Tensors:
 )
 def test_weights_that_do_not_fit_are_named(model_folder: Path, change: Callable[[Tensors], Tensors], told: str) -> None:
     rewrite_weights(model_folder, change)
-    assert told in fault(model_folder, "weights.safetensors")
+    assert told in expect_fault(model_folder, "weights.safetensors")
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.float64, torch.int64, torch.bool])
 def test_weights_of_another_kind_of_number_are_refused(model_folder: Path, kind: torch.dtype) -> None:
     rewrite_weights(model_folder, lambda weights: {name: weight.to(kind) for name, weight in weights.items()})
-    assert str(kind).removeprefix("torch.") in fault(model_folder, "weights.safetensors")
+    assert str(kind).removeprefix("torch.") in expect_fault(model_folder, "weights.safetensors")
 
 
 class Sentinel:
@@ -207,7 +207,7 @@ def test_a_pickle_in_place_of_the_weights_is_refused_and_never_run(
     with (model_folder / "weights.safetensors").open("wb") as file:
         write(Sentinel(tmp_path / "sentinel"), file)
     reseal(model_folder)
-    fault(model_folder, "weights.safetensors")
+    expect_fault(model_folder, "weights.safetensors")
     assert not (tmp_path / "sentinel").exists()
 
 
@@ -215,26 +215,26 @@ def test_a_pickle_in_place_of_the_weights_is_refused_and_never_run(
 def test_another_format_or_version_is_named(model_folder: Path, kind: str, version: Any) -> None:
     (model_folder / "manifest.json").unlink()
     write_manifest(model_folder, kind, version)
-    assert f"{kind} version {version}" in fault(model_folder, "manifest.json")
+    assert f"{kind} version {version}" in expect_fault(model_folder, "manifest.json")
 
 
 def test_a_file_or_nothing_in_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
     for name in ("file", "nothing"):
-        assert str(tmp_path / name) in fault(tmp_path / name)
+        assert str(tmp_path / name) in expect_fault(tmp_path / name)
 
 
 def test_a_tokenizer_of_another_size_is_refused(model_folder: Path) -> None:
     Words.build(["quite other words stand here and there are many more of them"]).save(model_folder, "target")
     reseal(model_folder)
-    assert "target tokenizer has" in fault(model_folder)
+    assert "target tokenizer has" in expect_fault(model_folder)
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "config.json", "source.tokenizer.json", "scores.json"])
 def test_a_file_that_not_even_the_manifest_names_is_missed(model_folder: Path, name: str) -> None:
     (model_folder / name).unlink()
     reseal(model_folder)
-    fault(model_folder, name)
+    expect_fault(model_folder, name)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_a_file_that_not_even_the_manifest_names_is_missed(model_folder: Path, n
 def test_content_that_cannot_be_meant_is_a_model_error(model_folder: Path, name: str, content: str) -> None:
     (model_folder / name).write_text(content)
     reseal(model_folder)
-    fault(model_folder, name)
+    expect_fault(model_folder, name)
 
 
 @pytest.mark.parametrize(
@@ -269,15 +269,15 @@ def test_content_that_cannot_be_meant_is_a_model_error(model_folder: Path, name:
 def test_a_manifest_made_by_hand_is_a_model_error(model_folder: Path, content: dict[str, Any]) -> None:
     digest = hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
     (model_folder / "manifest.json").write_text(json.dumps({**content, "sha256": digest}))
-    fault(model_folder)
+    expect_fault(model_folder)
 
 
 def test_half_a_surrogate_pair_in_the_manifest_is_a_model_error(model_folder: Path) -> None:
     (model_folder / "manifest.json").write_text('{"format": "\\ud800"}')
-    fault(model_folder, "manifest.json")
+    expect_fault(model_folder, "manifest.json")
 
 
-def fault(folder: Path, name: str = "") -> str:
+def expect_fault(folder: Path, name: str = "") -> str:
     """The one line by which the folder is refused; it names the file."""
     with pytest.raises(ModelError) as caught:
         load(folder, "cpu") if name == "generation.json" else load_model(folder)
