@@ -1,6 +1,7 @@
 """A model folder on disk: weights, configuration, tokenizers, decoding defaults, scores, and a checksum of each.
 
-    config.json  weights.safetensors  source.* and target.* (or joint.*)  generation.json  scores.json  manifest.json
+    config.json  weights.safetensors  source.* and target.* (or joint.*)  generation.json  scores.json
+    sample.jsonl  manifest.json
 
 Nothing in it is code. A folder is written beside its place and moved there whole; what is read is first compared with
 the manifest, byte for byte.
@@ -8,8 +9,8 @@ the manifest, byte for byte.
 
 import hashlib
 import json
-import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
+from attendo import durable
 from attendo.errors import AttendoError, ModelError, UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
@@ -25,6 +28,7 @@ from attendo.text import Tokenizer, load_tokenizer
 
 FORMAT = "attendo.model"
 VERSION = 1
+SAMPLE = "sample.jsonl"
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class StoredModel:
     target_tokenizer: Tokenizer
     generation: dict[str, Any] = field(default_factory=dict)
     scores: dict[str, Any] = field(default_factory=dict)
+    sample: list[tuple[str, str]] = field(default_factory=list)  # validation pairs to check the model with
 
 
 def save_model(folder: Path, model: StoredModel) -> None:
@@ -49,6 +54,8 @@ def save_model(folder: Path, model: StoredModel) -> None:
     _write_json(new / "config.json", model.network.config.model_dump(mode="json"))
     _write_json(new / "generation.json", model.generation)
     _write_json(new / "scores.json", model.scores)
+    if model.sample:
+        _write_sample(new / SAMPLE, model.sample)
     # named_parameters names a tied table once, so it is stored once.
     weights = {name: weight.detach().float().cpu().contiguous() for name, weight in model.network.named_parameters()}
     try:
@@ -61,12 +68,14 @@ def save_model(folder: Path, model: StoredModel) -> None:
         model.source_tokenizer.save(new, "source")
         model.target_tokenizer.save(new, "target")
     write_manifest(new, FORMAT, VERSION)
+    for path in (*new.iterdir(), new):
+        durable.sync(path)
     _move_into_place(new, folder)
 
 
 def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
     """Read a folder that `save_model` wrote; anything missing, damaged or unfitting is a `ModelError` that names it."""
-    names = check_manifest(folder, FORMAT, VERSION)
+    names = check_manifest(folder, FORMAT, VERSION)["files"]
     try:
         config = ModelConfig(**_read_json(folder / "config.json"))
     except AttendoError as error:
@@ -87,21 +96,19 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
                 "they belong to different models"
             )
     generation, scores = _read_json(folder / "generation.json"), _read_json(folder / "scores.json")
-    return StoredModel(network.to(device).eval(), source, target, generation, scores)
+    sample = _read_sample(folder / SAMPLE) if SAMPLE in names else []
+    return StoredModel(network.to(device).eval(), source, target, generation, scores, sample)
 
 
-def write_manifest(folder: Path, kind: str, version: int) -> None:
-    """Name every file of the folder with its size and SHA-256, and make all of it durable."""
+def write_manifest(folder: Path, kind: str, version: int, facts: dict[str, Any] | None = None) -> None:
+    """Name every file of the folder with its size and SHA-256, beside whatever else should be known of it."""
     files = {path.name: _fingerprint(path) for path in sorted(folder.iterdir())}
-    content = {"format": kind, "version": version, "files": files}
+    content = {"format": kind, "version": version, **({"facts": facts} if facts else {}), "files": files}
     _write_json(folder / "manifest.json", {**content, "sha256": _digest(content)})
-    for path in folder.iterdir():
-        _sync(path)
-    _sync(folder)
 
 
-def check_manifest(folder: Path, kind: str, version: int) -> list[str]:
-    """The names of the folder's files, each of them there and unchanged since it was written."""
+def check_manifest(folder: Path, kind: str, version: int) -> dict[str, Any]:
+    """The manifest of a folder, each of whose files is there and unchanged since it was written."""
     path = folder / "manifest.json"
     if not folder.exists() and _set_aside(folder).is_dir():  # a save was killed between its two renames
         _set_aside(folder).rename(folder)
@@ -121,7 +128,7 @@ def check_manifest(folder: Path, kind: str, version: int) -> list[str]:
         if Path(name).name != name:
             raise ModelError(f"{path}: file name {name!r} points out of the folder")
         _check_file(folder / name, expected)
-    return list(files)
+    return manifest
 
 
 def _check_file(path: Path, expected: dict[str, Any]) -> None:
@@ -140,23 +147,24 @@ def _load_weights(network: Transformer, path: Path) -> None:
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{path} is not a readable safetensors file: {error}") from None
     expected = dict(network.named_parameters())
-    faults = [f"{name} is missing" for name in expected.keys() - weights.keys()]
-    faults += [f"{name} is not part of the network" for name in weights.keys() - expected.keys()]
-    faults += [
-        f"{name} is {weights[name].dtype}, the network needs {weight.dtype}"
-        for name, weight in expected.items()
-        if name in weights and weights[name].dtype != weight.dtype
-    ]
-    faults += [
-        f"{name} is {list(weights[name].shape)}, the network needs {list(weight.shape)}"
-        for name, weight in expected.items()
-        if name in weights and weights[name].shape != weight.shape
-    ]
-    if faults:
-        raise ModelError(f"{path} does not fit config.json: {'; '.join(sorted(faults)[:5])} ({len(faults)} in all)")
+    if faults := misfits(expected, weights):
+        raise ModelError(f"{path} does not fit config.json: {'; '.join(faults[:5])} ({len(faults)} in all)")
     with torch.no_grad():
         for name, weight in expected.items():
             weight.copy_(weights[name])
+
+
+def misfits(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
+    """Every tensor that is missing, too many, or of another type or shape."""
+    faults = [f"{name} is missing" for name in expected.keys() - found.keys()]
+    faults += [f"{name} is not part of the network" for name in found.keys() - expected.keys()]
+    for name in expected.keys() & found.keys():
+        meant, there = expected[name], found[name]
+        if there.dtype != meant.dtype:
+            faults.append(f"{name} is {there.dtype}, the network needs {meant.dtype}")
+        if there.shape != meant.shape:
+            faults.append(f"{name} is {list(there.shape)}, the network needs {list(meant.shape)}")
+    return sorted(faults)
 
 
 def _move_into_place(new: Path, folder: Path) -> None:
@@ -165,7 +173,7 @@ def _move_into_place(new: Path, folder: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)
     new.rename(folder)
-    _sync(folder.parent)
+    durable.sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -190,6 +198,19 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
+def _write_sample(path: Path, pairs: list[tuple[str, str]]) -> None:
+    lines = (json.dumps({"source": source, "target": target}, ensure_ascii=False) for source, target in pairs)
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="\n")
+
+
+def _read_sample(path: Path) -> list[tuple[str, str]]:
+    try:
+        rows = [json.loads(line) for line in path.read_bytes().split(b"\n") if line]
+        return [(row["source"], row["target"]) for row in rows]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ModelError(f"{path} is damaged: it holds no pairs; restore it from a copy") from None
+
+
 def _fingerprint(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
@@ -197,11 +218,3 @@ def _fingerprint(path: Path) -> dict[str, Any]:
 
 def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,0 +1,101 @@
+"""Writing that survives a crash: a folder is written beside its place, made durable, and moved there in one step.
+
+Every change to the disk goes through the four verbs at the end, so that a test can stop the process at each of them.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from attendo.errors import AttendoError
+
+TEMPORARY = ".tmp-"
+
+
+class DiskFullError(AttendoError):
+    """There is no room for a file; what was there before is untouched."""
+
+
+@contextmanager
+def new_folder(folder: Path, needed: int = 0) -> Iterator[Path]:
+    """A place to write into; it becomes `folder`, which must not exist yet, when all went well, and vanishes if not."""
+    check_room(folder.parent, needed)
+    place = folder.with_name(f"{TEMPORARY}{folder.name}")
+    remove(place)
+    try:
+        with explained(place, needed):
+            place.mkdir(parents=True)
+            yield place
+            for path in place.iterdir():
+                sync(path)
+            sync(place)
+            move(place, folder)
+            sync(folder.parent)
+    except BaseException:
+        remove(place)
+        raise
+
+
+def check_room(folder: Path, needed: int) -> None:
+    """A `DiskFullError` where fewer bytes are free than will be needed."""
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise DiskFullError(f"{folder} has {free:,} bytes free and {needed:,} are needed: make room")
+
+
+@contextmanager
+def explained(path: Path, needed: int) -> Iterator[None]:
+    """A disk that fills up while writing is told by name."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        size = f"about {needed:,} bytes are" if needed else "more room is"
+        raise DiskFullError(f"{path} cannot be written, the disk is full: {size} needed") from None
+
+
+def sweep(folder: Path) -> list[Path]:
+    """Remove what an interrupted write left behind, and name it."""
+    left = sorted(folder.glob(f"{TEMPORARY}*")) if folder.is_dir() else []
+    for path in left:
+        remove(path)
+    return left
+
+
+def replace(path: Path, content: bytes) -> None:
+    """One file, whole or as it was before."""
+    place = path.with_name(f"{TEMPORARY}{path.name}")
+    write(place, content)
+    sync(place)
+    move(place, path)
+    sync(path.parent)
+
+
+def write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+
+
+def sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def move(path: Path, place: Path) -> None:
+    path.rename(place)
+
+
+def remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

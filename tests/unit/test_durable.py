@@ -1,0 +1,193 @@
+"""Writing that survives a crash: in the right order, whole or not at all, and nothing left lying about."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from attendo import durable
+from attendo.durable import DiskFullError
+from attendo.errors import AttendoError
+
+Verb = tuple[str, str]
+
+
+@pytest.fixture
+def verbs(monkeypatch: pytest.MonkeyPatch) -> list[Verb]:
+    """What is done to the disk, in order."""
+    done: list[Verb] = []
+    for name in ("write", "sync", "move", "remove"):
+        real = getattr(durable, name)
+
+        def noted(path: Path, *rest: object, name: str = name, real: Callable[..., None] = real) -> None:
+            done.append((name, path.name))
+            real(path, *rest)
+
+        monkeypatch.setattr(durable, name, noted)
+    return done
+
+
+def write_half(place: Path, error: BaseException) -> None:
+    (place / "a").write_text("half")
+    raise error
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_folder_is_written_beside_its_place_and_moved_there_when_it_is_durable(
+    tmp_path: Path, verbs: list[Verb]
+) -> None:
+    folder = tmp_path / "deep" / "er" / "new"
+    with durable.new_folder(folder) as place:
+        (place / "a").write_text("one")
+        (place / "b").write_text("two")
+        assert not folder.exists()
+        assert place.parent == folder.parent
+    assert names(folder) == ["a", "b"]
+    assert names(folder.parent) == ["new"]
+    moved = verbs.index(("move", ".tmp-new"))
+    assert set(verbs[:moved]) == {("remove", ".tmp-new"), ("sync", "a"), ("sync", "b"), ("sync", ".tmp-new")}
+    assert verbs[moved - 1] == ("sync", ".tmp-new")
+    assert verbs[moved + 1 :] == [("sync", "er")]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_a_folder_that_is_not_finished_vanishes(tmp_path: Path, error: type[BaseException]) -> None:
+    with pytest.raises(error), durable.new_folder(tmp_path / "new") as place:
+        write_half(place, error())
+    assert names(tmp_path) == []
+
+
+def test_a_folder_that_is_there_already_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "a").write_text("old")
+    with pytest.raises(OSError, match="not empty"), durable.new_folder(tmp_path / "old") as place:
+        (place / "a").write_text("new")
+    assert names(tmp_path) == ["old"]
+    assert (tmp_path / "old" / "a").read_text() == "old"
+
+
+def test_what_an_earlier_writer_left_is_not_mixed_in(tmp_path: Path) -> None:
+    (tmp_path / ".tmp-new").mkdir()
+    (tmp_path / ".tmp-new" / "stale").write_text("stale")
+    with durable.new_folder(tmp_path / "new") as place:
+        (place / "a").write_text("one")
+    assert names(tmp_path / "new") == ["a"]
+
+
+def test_too_little_room_is_told_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attendo.durable.shutil.disk_usage", lambda path: type("Usage", (), {"free": 1234}))
+    with (
+        pytest.raises(DiskFullError, match=rf"{tmp_path} has 1,234 bytes free and 5,000 are needed: make room"),
+        durable.new_folder(tmp_path / "not" / "yet" / "new", needed=5000),
+    ):
+        raise AssertionError("never here")
+    assert names(tmp_path) == []
+    durable.check_room(tmp_path / "not" / "yet", 1234)
+
+
+def test_room_is_that_of_the_real_disk(tmp_path: Path) -> None:
+    durable.check_room(tmp_path / "not" / "yet", 1)
+    with pytest.raises(DiskFullError):
+        durable.check_room(tmp_path / "not" / "yet", 2**62)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+@pytest.mark.parametrize(("needed", "size"), [(0, "more room is needed"), (7000, "about 7,000 bytes are needed")])
+def test_a_disk_that_fills_up_is_named_with_the_size(tmp_path: Path, number: int, needed: int, size: str) -> None:
+    with pytest.raises(DiskFullError) as told, durable.new_folder(tmp_path / "new", needed) as place:
+        write_half(place, OSError(number, os.strerror(number)))
+    assert str(told.value) == f"{tmp_path / '.tmp-new'} cannot be written, the disk is full: {size}"
+    assert isinstance(told.value, AttendoError)
+    assert told.value.exit_code == 1
+    assert names(tmp_path) == []
+
+
+def test_another_fault_of_the_disk_is_passed_on_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(PermissionError), durable.explained(tmp_path, 10):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+
+def test_sweeping_removes_what_interrupted_writers_left_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / ".tmp-step").mkdir()
+    (tmp_path / ".tmp-step" / "a").write_text("half")
+    (tmp_path / ".tmp-file").write_text("half")
+    (tmp_path / "step").mkdir()
+    (tmp_path / ".old-model").mkdir()
+    (tmp_path / "tmp-mine").write_text("mine")
+    assert durable.sweep(tmp_path) == [tmp_path / ".tmp-file", tmp_path / ".tmp-step"]
+    assert names(tmp_path) == [".old-model", "step", "tmp-mine"]
+    assert durable.sweep(tmp_path) == durable.sweep(tmp_path / "missing") == []
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path, verbs: list[Verb]) -> None:
+    path = tmp_path / "run.toml"
+    for content in (b"first", b"second"):
+        durable.replace(path, content)
+        assert path.read_bytes() == content
+    assert names(tmp_path) == ["run.toml"]
+    once = [("write", ".tmp-run.toml"), ("sync", ".tmp-run.toml"), ("move", ".tmp-run.toml"), ("sync", tmp_path.name)]
+    assert verbs == once * 2
+
+
+@pytest.mark.parametrize("verb", ["write", "sync", "move"])
+def test_a_file_is_as_it_was_wherever_replacing_it_stops(
+    tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.toml"
+    path.write_bytes(b"first")
+
+    def dies(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(durable, verb, dies)
+    with pytest.raises(KeyboardInterrupt):
+        durable.replace(path, b"second")
+    assert path.read_bytes() == b"first"
+
+
+def test_syncing_asks_the_system_for_files_and_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr("attendo.durable.os.fsync", lambda handle: asked.append(os.fstat(handle).st_ino))
+    (tmp_path / "a").write_text("one")
+    for path in (tmp_path / "a", tmp_path):
+        durable.sync(path)
+    assert asked == [(tmp_path / "a").stat().st_ino, tmp_path.stat().st_ino]
+
+
+def test_a_handle_is_closed_also_when_the_system_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[int] = []
+    closed: list[int] = []
+    close = os.close
+
+    def refuses(handle: int) -> None:
+        opened.append(handle)
+        raise OSError(errno.EIO, "Input/output error")
+
+    def noted(handle: int) -> None:
+        closed.append(handle)
+        close(handle)
+
+    monkeypatch.setattr("attendo.durable.os.fsync", refuses)
+    monkeypatch.setattr("attendo.durable.os.close", noted)
+    with pytest.raises(OSError, match="Input/output"):
+        durable.sync(tmp_path)
+    assert opened == closed != []
+
+
+def test_removing_takes_files_folders_and_links_but_never_what_a_link_leads_to(tmp_path: Path) -> None:
+    kept, folder = tmp_path / "kept", tmp_path / "folder"
+    kept.mkdir()
+    (kept / "a").write_text("one")
+    folder.mkdir()
+    (folder / "b").write_text("two")
+    (tmp_path / "file").write_text("three")
+    (tmp_path / "link").symlink_to(kept, target_is_directory=True)
+    for name in ("folder", "file", "link", "missing"):
+        durable.remove(tmp_path / name)
+    assert names(tmp_path) == ["kept"]
+    assert names(kept) == ["a"]
