@@ -5,27 +5,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from attendo.text.files import piece_list, write_header
+from attendo.text.files import piece_list, symbol_list, write_header
+from attendo.text.symbols import checked_symbols, split_at
 from attendo.text.tokenizer import CONTROL_PIECES, EOS, UNK, UNKNOWN_TEXT, checked_ids, label, spoken_ids
 from attendo.text.vocabulary import Vocabulary, most_frequent
 
 
 @dataclass(frozen=True)
 class Characters:
-    """One id per code point."""
+    """One id per code point and per symbol."""
 
     kind: ClassVar[str] = "characters"
     vocabulary: Vocabulary
+    symbols: tuple[str, ...] = ()  # the first entries of the vocabulary
 
     @classmethod
-    def build(cls, texts: Iterable[str], limit: int | None = None) -> "Characters":
+    def build(cls, texts: Iterable[str], limit: int | None = None, symbols: Sequence[str] = ()) -> "Characters":
         """The most frequent characters of the texts; `limit` is the largest vocabulary, control pieces included."""
-        return cls(most_frequent((character for text in texts for character in text), limit))
+        whole = checked_symbols(symbols)
+        return cls(most_frequent((piece for text in texts for piece in _cut(text, whole)), limit, always=whole), whole)
 
     @classmethod
     def read(cls, path: Path, header: dict[str, object]) -> "Characters":
         """The tokenizer in a file whose header was read; a fault is a `ModelError`."""
-        return cls(Vocabulary(piece_list(path, header, from_disk=str, is_piece=_is_character)))
+        entries = piece_list(path, header, from_disk=str, is_piece=_is_character)
+        return cls(Vocabulary(entries), symbol_list(path, header))
 
     @property
     def vocab_size(self) -> int:
@@ -34,7 +38,11 @@ class Characters:
 
     def encode(self, text: str) -> list[int]:
         """One id per character, UNK for a character that is not in the vocabulary."""
-        return self.vocabulary.ids(text)
+        return self.vocabulary.ids(_cut(text, self.symbols))
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text."""
+        return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The exact text where no id is UNK."""
@@ -48,11 +56,18 @@ class Characters:
 
     def unknown(self, text: str) -> list[str]:
         """The characters that are not in the vocabulary."""
-        return self.vocabulary.missing(text)
+        return self.vocabulary.missing(_cut(text, self.symbols))
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write `NAME.tokenizer.json`."""
-        return [write_header(folder, name, self.kind, list(self.vocabulary.entries))]
+        return [write_header(folder, name, self.kind, self.vocabulary.entries, self.symbols)]
+
+
+def _cut(text: str, symbols: tuple[str, ...]) -> Iterable[str]:
+    if not symbols:
+        return text
+    parts = split_at(text, symbols)
+    return [piece for position, part in enumerate(parts) for piece in ([part] if position % 2 else part)]
 
 
 def _is_character(piece: str) -> bool:

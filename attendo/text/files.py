@@ -1,10 +1,11 @@
 """The JSON file that every tokenizer has: what it is, and the pieces of those that have a list."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from attendo.errors import ModelError
+from attendo.errors import ModelError, UsageError
+from attendo.text.symbols import checked_symbols
 from attendo.text.tokenizer import CONTROL_PIECES, is_unicode
 
 FORMAT = "attendo.tokenizer"
@@ -16,12 +17,15 @@ def header_path(folder: Path, name: str) -> Path:
     return folder / f"{name}.tokenizer.json"
 
 
-def write_header(folder: Path, name: str, kind: str, entries: list[str] | None = None) -> Path:
+def write_header(
+    folder: Path, name: str, kind: str, entries: Sequence[str] | None = None, symbols: Sequence[str] = ()
+) -> Path:
     """Write the JSON file, one piece a line so that a person can read it and compare two of them."""
     lines = [f'"format": {json.dumps(FORMAT)}', f'"version": {VERSION}', f'"kind": {json.dumps(kind)}']
+    if symbols:
+        lines.append(f'"symbols": {_one_a_line(symbols)}')
     if entries is not None:
-        pieces = ",\n".join(f"  {json.dumps(piece, ensure_ascii=False)}" for piece in (*CONTROL_PIECES, *entries))
-        lines.append(f'"pieces": [\n{pieces}\n]')
+        lines.append(f'"pieces": {_one_a_line((*CONTROL_PIECES, *entries))}')
     path = header_path(folder, name)
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8", newline="\n")
     return path
@@ -38,7 +42,7 @@ def read_header(folder: Path, name: str) -> dict[str, object]:
         raise ModelError(f'{path} is not a tokenizer: "format" must be "{FORMAT}"')
     if type(header.get("version")) is not int or header["version"] != VERSION:
         raise ModelError(f"{path} has version {header.get('version')!r}: this attendo reads version {VERSION}")
-    surplus = sorted(header.keys() - {"format", "version", "kind", "pieces"})
+    surplus = sorted(header.keys() - {"format", "version", "kind", "symbols", "pieces"})
     if surplus:
         raise ModelError(f"{path} has the unknown key {surplus[0]!r}: remove it or copy the model folder again")
     return header
@@ -51,6 +55,17 @@ def read_bytes(path: Path) -> bytes:
     except OSError as error:
         reason = error.strerror or error
         raise ModelError(f"{path} cannot be read: {reason}; a model folder needs its tokenizer files") from None
+
+
+def symbol_list(path: Path, header: dict[str, object]) -> tuple[str, ...]:
+    """The symbols of a tokenizer; a fault is a `ModelError` that names it."""
+    written = header.get("symbols", [])
+    if not isinstance(written, list) or not all(isinstance(symbol, str) for symbol in written):
+        raise ModelError(f'{path} is damaged: "symbols" must be a list of strings')
+    try:
+        return checked_symbols(written)
+    except UsageError as error:
+        raise ModelError(f"{path} is damaged: {error}") from None
 
 
 def piece_list(
@@ -67,14 +82,21 @@ def piece_list(
     if tuple(written[: len(CONTROL_PIECES)]) != CONTROL_PIECES:
         raise ModelError(f"{path} is damaged: its pieces must begin with {' '.join(CONTROL_PIECES)}")
     entries = tuple(from_disk(piece) for piece in written[len(CONTROL_PIECES) :])
+    symbols = symbol_list(path, header)
+    if entries[: len(symbols)] != symbols:
+        raise ModelError(f"{path} is damaged: its symbols must be the first pieces after {CONTROL_PIECES[-1]}")
     seen: set[str] = set(CONTROL_PIECES)
-    for piece in entries:
+    for position, piece in enumerate(entries):
         if piece in seen:
             raise ModelError(f"{path} is damaged: the piece {piece!r} stands in it twice")
-        if not is_piece(piece) or not is_unicode(piece):
+        if not (position < len(symbols) or is_piece(piece)) or not is_unicode(piece):
             raise ModelError(f"{path} is damaged: {piece!r} cannot be a piece of a {header['kind']} tokenizer")
         seen.add(piece)
     for piece in always:
         if piece not in seen:
             raise ModelError(f"{path} is damaged: the piece {piece!r} is missing")
     return entries
+
+
+def _one_a_line(texts: Sequence[str]) -> str:
+    return "[\n" + ",\n".join(f"  {json.dumps(text, ensure_ascii=False)}" for text in texts) + "\n]"

@@ -5,6 +5,7 @@ from pathlib import Path
 from attendo.errors import ModelError
 from attendo.text.characters import Characters
 from attendo.text.files import header_path, read_header
+from attendo.text.raw_bytes import Bytes
 from attendo.text.subwords import SentencePiece
 from attendo.text.tokenizer import Tokenizer
 from attendo.text.words import Words
@@ -19,8 +20,10 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
             return Words.read(path, header)
         case Characters.kind:
             return Characters.read(path, header)
+        case Bytes.kind:
+            return Bytes.read(path, header)
         case SentencePiece.kind:
-            return SentencePiece.read(folder, name)
+            return SentencePiece.read(folder, name, header)
         case kind:
-            known = ", ".join((Words.kind, Characters.kind, SentencePiece.kind))
+            known = ", ".join((Words.kind, Characters.kind, Bytes.kind, SentencePiece.kind))
             raise ModelError(f"{path} has the unknown kind {kind!r}: this attendo knows {known}")

@@ -4,11 +4,14 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from attendo.errors import DataError, ModelError, UsageError
-from attendo.text.files import read_bytes, write_header
+from attendo.text.files import header_path, read_bytes, symbol_list, write_header
+from attendo.text.sentencepiece_file import PieceKind, pieces
+from attendo.text.symbols import checked_symbols, split_at
 from attendo.text.tokenizer import (
     BOS,
     CONTROL_PIECES,
@@ -19,20 +22,20 @@ from attendo.text.tokenizer import (
     checked_ids,
     is_unicode,
     label,
+    one_line,
+    require_unicode,
     spoken_ids,
 )
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
 
-# One line in, one line out: a line break is read, and would be written, as a space.
-_ONE_LINE = str.maketrans("\r\n", "  ")
-
 # SentencePiece drops longer lines in silence (4,192 bytes), and a very long word stops the whole process.
 _LINE_CHARACTERS = 1000
 
 _LARGEST_SIZE = 2**31 - 1
 _NO_MESSAGES = 5
+_THREADS = 2
 
 
 @dataclass(frozen=True)
@@ -40,35 +43,48 @@ class SentencePiece:
     """Any text without line breaks comes back exactly; `decode` never returns a line break.
 
     SentencePiece itself reads a `▁` in the text as a space. Here it is written as its three bytes, which every
-    SentencePiece decoder turns back into `▁`.
+    SentencePiece decoder turns back into `▁`. A text is also cut at its symbols before SentencePiece sees it, since a
+    unigram model would cut a symbol where a piece that overlaps it scores better. One space is put before a text,
+    but not before a symbol that begins it.
     """
 
     kind: ClassVar[str] = "sentencepiece"
     model: bytes = field(repr=False)
+    symbols: tuple[str, ...] = field(init=False, compare=False)
     _processor: "SentencePieceProcessor" = field(init=False, repr=False, compare=False)
-    _mark_ids: list[int] = field(init=False, repr=False, compare=False)
+    _whole: dict[str, list[int]] = field(init=False, repr=False, compare=False)  # the ids of what is never cut
 
     def __post_init__(self) -> None:
         processor = _open(self.model)
-        object.__setattr__(self, "_processor", processor)
-        object.__setattr__(self, "_mark_ids", _byte_ids(processor, MARK))
+        symbols = _symbols(self.model)
+        whole = {MARK: _byte_ids(processor, MARK), **{symbol: [processor.piece_to_id(symbol)] for symbol in symbols}}
+        for name, value in (("symbols", symbols), ("_processor", processor), ("_whole", whole)):
+            object.__setattr__(self, name, value)
 
     @classmethod
-    def train(cls, texts: Iterable[str], size: int, kind: Literal["bpe", "unigram"] = "bpe") -> "SentencePiece":
-        """At most `size` ids, control pieces and 256 bytes included; fewer where the text has no more to learn."""
+    def train(
+        cls, texts: Iterable[str], size: int, kind: Literal["bpe", "unigram"] = "bpe", symbols: Sequence[str] = ()
+    ) -> "SentencePiece":
+        """At most `size` ids, control pieces, symbols and 256 bytes included; fewer if the text has no more to learn.
+
+        The texts are read once and not kept: the one copy in memory is that of SentencePiece.
+        """
         if kind not in ("bpe", "unigram"):
             raise UsageError(f"kind must be bpe or unigram, not {kind!r}")
-        return cls(_train(list(_training_lines(texts)), size, kind))
+        return cls(_train(_training_lines(texts), size, kind, checked_symbols(symbols)))
 
     @classmethod
-    def read(cls, folder: Path, name: str) -> "SentencePiece":
+    def read(cls, folder: Path, name: str, header: dict[str, object]) -> "SentencePiece":
         """The tokenizer in `NAME.spm`; a fault is a `ModelError`."""
         path = _model_path(folder, name)
         model = read_bytes(path)
         try:
-            return cls(model)
+            tokenizer = cls(model)
         except ModelError as error:
             raise ModelError(f"{path}: {error}") from None
+        if tokenizer.symbols != symbol_list(header_path(folder, name), header):
+            raise ModelError(f"{path}: its symbols are not those of {name}.tokenizer.json; copy the model folder again")
+        return tokenizer
 
     @property
     def vocab_size(self) -> int:
@@ -77,16 +93,20 @@ class SentencePiece:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text; a line break is read as a space."""
-        ids: list[int] = []
-        for position, part in enumerate(_parts(text)):
-            ids.extend(self._mark_ids if position else [])
-            ids.extend(self._processor.encode(part))
-        return ids
+        parts = self._parts(text)
+        return self._joined(parts, map(self._processor.encode, parts[::2]))
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, in one call of SentencePiece."""
+        cut = [self._parts(text) for text in texts]
+        between = [part for parts in cut for part in parts[::2]]
+        encoded = iter(self._processor.encode(between, num_threads=_THREADS))
+        return [self._joined(parts, encoded) for parts in cut]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; bytes that are no UTF-8 read as U+FFFD, line breaks as spaces."""
         text: str = self._processor.decode(spoken_ids(ids, self.vocab_size))
-        return text.removeprefix(" ").translate(_ONE_LINE)
+        return one_line(text.removeprefix(" "))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Pieces without their space, bytes as `<0xE4>`, control pieces by name."""
@@ -99,20 +119,29 @@ class SentencePiece:
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write `NAME.tokenizer.json` and `NAME.spm`."""
-        header = write_header(folder, name, self.kind)
+        header = write_header(folder, name, self.kind, symbols=self.symbols)
         path = _model_path(folder, name)
         path.write_bytes(self.model)
         return [header, path]
 
+    def _parts(self, text: str) -> list[str]:
+        """By turns what SentencePiece is to encode, and a symbol or a `▁` that the user wrote."""
+        require_unicode(text)
+        parts = split_at(one_line(text), tuple(self._whole))
+        if text and not text.startswith(self.symbols):
+            parts[0] = f" {parts[0]}"
+        return parts
+
+    def _joined(self, parts: list[str], encoded: Iterator[list[int]]) -> list[int]:
+        """The ids of a text from those of its parts, of which every second is encoded."""
+        ids = next(encoded)
+        for whole in parts[1::2]:
+            ids.extend(self._whole[whole])
+            ids.extend(next(encoded))
+        return ids
+
     def _label(self, piece_id: int) -> str:
         return label(self._processor.id_to_piece(piece_id).replace(MARK, " "))
-
-
-def _parts(text: str) -> list[str]:
-    """The text with one space before it, cut at every `▁` that the user wrote."""
-    if not is_unicode(text):
-        raise UsageError(f"the text {text[:40]!r} holds half of a surrogate pair: send valid Unicode")
-    return f" {text}".translate(_ONE_LINE).split(MARK) if text else []
 
 
 def _open(model: bytes) -> "SentencePieceProcessor":
@@ -134,6 +163,17 @@ def _open(model: bytes) -> "SentencePieceProcessor":
     return processor
 
 
+def _symbols(model: bytes) -> tuple[str, ...]:
+    """They stand right after the control pieces, so the rest of the file need not be read."""
+    after_controls = (piece for number, piece in enumerate(pieces(model)) if number > EOS)
+    try:
+        return checked_symbols(
+            [piece.text for piece in takewhile(lambda piece: piece.kind == PieceKind.USER_DEFINED, after_controls)]
+        )
+    except UsageError as error:
+        raise ModelError(str(error)) from None
+
+
 def _byte_ids(processor: "SentencePieceProcessor", text: str) -> list[int]:
     return [processor.piece_to_id(f"<0x{byte:02X}>") for byte in text.encode()]
 
@@ -148,17 +188,19 @@ def _training_lines(texts: Iterable[str]) -> Iterator[str]:
                 yield from (line[start : start + _LINE_CHARACTERS] for start in range(0, len(line), _LINE_CHARACTERS))
 
 
-def _train(lines: list[str], size: int, kind: str) -> bytes:
+def _train(lines: Iterator[str], size: int, kind: str, symbols: tuple[str, ...]) -> bytes:
     from sentencepiece import SentencePieceTrainer
 
-    if not lines:
-        raise DataError("there is no text to train a tokenizer on: the input is empty")
     if not 0 < size <= _LARGEST_SIZE:
         raise UsageError(f"a vocabulary of {size} is not possible: give a size such as 8000")
+    first = next(lines, None)
+    if first is None:
+        raise DataError("there is no text to train a tokenizer on: the input is empty")
+    faults: list[Exception] = []
     model = io.BytesIO()
     try:
         SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=_until_a_fault(chain([first], lines), faults),
             model_writer=model,
             model_type=kind,
             vocab_size=size,
@@ -168,14 +210,24 @@ def _train(lines: list[str], size: int, kind: str) -> bytes:
             bos_id=BOS,
             eos_id=EOS,
             byte_fallback=True,
+            user_defined_symbols=list(symbols),
             normalization_rule_name="identity",
             remove_extra_whitespaces=False,
             num_threads=1,
             minloglevel=_NO_MESSAGES,
         )
     except RuntimeError as error:
-        raise _explain(error, size) from None
+        raise faults[0] if faults else _explain(error, size) from None
     return model.getvalue()
+
+
+def _until_a_fault(lines: Iterator[str], faults: list[Exception]) -> Iterator[str]:
+    """SentencePiece turns whatever stops it into a `RuntimeError`; the fault itself is kept here."""
+    try:
+        yield from lines
+    except Exception as fault:
+        faults.append(fault)
+        raise
 
 
 def _explain(error: RuntimeError, size: int) -> UsageError | DataError:

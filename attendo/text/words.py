@@ -8,7 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
-from attendo.text.files import piece_list, write_header
+from attendo.text.files import piece_list, symbol_list, write_header
+from attendo.text.symbols import checked_symbols, split_at
 from attendo.text.tokenizer import CONTROL_PIECES, EOS, MARK, UNK, UNKNOWN_TEXT, checked_ids, label, spoken_ids
 from attendo.text.vocabulary import Vocabulary, most_frequent
 
@@ -17,21 +18,27 @@ from attendo.text.vocabulary import Vocabulary, most_frequent
 class Words:
     """A piece is a word or a sign with the space before it, or one white-space character.
 
-    A text is read as if one space stood before it, so that `cat` is one entry wherever it stands.
+    A text is read as if one space stood before it, so that `cat` is one entry wherever it stands. A symbol is a
+    piece without the space before it, which is then a piece of its own; before a symbol that begins the text none
+    is read.
     """
 
     kind: ClassVar[str] = "words"
     vocabulary: Vocabulary
+    symbols: tuple[str, ...] = ()  # the first entries of the vocabulary
 
     @classmethod
-    def build(cls, texts: Iterable[str], limit: int | None = None) -> "Words":
+    def build(cls, texts: Iterable[str], limit: int | None = None, symbols: Sequence[str] = ()) -> "Words":
         """The most frequent pieces of the texts; `limit` is the largest vocabulary, control pieces included."""
-        return cls(most_frequent((piece for text in texts for piece in cut(text)), limit, always=(" ",)))
+        whole = checked_symbols(symbols)
+        pieces = (piece for text in texts for piece in cut(text, whole))
+        return cls(most_frequent(pieces, limit, always=(*whole, " ")), whole)
 
     @classmethod
     def read(cls, path: Path, header: dict[str, object]) -> "Words":
         """The tokenizer in a file whose header was read; a fault is a `ModelError`."""
-        return cls(Vocabulary(piece_list(path, header, from_disk=_from_disk, is_piece=_is_piece, always=(" ",))))
+        entries = piece_list(path, header, from_disk=_from_disk, is_piece=_is_piece, always=(" ",))
+        return cls(Vocabulary(entries), symbol_list(path, header))
 
     @property
     def vocab_size(self) -> int:
@@ -40,7 +47,11 @@ class Words:
 
     def encode(self, text: str) -> list[int]:
         """One id per piece, UNK for a piece that is not in the vocabulary."""
-        return self.vocabulary.ids(cut(text))
+        return self.vocabulary.ids(cut(text, self.symbols))
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text."""
+        return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The exact text where no id is UNK; UNK reads as a sign with a space before it."""
@@ -55,16 +66,21 @@ class Words:
 
     def unknown(self, text: str) -> list[str]:
         """The words and signs that are not in the vocabulary."""
-        return [piece.removeprefix(" ") for piece in self.vocabulary.missing(cut(text))]
+        return [piece.removeprefix(" ") for piece in self.vocabulary.missing(cut(text, self.symbols))]
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write `NAME.tokenizer.json`."""
-        return [write_header(folder, name, self.kind, [_to_disk(piece) for piece in self.vocabulary.entries])]
+        entries = [_to_disk(piece) for piece in self.vocabulary.entries]
+        return [write_header(folder, name, self.kind, entries, self.symbols)]
 
 
-def cut(text: str) -> list[str]:
-    """The pieces of a text: joined, they are the text with one space before it."""
-    return _pattern().findall(" " + text) if text else []
+def cut(text: str, symbols: tuple[str, ...] = ()) -> list[str]:
+    """The pieces of a text: joined, they are the text, with one space before it unless it begins with a symbol."""
+    first, *rest = split_at(text, symbols)
+    pieces: list[str] = _pattern().findall(" " + first) if first else []
+    for position, part in enumerate(rest):
+        pieces += _pattern().findall(part) if position % 2 else [part]
+    return pieces
 
 
 @cache

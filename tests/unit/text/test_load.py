@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from attendo.errors import ModelError
-from attendo.text import Characters, SentencePiece, Tokenizer, Words, load_tokenizer
+from attendo.text import Bytes, Characters, SentencePiece, Tokenizer, Words, load_tokenizer
 
 TEXT = 'a "quoted" \\ word ▁ \\▁ a▁b\ttab  two 猫 <pad> \u2028 \x00'
 SUBWORDS = SentencePiece.train([TEXT], 300)
-TOKENIZERS: list[Tokenizer] = [Words.build([TEXT]), Characters.build([TEXT]), SUBWORDS]
+TOKENIZERS: list[Tokenizer] = [Words.build([TEXT]), Characters.build([TEXT]), Bytes(), SUBWORDS]
 GOOD = {"format": "attendo.tokenizer", "version": 1, "kind": "words"}
 CONTROLS = ["<pad>", "<unk>", "<s>", "</s>"]
 
@@ -35,6 +35,50 @@ def test_the_file_of_words_is_readable(tmp_path: Path) -> None:
         *('  "<pad>",', '  "<unk>",', '  "<s>",', '  "</s>",', '  "▁",', '  "▁cat",', '  "▁\\\\▁",', '  "?"'),
         *("]", "}"),
     ]
+
+
+def test_the_file_with_symbols_is_readable(tmp_path: Path) -> None:
+    (path,) = Words.build(["<2de> cat"], symbols=["<2de>"]).save(tmp_path, "target")
+    assert path.read_text(encoding="utf-8").splitlines() == [
+        *("{", '"format": "attendo.tokenizer",', '"version": 1,', '"kind": "words",'),
+        *('"symbols": [', '  "<2de>"', "],", '"pieces": ['),
+        *('  "<pad>",', '  "<unk>",', '  "<s>",', '  "</s>",', '  "<2de>",', '  "▁",', '  "▁cat"', "]", "}"),
+    ]
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS, ids=lambda tokenizer: tokenizer.kind)
+def test_a_file_without_symbols_does_not_speak_of_them(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    header, *_ = tokenizer.save(tmp_path, "source")
+    assert "symbols" not in header.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("kind", "symbols", "pieces", "fault"),
+    [
+        ("bytes", "<x>", None, '"symbols" must be a list of strings'),
+        ("bytes", [1], None, '"symbols" must be a list of strings'),
+        ("bytes", ["<x>", "<x>"], None, "'<x>' stands there twice"),
+        ("bytes", ["</s>"], None, "'</s>' is a control piece"),
+        ("words", ["<x>"], [*CONTROLS, "▁", "<x>"], "its symbols must be the first pieces after </s>"),
+        ("characters", ["<x>"], [*CONTROLS, "a"], "its symbols must be the first pieces after </s>"),
+        ("characters", ["<x>"], [*CONTROLS, "<x>", "<y>"], "'<y>' cannot be a piece"),
+        ("characters", [], [*CONTROLS, "<x>"], "'<x>' cannot be a piece"),
+    ],
+)
+def test_damaged_symbols_are_named(kind: str, symbols: object, pieces: object, fault: str, tmp_path: Path) -> None:
+    header = {**GOOD, "kind": kind, "symbols": symbols} | ({} if pieces is None else {"pieces": pieces})
+    (tmp_path / "source.tokenizer.json").write_text(json.dumps(header))
+    with pytest.raises(ModelError, match=fault) as caught:
+        load_tokenizer(tmp_path, "source")
+    assert str(tmp_path / "source.tokenizer.json") in str(caught.value)
+
+
+def test_files_of_different_tokenizers_do_not_mix(tmp_path: Path) -> None:
+    SUBWORDS.save(tmp_path, "source")
+    with_symbols = SentencePiece.train([TEXT], 300, "bpe", ["<x>"])
+    (tmp_path / "source.spm").write_bytes(with_symbols.model)
+    with pytest.raises(ModelError, match=r"source\.spm: its symbols are not those of source\.tokenizer\.json"):
+        load_tokenizer(tmp_path, "source")
 
 
 def test_sentencepiece_has_two_files(tmp_path: Path) -> None:

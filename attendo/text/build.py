@@ -1,0 +1,36 @@
+"""From text and settings to the two tokenizers of a model."""
+
+from collections.abc import Iterable
+from itertools import chain
+
+from attendo.text.characters import Characters
+from attendo.text.config import TokenizerConfig
+from attendo.text.raw_bytes import Bytes
+from attendo.text.subwords import SentencePiece
+from attendo.text.tokenizer import Tokenizer
+from attendo.text.words import Words
+
+
+def build_tokenizers(
+    sources: Iterable[str], targets: Iterable[str], config: TokenizerConfig
+) -> tuple[Tokenizer, Tokenizer]:
+    """Source and target tokenizer, one and the same where joint; each text is read once and not kept.
+
+    The same texts and settings give the same tokenizers, byte for byte, on every machine.
+    """
+    if config.joint:
+        joint = _build(chain(sources, targets), config)
+        return joint, joint
+    return _build(sources, config), _build(targets, config)
+
+
+def _build(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+    match config.kind:
+        case "words":
+            return Words.build(texts, config.size, config.symbols)
+        case "characters":
+            return Characters.build(texts, config.size, config.symbols)
+        case "bytes":
+            return Bytes(config.symbols)
+        case "bpe" | "unigram":
+            return SentencePiece.train(texts, config.size, config.kind, config.symbols)

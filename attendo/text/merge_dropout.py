@@ -1,0 +1,129 @@
+"""BPE-dropout (Provilkov, Emelianenko and Voita 2020): a text cut into other pieces, the same ones for the same key."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attendo import keyed
+from attendo.errors import UsageError
+from attendo.keyed import Keys
+from attendo.text.merge_table import Flags, Ids, MergeTable, Places
+from attendo.text.sentencepiece_file import model_kind, pieces
+from attendo.text.subwords import SentencePiece
+
+# Enough that numpy is busy, few enough that its arrays stay small.
+_PIECES_AT_ONCE = 1 << 15
+
+_REFUSED = np.iinfo(np.int64).max
+_RANK_SHIFT = 32  # a priority is the rank of the merge and then its place: the smallest is best, and leftmost
+_PLACE = (1 << _RANK_SHIFT) - 1
+
+
+class MergeDropout:
+    """Takes pieces apart into characters and merges them again, refusing each possible merge with probability `rate`.
+
+    In every step of a word each possible merge is refused or not; of the others the best one is done, the leftmost of
+    equals. A word ends when none is left, so a refused merge may still come in a later step. A word here is a run of
+    characters of which any two neighbours stand side by side in some piece: no merge can reach beyond it. With rate
+    0 the pieces are those of `encode`. Bytes and symbols stay as they are.
+    """
+
+    def __init__(self, tokenizer: SentencePiece, rate: float) -> None:
+        kind = model_kind(tokenizer.model)
+        if kind != "bpe":
+            raise UsageError(f"tokenizer.dropout refuses merges, which kind {kind} does not have: use kind bpe")
+        if not 0 <= rate < 1:
+            raise UsageError(f"tokenizer.dropout must be at least 0 and less than 1, not {rate}")
+        self.rate = rate
+        self._table = MergeTable.of(list(pieces(tokenizer.model)))
+
+    def __call__(self, ids: Ids, offsets: Places, keys: Keys) -> tuple[Ids, Places]:
+        """Sentence i is `ids[offsets[i]:offsets[i + 1]]`, here and in the result; it depends on `keys[i]` alone."""
+        if len(keys) != len(offsets) - 1:
+            raise UsageError(f"one key a sentence: {len(keys)} keys for {len(offsets) - 1} sentences")
+        new_ids = [np.zeros(0, np.int32)]
+        new_lengths = [np.zeros(1, np.int64)]
+        begin = 0
+        while begin < len(keys):
+            full = int(np.searchsorted(offsets, offsets[begin] + _PIECES_AT_ONCE, side="right")) - 1
+            end = max(full, begin + 1)
+            some_ids, some_lengths = self._cut(ids, offsets[begin : end + 1], keys[begin:end])
+            new_ids.append(some_ids)
+            new_lengths.append(some_lengths)
+            begin = end
+        return np.concatenate(new_ids), np.cumsum(np.concatenate(new_lengths))
+
+    def _cut(self, ids: Ids, offsets: Places, keys: Keys) -> tuple[Ids, Places]:
+        """The new pieces of some sentences, and how many each of them has."""
+        units, edges = self._table.apart(ids[offsets[0] : offsets[-1]], offsets - offsets[0])
+        kept = np.ones(len(units), np.bool_)
+        words = self._words(units, edges, keyed.keys(keys, "merges"))
+        step = 0
+        while len(words.lengths):
+            words = self._merge_one_each(words, step, units, kept)
+            step += 1
+        counted = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
+        return units[kept], np.diff(counted[edges])
+
+    def _words(self, units: Ids, edges: Places, keys: Keys) -> "_Words":
+        """The words of more than one character."""
+        continues = np.zeros(len(units) + 1, np.bool_)  # whether the word goes on after this character
+        continues[:-2] = self._table.are_neighbours(units[:-1], units[1:])
+        continues[edges - 1] = False
+        places = np.flatnonzero(continues[:-1] | continues[np.arange(len(units)) - 1])
+        inner = continues[places]
+        joined = np.full(len(places), -1, np.int32)
+        joined[inner] = self._table.join(units[places[inner]], units[places[inner] + 1])
+        begins = np.flatnonzero(~continues[places - 1])
+        sentence = np.searchsorted(edges, places, side="right") - 1
+        return _Words(
+            places=places,
+            units=units[places],
+            joined=joined,
+            draws=keyed.keys(keys[sentence], (places - edges[sentence]).astype(np.uint64)),
+            lengths=np.diff(np.append(begins, len(places))),
+        )
+
+    def _merge_one_each(self, words: "_Words", step: int, units: Ids, kept: Flags) -> "_Words":
+        """One step of every word, noted in `units` and `kept`; and the words that are not finished."""
+        starts = np.cumsum(words.lengths) - words.lengths
+        best = np.minimum.reduceat(self._priorities(words, step), starts)
+        going = best != _REFUSED
+        left = best[going] & _PLACE
+        units[words.places[left]] = words.units[left] = words.joined[left]
+        kept[words.places[left + 1]] = False
+        stays = np.repeat(going, words.lengths)
+        stays[left + 1] = False
+        rest = words.those(stays, words.lengths[going] - 1)
+        new_starts = np.cumsum(rest.lengths) - rest.lengths
+        self._join_again(rest, new_starts + left - starts[going], new_starts)
+        return rest
+
+    def _priorities(self, words: "_Words", step: int) -> Places:
+        possible = np.flatnonzero(words.joined >= 0)
+        if self.rate:
+            possible = possible[keyed.uniform(words.draws[possible] + np.uint64(step)) >= self.rate]
+        priorities = np.full(len(words.joined), _REFUSED)
+        priorities[possible] = self._table.rank[words.joined[possible]] << _RANK_SHIFT | possible
+        return priorities
+
+    def _join_again(self, words: "_Words", merged: Places, starts: Places) -> None:
+        """A merged piece, one in each word, has other pairs with its neighbours."""
+        at_end = merged == starts + words.lengths - 1
+        words.joined[merged[at_end]] = -1
+        changed = np.concatenate([merged[~at_end], merged[merged > starts] - 1])
+        words.joined[changed] = self._table.join(words.units[changed], words.units[changed + 1])
+
+
+@dataclass(frozen=True)
+class _Words:
+    """The pieces of unfinished words, one after the other."""
+
+    places: Places  # where the piece begins in the text, in characters
+    units: Ids  # the piece
+    joined: Ids  # what it makes with the next one of its word, or -1
+    draws: Keys  # from which it is refused
+    lengths: Places  # pieces of each word
+
+    def those(self, stays: Flags, lengths: Places) -> "_Words":
+        return _Words(self.places[stays], self.units[stays], self.joined[stays], self.draws[stays], lengths)

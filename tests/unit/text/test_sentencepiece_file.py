@@ -1,0 +1,38 @@
+"""The file of a SentencePiece model, read without its library, says what the library says."""
+
+from typing import Any
+
+import pytest
+from sentencepiece import SentencePieceProcessor
+
+from attendo.errors import ModelError
+from attendo.text import SentencePiece
+from attendo.text.sentencepiece_file import PieceKind, model_kind, pieces
+
+TEXTS = ["the cat sat on the mat", "你喜欢猫吗？"] * 3
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_pieces_are_those_of_the_library(kind: Any) -> None:
+    model = SentencePiece.train(TEXTS, 300, kind, ["<x>", "猫"]).model
+    processor = SentencePieceProcessor(model_proto=model)
+    rows = list(pieces(model))
+    assert [row.text for row in rows] == [processor.id_to_piece(each) for each in range(processor.vocab_size())]
+    assert [row.score for row in rows] == [processor.get_score(each) for each in range(processor.vocab_size())]
+    assert [row.kind for row in rows[:7]] == [
+        *(PieceKind.CONTROL, PieceKind.UNKNOWN, PieceKind.CONTROL, PieceKind.CONTROL),
+        *(PieceKind.USER_DEFINED, PieceKind.USER_DEFINED, PieceKind.BYTE),
+    ]
+    assert {row.kind for row in rows[6:262]} == {PieceKind.BYTE}
+    assert {row.kind for row in rows[262:]} == {PieceKind.NORMAL}
+    assert model_kind(model) == kind
+
+
+def test_a_model_that_says_nothing_is_unigram_as_for_the_library() -> None:
+    assert model_kind(b"") == "unigram"
+
+
+@pytest.mark.parametrize("content", [b"\x0a\x05ab", b"\x0a", b"\x0a\xff", b"\x0b", b"\x0d\x00"])
+def test_what_is_no_model_is_named(content: bytes) -> None:
+    with pytest.raises(ModelError, match="not a SentencePiece model"):
+        list(pieces(content))
