@@ -1,14 +1,19 @@
 """A batch: sentences of token ids laid side by side, the target already shifted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
+from attendo.data.sequences import Sequences
 from attendo.errors import UsageError
 from attendo.text import BOS, EOS, PAD
+
+_UNCOUNTED = -1
 
 
 @dataclass(frozen=True)
@@ -37,44 +42,113 @@ class Batch:
     source_mask: Bool[Tensor, "B S"] | None
     target_ids: Int[Tensor, "B T"]
     labels: Int[Tensor, "B T"]
+    numbers: tuple[int, ...] = ()  # which pairs of the training data these are, where that is known
+    # Counted when the batch is made and carried along: counting on a GPU would wait for it.
+    tokens: int = _UNCOUNTED  # target tokens to be predicted: labels that are not padding
+    source_tokens: int = _UNCOUNTED
 
-    @property
-    def tokens(self) -> int:
-        """Target tokens to be predicted: labels that are not padding."""
-        return int((self.labels != PAD).sum())
+    def __post_init__(self) -> None:
+        if self.tokens == _UNCOUNTED:
+            object.__setattr__(self, "tokens", int((self.labels != PAD).sum()))
+        if self.source_tokens == _UNCOUNTED:
+            mask = self.source_mask
+            object.__setattr__(self, "source_tokens", self.source_ids.numel() if mask is None else int(mask.sum()))
 
     @property
     def positions(self) -> int:
         """All positions of both sides, padding included: what the batch costs."""
         return self.source_ids.numel() + self.target_ids.numel()
 
+    @property
+    def padding(self) -> int:
+        """Of these, the positions that hold nothing."""
+        return self.positions - self.source_tokens - self.tokens
+
     def to(self, device: torch.device | str) -> "Batch":
-        moved = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{name: t.to(device, non_blocking=True) for name, t in moved.items() if t is not None})
+        return self._with({name: each.to(device, non_blocking=True) for name, each in self._tensors().items()})
+
+    def pin(self) -> "Batch":
+        """In memory that a GPU reads without waiting for the CPU."""
+        return self._with({name: each.pin_memory() for name, each in self._tensors().items()})
+
+    def share(self, rank: int, world: int) -> "Batch":
+        """Every `world`-th row, for one of several processes.
+
+        A process for which there is none gets a row without labels, which adds nothing to a summed loss.
+        """
+        if world == 1:
+            return self
+        idle = rank >= self.source_ids.size(0)
+        rows = slice(1) if idle else slice(rank, None, world)
+        part = self._with({name: each[rows] for name, each in self._tensors().items()})
+        labels = torch.full_like(part.labels, PAD) if idle else part.labels
+        numbers = () if idle else self.numbers[rows]
+        return replace(part, labels=labels, numbers=numbers, tokens=_UNCOUNTED, source_tokens=_UNCOUNTED)
+
+    def repeated(self, times: int) -> "Batch":
+        """All rows again and again, for several passes at once."""
+        return Batch(
+            source_ids=self.source_ids.repeat(times, 1),
+            source_mask=None if self.source_mask is None else self.source_mask.repeat(times, 1),
+            target_ids=self.target_ids.repeat(times, 1),
+            labels=self.labels.repeat(times, 1),
+            numbers=self.numbers * times,
+            tokens=self.tokens * times,
+            source_tokens=self.source_tokens * times,
+        )
+
+    def _tensors(self) -> dict[str, Tensor]:
+        named = {name: getattr(self, name) for name in ("source_ids", "source_mask", "target_ids", "labels")}
+        return {name: each for name, each in named.items() if each is not None}
+
+    def _with(self, tensors: dict[str, Tensor]) -> "Batch":
+        return replace(self, **tensors)  # type: ignore[arg-type]
 
 
 def collate(examples: Sequence[Example]) -> Batch:
-    source_ids, source_mask = collate_sources([example.source for example in examples])
+    sources, targets = [example.source for example in examples], [example.target for example in examples]
+    return collate_sequences(Sequences.of(sources), Sequences.of(targets))
+
+
+def collate_sequences(source: Sequences, target: Sequences, numbers: tuple[int, ...] = ()) -> Batch:
+    """As many sequences of the one as of the other, side by side."""
+    source_ids, source_mask = _sources(source)
+    inside = _inside(target)
+    labels = np.full((len(target), inside.shape[1] + 1), PAD, np.int64)
+    labels[:, :-1][inside] = target.ids
+    target_ids = np.full_like(labels, PAD)
+    target_ids[:, 0] = BOS
+    target_ids[:, 1:] = labels[:, :-1]
+    labels[np.arange(len(target)), target.lengths] = EOS
     return Batch(
         source_ids=source_ids,
         source_mask=source_mask,
-        target_ids=_pad([[BOS, *example.target] for example in examples]),
-        labels=_pad([[*example.target, EOS] for example in examples]),
+        target_ids=torch.from_numpy(target_ids),
+        labels=torch.from_numpy(labels),
+        numbers=numbers,
+        tokens=len(target.ids) + len(target),
+        source_tokens=len(source.ids) + len(source),
     )
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"] | None]:
     """The source side alone, as generation needs it: ids and the mask of what is not padding."""
-    rows = [[*source, EOS] for source in sources]
-    ids = _pad(rows)
-    lengths = torch.tensor([len(row) for row in rows])
-    if bool((lengths == ids.size(1)).all()):
-        return ids, None
-    return ids, torch.arange(ids.size(1))[None, :] < lengths[:, None]
+    return _sources(Sequences.of(sources))
 
 
-def _pad(rows: Sequence[Sequence[int]]) -> Int[Tensor, "B T"]:
-    if not rows:
+def _sources(source: Sequences) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"] | None]:
+    inside = _inside(source)
+    ids = np.full((len(source), inside.shape[1] + 1), PAD, np.int64)
+    ids[:, :-1][inside] = source.ids
+    lengths = source.lengths
+    ids[np.arange(len(source)), lengths] = EOS
+    mask = None if inside.all() else torch.from_numpy(np.arange(ids.shape[1]) <= lengths[:, None])
+    return torch.from_numpy(ids), mask
+
+
+def _inside(sequences: Sequences) -> NDArray[np.bool_]:
+    """Which places of the filled rectangle hold an id. Filling them row by row keeps the order of the flat array."""
+    if not len(sequences):
         raise UsageError("a batch needs at least one sentence")
-    width = max(len(row) for row in rows)
-    return torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows])
+    lengths = sequences.lengths
+    return np.arange(lengths.max()) < lengths[:, None]

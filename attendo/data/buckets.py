@@ -1,32 +1,52 @@
-"""Batches of like length under a token budget, in an order that the seed alone decides."""
+"""Sentences of like length together, under a budget of positions."""
 
-import random
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 
-from attendo.data.batch import Batch, Example, collate
+import numpy as np
+from numpy.typing import NDArray
 
-POOL = 8192  # examples sorted by length at a time: many batches' worth, so that little is padded
+from attendo.data.batch import Example
+
+# From here on a batch ends where the next pair would widen it. Lower makes less padding and smaller batches.
+NEARLY_FULL = 0.75
 
 
-def bucketed(examples: Iterable[Example], batch_tokens: int, seed: int | str, pool: int = POOL) -> Iterator[Batch]:
-    """Batches of at most `batch_tokens` positions of their longer side (a longer sentence stands alone)."""
-    stream = iter(examples)
-    shuffler = random.Random(f"{seed} buckets")
-    while waiting := list(islice(stream, pool)):
-        groups = list(group_by_length(waiting, batch_tokens))
-        shuffler.shuffle(groups)
-        for group in groups:
-            yield collate(group)
+def cut(
+    source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64], batch_tokens: int
+) -> list[NDArray[np.int64]]:
+    """Which rows go together, by their lengths in positions: rows times the longest side stays within the budget.
+
+    A pair longer than the budget stands alone. Among pairs of the same lengths the order given stays.
+    """
+    longest = np.maximum(source_lengths, target_lengths)
+    # Within one length of the longer side from one lopsided end to the other, and back within the next: neighbours
+    # then differ little on both sides, which pads half as much as sorting by one side after the other.
+    lopsided = source_lengths - target_lengths
+    order = np.lexsort((np.where(longest % 2 == 0, lopsided, -lopsided), longest))
+    starts = _starts(source_lengths[order].tolist(), target_lengths[order].tolist(), batch_tokens)
+    return np.split(order, starts[1:]) if len(order) else []
 
 
 def group_by_length(examples: Sequence[Example], batch_tokens: int) -> Iterator[list[Example]]:
     """Neighbours in length together; rows times the longest row stays within the budget."""
-    group: list[Example] = []
-    for example in sorted(examples, key=lambda example: (example.length, len(example.source))):
-        if group and (len(group) + 1) * example.length > batch_tokens:
-            yield group
-            group = []
-        group.append(example)
-    if group:
-        yield group
+    sources = np.array([len(example.source) + 1 for example in examples], np.int64)
+    targets = np.array([len(example.target) + 1 for example in examples], np.int64)
+    for rows in cut(sources, targets, batch_tokens):
+        yield [examples[row] for row in rows]
+
+
+def _starts(sources: list[int], targets: list[int], batch_tokens: int) -> list[int]:
+    """Where each batch begins, the pairs being in order."""
+    starts = [0]
+    widths = (0, 0)
+    for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        rows = place - starts[-1]
+        wider = (max(widths[0], source), max(widths[1], target))
+        too_many = (rows + 1) * max(wider) > batch_tokens
+        nearly_full = rows * max(widths) > NEARLY_FULL * batch_tokens
+        if rows and (too_many or (nearly_full and wider != widths)):
+            starts.append(place)
+            widths = (source, target)
+        else:
+            widths = wider
+    return starts

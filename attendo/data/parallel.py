@@ -1,5 +1,6 @@
-"""Parallel text files, line by line; plain, .gz or .xz."""
+"""Text files, line by line; plain, .gz or .xz."""
 
+import codecs
 import gzip
 import lzma
 import zlib
@@ -12,22 +13,6 @@ from pathlib import Path
 from attendo.errors import DataError
 
 
-def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """One pair a line. Files of different length are an error, never aligned by guess."""
-    with ExitStack() as stack:
-        sides = (numbered_lines(stack.enter_context(open_binary(path)), path) for path in (source, target))
-        number = 0
-        for number, (left, right) in enumerate(zip_longest(*sides), start=1):
-            if left is None or right is None:
-                short, long = (source, target) if left is None else (target, source)
-                raise DataError(
-                    f"{short} ends after {number - 1} lines but {long} goes on: they must have equally many"
-                )
-            yield left, right
-        if number == 0:
-            raise DataError(f"{source} is empty: there is nothing to read")
-
-
 def read_lines(path: Path) -> Iterator[str]:
     with open_binary(path) as file:
         yield from numbered_lines(file, path)
@@ -35,12 +20,39 @@ def read_lines(path: Path) -> Iterator[str]:
 
 def numbered_lines(file: Iterable[bytes], name: Path | str) -> Iterator[str]:
     """Text without its line end. Lines end in a line feed alone; other Unicode separators are part of the text."""
+    for number, line in enumerate(raw_lines(file, name), start=1):
+        yield _decoded(line, name, number)
+
+
+def raw_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
+    """The lines of two files side by side, before anyone has asked whether they are text.
+
+    Files of different length are an error, never aligned by guess.
+    """
+    with ExitStack() as stack:
+        left, right = (raw_lines(stack.enter_context(open_binary(path)), path) for path in (source, target))
+        number = 0
+        for number, (first, second) in enumerate(zip_longest(left, right), start=1):
+            if first is None or second is None:
+                short, long = (source, target) if first is None else (target, source)
+                raise DataError(
+                    f"{short} ends after {number - 1} lines but {long} has {number} or more: "
+                    "they must have equally many"
+                )
+            yield first, second
+        if number == 0:
+            raise DataError(f"{source} is empty: there is nothing to read")
+
+
+def raw_lines(file: Iterable[bytes], name: Path | str) -> Iterator[bytes]:
+    """Lines without their end. A byte order mark at the very start is no text."""
+    lines = iter(file)
     try:
-        for number, line in enumerate(file, start=1):
-            try:
-                yield line.rstrip(b"\n").removesuffix(b"\r").decode("utf-8")
-            except UnicodeDecodeError:
-                raise DataError(f"{name} line {number} is not UTF-8: convert the file, or take the line out") from None
+        for line in lines:
+            yield line.removeprefix(codecs.BOM_UTF8).rstrip(b"\n").removesuffix(b"\r")
+            break
+        for line in lines:
+            yield line.rstrip(b"\n").removesuffix(b"\r")
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise DataError(f"{name} cannot be read: {error}") from None
 
@@ -51,3 +63,10 @@ def open_binary(path: Path) -> BufferedIOBase:
         return opener(path, "rb")  # type: ignore[operator]
     except OSError as error:
         raise DataError(f"{path} cannot be opened: {error.strerror or error}") from None
+
+
+def _decoded(line: bytes, name: Path | str, number: int) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f"{name} line {number} is not UTF-8: convert the file, or take the line out") from None

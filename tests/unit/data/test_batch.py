@@ -2,8 +2,11 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from attendo.data.batch import Example, collate, collate_sources
+from attendo.data.batch import Batch, Example, collate, collate_sequences, collate_sources
+from attendo.data.sequences import Sequences
 from attendo.errors import UsageError
 from attendo.text import BOS, EOS, PAD
 
@@ -65,3 +68,67 @@ def test_a_batch_moves_whole_with_or_without_a_mask() -> None:
         batch = collate(examples).to("meta")
         assert {batch.source_ids.device.type, batch.target_ids.device.type, batch.labels.device.type} == {"meta"}
         assert (batch.source_mask is None) == (len(examples) == 1)
+
+
+ids = st.lists(st.integers(4, 60), max_size=7)
+pairs_of_ids = st.lists(st.tuples(ids, ids), min_size=1, max_size=9)
+
+
+@given(pairs_of_ids)
+def test_a_batch_is_what_filling_row_by_row_would_give(pairs: list[tuple[list[int], list[int]]]) -> None:
+    examples = [Example(*pair) for pair in pairs]
+    batch = collate(examples)
+    sources = [[*example.source, EOS] for example in examples]
+    assert batch.source_ids.tolist() == filled(sources)
+    assert batch.target_ids.tolist() == filled([[BOS, *example.target] for example in examples])
+    assert batch.labels.tolist() == filled([[*example.target, EOS] for example in examples])
+    equal = len({len(row) for row in sources}) == 1
+    assert (batch.source_mask is None) == equal
+    if batch.source_mask is not None:
+        assert batch.source_mask.tolist() == [[bool(each) for each in row] for row in filled(sources)]
+
+
+@given(pairs_of_ids)
+def test_tokens_and_padding_add_up_to_the_positions(pairs: list[tuple[list[int], list[int]]]) -> None:
+    examples = [Example(*pair) for pair in pairs]
+    batch = collate(examples)
+    assert batch.tokens == int((batch.labels != PAD).sum())
+    padding = int((batch.source_ids == PAD).sum() + (batch.target_ids == PAD).sum())
+    assert (batch.padding, batch.source_tokens) == (padding, batch.positions - padding - batch.tokens)
+
+
+def test_a_batch_made_by_hand_counts_itself() -> None:
+    batch = collate([Example([7, 8, 9], [5]), Example([6], [5, 4])])
+    again = Batch(batch.source_ids, batch.source_mask, batch.target_ids, batch.labels)
+    assert (again.tokens, again.padding, again.numbers) == (batch.tokens, batch.padding, ())
+
+
+def test_counts_and_numbers_travel_with_a_batch_and_are_not_counted_again() -> None:
+    batch = collate_sequences(Sequences.of([[7, 8], [9]]), Sequences.of([[5], [5]]), numbers=(40, 2))
+    moved = batch.to("meta")  # where nothing could be counted
+    assert (moved.tokens, moved.padding, moved.numbers) == (4, 1, (40, 2))
+
+
+@given(pairs_of_ids, st.integers(1, 12))
+def test_the_shares_of_several_processes_are_the_batch(pairs: list[tuple[list[int], list[int]]], world: int) -> None:
+    sides = Sequences.of([source for source, _ in pairs]), Sequences.of([target for _, target in pairs])
+    batch = collate_sequences(*sides, numbers=tuple(range(len(pairs))))
+    shares = [batch.share(rank, world) for rank in range(world)]
+    assert sum(share.tokens for share in shares) == batch.tokens
+    assert sorted(number for share in shares for number in share.numbers) == list(range(len(pairs)))
+    for rank, share in enumerate(shares):
+        assert share.tokens == int((share.labels != PAD).sum())
+        assert share.labels.size(1) == batch.labels.size(1)
+        if share.numbers:
+            rows = list(range(rank, len(pairs), world))
+            assert share.numbers == tuple(rows)
+            assert torch.equal(share.source_ids, batch.source_ids[rows])
+            assert torch.equal(share.target_ids, batch.target_ids[rows])
+            assert (share.source_mask is None) == (batch.source_mask is None)
+        else:
+            assert (share.source_ids.size(0), share.tokens) == (1, 0)
+
+
+def filled(rows: list[list[int]]) -> list[list[int]]:
+    width = max(map(len, rows))
+    return [[*row, *[PAD] * (width - len(row))] for row in rows]

@@ -1,59 +1,25 @@
 """Batches of like length under a budget."""
 
-import random
-from collections import Counter
-from itertools import islice, repeat
+from itertools import chain
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.data.batch import Batch, Example
-from attendo.data.buckets import bucketed, group_by_length
-from attendo.text import PAD
+from attendo.data.batch import Example, collate
+from attendo.data.buckets import cut, group_by_length
+from attendo.data.parallel import read_lines
+from attendo.text import SentencePiece
 
 lengths = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=60)
 
 
-@given(lengths, st.integers(1, 100), st.integers(0, 5), st.integers(1, 20))
-def test_the_budget_holds_and_every_example_is_kept_once(
-    sizes: list[tuple[int, int]], budget: int, seed: int, pool: int
-) -> None:
-    examples = numbered(sizes)
-    batches = list(bucketed(examples, budget, seed, pool))
-    for batch in batches:
-        rows = batch.source_ids.size(0)
-        widest = max(batch.source_ids.size(1), batch.target_ids.size(1))
-        assert rows == 1 or rows * widest <= budget
-    assert Counter(row for batch in batches for row in source_rows(batch)) == Counter(
-        (*example.source, 3) for example in examples
-    )
-
-
-def test_the_seed_alone_decides_the_order() -> None:
-    examples = numbered([(n % 9 + 1, n % 7 + 1) for n in range(200)])
-    first = [source_rows(batch) for batch in bucketed(examples, 40, seed=1)]
-    random.seed(99)
-    assert [source_rows(batch) for batch in bucketed(examples, 40, seed=1)] == first
-    assert [source_rows(batch) for batch in bucketed(examples, 40, seed=2)] != first
-
-
-def test_batches_do_not_come_from_short_to_long() -> None:
-    examples = numbered([(n % 50 + 1, 1) for n in range(500)])
-    widths = [batch.source_ids.size(1) for batch in bucketed(examples, 100, seed=1)]
-    assert widths != sorted(widths)
-
-
 def test_like_lengths_come_together() -> None:
     examples = numbered([(n % 50 + 1, n % 50 + 1) for n in range(500)])
-    padding = sum(int((batch.source_ids == PAD).sum()) for batch in bucketed(examples, 200, seed=1))
-    positions = sum(batch.source_ids.numel() for batch in bucketed(examples, 200, seed=1))
-    assert padding < 0.05 * positions
-
-
-def test_examples_without_end_are_read_only_as_far_as_needed() -> None:
-    batches = bucketed(repeat(Example([5], [5])), 8, seed=1, pool=10)
-    assert sum(batch.source_ids.size(0) for batch in islice(batches, 3)) == 10
+    batches = [collate(group) for group in group_by_length(examples, 200)]
+    assert sum(batch.padding for batch in batches) < 0.05 * sum(batch.positions for batch in batches)
 
 
 @pytest.mark.parametrize("budget", [1, 5])
@@ -62,10 +28,49 @@ def test_a_sentence_longer_than_the_budget_stands_alone(budget: int) -> None:
     assert [len(group) for group in groups] == [1, 1]
 
 
+@given(lengths, st.integers(1, 100))
+def test_cutting_keeps_every_row_once_and_the_budget(sizes: list[tuple[int, int]], budget: int) -> None:
+    source, target = np.array(sizes, np.int64).T + 1
+    groups = cut(source, target, budget)
+    assert sorted(row for group in groups for row in group.tolist()) == list(range(len(sizes)))
+    for group in groups:
+        assert len(group) == 1 or len(group) * max(source[group].max(), target[group].max()) <= budget
+
+
+def test_cutting_nothing_gives_nothing() -> None:
+    nothing = np.zeros(0, np.int64)
+    assert cut(nothing, nothing, 100) == []
+
+
+def test_pairs_of_the_same_lengths_stay_in_the_order_given() -> None:
+    same = np.full(10, 5)
+    assert [group.tolist() for group in cut(same, same, 20)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_a_batch_that_is_nearly_full_ends_where_the_next_pair_would_widen_it() -> None:
+    lengths_of_both = np.array([5] * 16 + [6] * 4)
+    assert [len(group) for group in cut(lengths_of_both, lengths_of_both, 100)] == [16, 4]
+    assert [len(group) for group in cut(lengths_of_both, lengths_of_both, 200)] == [20]
+
+
+def test_lopsided_pairs_lie_beside_their_like() -> None:
+    """Sorted by the longer side alone, each batch would hold both kinds and pad them."""
+    source, target = np.array([9, 3] * 50), np.array([3, 9] * 50)
+    for group in cut(source, target, 90 * 5):
+        assert len({(int(source[row]), int(target[row])) for row in group}) == 1
+
+
+def test_little_of_a_batch_of_captions_is_padding(shared: Path) -> None:
+    sides = [list(read_lines(shared / "data" / "multi30k" / f"train.{side}.gz")) for side in ("en", "de")]
+    tokenizer = SentencePiece.train(chain(*sides), 8000)
+    source, target = (np.array([len(ids) + 1 for ids in tokenizer.encode_many(side)]) for side in sides)
+    for budget, most in ((2048, 0.02), (4096, 0.03), (8192, 0.045)):
+        groups = cut(source, target, budget)
+        positions = sum(len(rows) * int(source[rows].max() + target[rows].max()) for rows in groups)
+        assert 1 - int(source.sum() + target.sum()) / positions < most
+        assert len(groups) < 1.1 * np.maximum(source, target).sum() / budget
+
+
 def numbered(sizes: list[tuple[int, int]]) -> list[Example]:
     """Examples of these sizes that can be told apart: each is made of its own id."""
     return [Example([4 + n] * source, [4 + n] * target) for n, (source, target) in enumerate(sizes)]
-
-
-def source_rows(batch: Batch) -> list[tuple[int, ...]]:
-    return [tuple(n for n in row if n != PAD) for row in batch.source_ids.tolist()]

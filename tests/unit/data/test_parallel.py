@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from attendo.data.parallel import read_lines, read_pairs
+from attendo.data.parallel import raw_pairs, read_lines
 from attendo.errors import DataError
 
 
 def test_pairs_come_line_by_line(tmp_path: Path) -> None:
     source, target = files(tmp_path, b"I love NLP\nGuten Tag\n", "我 爱 NLP\n你好\n".encode())
-    assert list(read_pairs(source, target)) == [("I love NLP", "我 爱 NLP"), ("Guten Tag", "你好")]
+    assert read_pairs(source, target) == [("I love NLP", "我 爱 NLP"), ("Guten Tag", "你好")]
 
 
 def test_the_last_line_needs_no_line_feed(tmp_path: Path) -> None:
     source, target = files(tmp_path, b"a\nb", b"c\nd\n")
-    assert list(read_pairs(source, target)) == [("a", "c"), ("b", "d")]
+    assert read_pairs(source, target) == [("a", "c"), ("b", "d")]
 
 
 def test_empty_lines_and_spaces_are_kept(tmp_path: Path) -> None:
     source, target = files(tmp_path, b"\n a \n\n", b"x\n\ny\n")
-    assert list(read_pairs(source, target)) == [("", "x"), (" a ", ""), ("", "y")]
+    assert read_pairs(source, target) == [("", "x"), (" a ", ""), ("", "y")]
 
 
 def test_a_carriage_return_before_the_line_feed_is_no_text(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_compressed_and_a_plain_file_make_pairs(tmp_path: Path) -> None:
     source, target = tmp_path / "source.gz", tmp_path / "target"
     source.write_bytes(gzip.compress(b"a\n"))
     target.write_bytes(b"b\n")
-    assert list(read_pairs(source, target)) == [("a", "b")]
+    assert read_pairs(source, target) == [("a", "b")]
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,17 @@ def test_two_empty_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_line_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
-    message = fault(*files(tmp_path, b"a\nb\nc\n", "x\nGr\xfc\xdfe\nz\n".encode("latin-1")))
-    assert message.startswith(f"{tmp_path / 'target'} line 2 is not UTF-8")
+    path = tmp_path / "text"
+    path.write_bytes("x\nGr\xfc\xdfe\nz\n".encode("latin-1"))
+    with pytest.raises(DataError) as caught:
+        list(read_lines(path))
+    assert str(caught.value).startswith(f"{path} line 2 is not UTF-8")
+
+
+def test_a_byte_order_mark_at_the_start_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes("\ufeffa\n\ufeffb\n".encode())
+    assert list(read_lines(path)) == ["a", "\ufeffb"]
 
 
 @pytest.mark.parametrize("name", ["missing", "missing.gz", "missing.xz", "folder", "folder.gz"])
@@ -115,9 +124,13 @@ def files(folder: Path, left: bytes, right: bytes) -> tuple[Path, Path]:
     return source, target
 
 
+def read_pairs(source: Path, target: Path) -> list[tuple[str, str]]:
+    return [(left.decode(), right.decode()) for left, right in raw_pairs(source, target)]
+
+
 def fault(source: Path, target: Path) -> str:
     """The one line by which the files are refused."""
     with pytest.raises(DataError) as caught:
-        list(read_pairs(source, target))
+        read_pairs(source, target)
     assert "\n" not in str(caught.value)
     return str(caught.value)

@@ -1,0 +1,109 @@
+"""The index of a folder of prepared data: what is in it, what it was made from, and a checksum of everything."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from attendo.data.shards import ShardRecord
+from attendo.errors import DataError, UsageError
+from attendo.settings import Settings
+
+NAME = "index.json"
+
+
+class FileRecord(Settings):
+    """What the index says of a file that is not a shard."""
+
+    bytes: int
+    sha256: str
+
+
+class CorpusRecord(Settings):
+    """One corpus and what became of its lines."""
+
+    name: str
+    weight: float
+    lines: int
+    pairs: int
+    source_tokens: int
+    target_tokens: int
+    bad: dict[str, int]  # lines left out, by reason
+    shards: tuple[ShardRecord, ...]
+
+
+class ValidRecord(Settings):
+    """The validation pairs: those of a corpus of their own, or kept back from training."""
+
+    name: str | None
+    pairs: int
+    bad: dict[str, int]
+
+
+class Index(Settings):
+    """All of index.json but its checksum."""
+
+    format: Literal["attendo.data"] = "attendo.data"
+    version: Literal[1] = 1
+    pairs: int
+    source_tokens: int
+    target_tokens: int
+    source_vocab_size: int
+    target_vocab_size: int
+    sample_pairs: int  # that the vocabulary was learnt from
+    max_length: int  # most tokens of a side
+    corpora: tuple[CorpusRecord, ...]
+    valid: ValidRecord
+    files: dict[str, FileRecord]
+    settings: dict[str, Any]
+    settings_sha256: str
+
+
+def write_index(folder: Path, index: Index) -> None:
+    content = index.model_dump(mode="json")
+    text = json.dumps({**content, "sha256": digest(content)}, indent=1, ensure_ascii=False)
+    (folder / NAME).write_text(text + "\n", "utf-8")
+
+
+def read_index(folder: Path) -> tuple[Index, str]:
+    """The index and its checksum. One that is missing, damaged or of another version is a `DataError`."""
+    path = folder / NAME
+    try:
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read: {error.strerror}; give the folder that attendo prepare wrote"
+        ) from None
+    except (ValueError, RecursionError):
+        content = None
+    checksum = content.pop("sha256", None) if isinstance(content, dict) else None
+    if checksum is None or checksum != digest(content):
+        raise DataError(f"{path} is damaged: its checksum does not match; prepare the data again")
+    try:
+        index = Index(**content)
+    except UsageError as error:
+        raise DataError(f"{path} cannot be used by this attendo: {error}; prepare the data again") from None
+    for name in (*index.files, *(shard.file for corpus in index.corpora for shard in corpus.shards)):
+        if Path(name).name != name:
+            raise DataError(f"{path}: file name {name!r} points out of the folder")
+    return index, str(checksum)
+
+
+def file_record(path: Path) -> FileRecord:
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        return FileRecord(bytes=size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def check_file(path: Path, expected: FileRecord) -> None:
+    try:
+        found = file_record(path)
+    except OSError as error:
+        raise DataError(f"{path} is damaged: it cannot be read ({error.strerror}); prepare the data again") from None
+    if found != expected:
+        raise DataError(f"{path} is damaged: its checksum does not match the index; prepare the data again")
+
+
+def digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

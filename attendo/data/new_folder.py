@@ -1,0 +1,66 @@
+"""A folder in the making: written beside its place, moved there whole, and gone without a trace if that fails."""
+
+from pathlib import Path
+from types import TracebackType
+
+from attendo import durable
+from attendo.data import index
+from attendo.data.screening import TooManyBadLinesError
+from attendo.errors import AttendoError, UsageError
+
+
+class NewFolder:
+    """Where prepared data is written. An earlier folder is replaced only when the new one is whole and on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.new = folder.with_name(f"{durable.TEMPORARY}{folder.name}")
+        # Beside the folder, because the list must outlive it when there are too many bad lines.
+        self.bad_lines = folder.with_name(f"{folder.name}.bad-lines.tsv")
+        self.bytes_needed = 0  # as far as is known
+
+    def __enter__(self) -> "NewFolder":
+        folder = self.folder
+        if folder.exists() and not (folder / index.NAME).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UsageError(f"{folder} exists and is not prepared data: name another place, or empty it first")
+        try:
+            durable.remove(self.new)
+            self.new.mkdir(parents=True)
+        except OSError as error:
+            raise UsageError(f"{folder} cannot be made: {error.strerror}; name another place") from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        durable.remove(self.new)
+        if not isinstance(error, TooManyBadLinesError):
+            self.bad_lines.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise AttendoError(
+                f"{self.folder} cannot be written: {error.strerror}; about {self.bytes_needed} bytes are needed there"
+            ) from None
+
+    def take_bad_lines(self) -> None:
+        """Put their list into the folder."""
+        self.bad_lines.rename(self.new / "bad-lines.tsv")
+
+    def publish(self) -> None:
+        """Make the folder durable and move it into place."""
+        for path in self.new.iterdir():
+            durable.sync(path)
+        durable.sync(self.new)
+        old = self.folder.with_name(f".old-{self.folder.name}")
+        durable.remove(old)
+        if self.folder.exists():
+            durable.move(self.folder, old)
+        try:
+            durable.move(self.new, self.folder)
+        except OSError:
+            if old.exists():
+                durable.move(old, self.folder)
+            raise
+        durable.remove(old)
+        durable.sync(self.folder.parent)

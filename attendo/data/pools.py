@@ -1,0 +1,140 @@
+"""The order of an epoch: blocks of neighbouring pairs are shuffled and read pool by pool; a pool is cut into batches.
+
+Reading is contiguous within a block, memory holds a pool or two, and a corpus of up to one pool is shuffled whole.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attendo import keyed
+from attendo.data.batch import Batch, collate_sequences
+from attendo.data.buckets import cut
+from attendo.data.prepared import Prepared, PreparedCorpus
+from attendo.data.sequences import Sequences
+
+BLOCK_PAIRS = 256
+POOL_PAIRS = 65_536
+POOL_TOKENS = 16_000_000  # where sentences are long a pool holds fewer of them
+
+RECUT_AT_ONCE = 4096  # sentences: a fraction of a second
+
+# A copy of a block: its corpus, its pairs there, how many copies came before it, and the share of it that is taken.
+BLOCK = np.dtype([("corpus", "i8"), ("first", "i8"), ("last", "i8"), ("copy", "i8"), ("share", "f8")])
+Blocks = NDArray[Any]
+
+
+@runtime_checkable
+class Recut(Protocol):
+    """Cuts sentences into other pieces (`MergeDropout`)."""
+
+    def __call__(
+        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], keys: keyed.Keys
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """One pool of one epoch, and what there is to read for it."""
+
+    epoch: int
+    pool: int
+    blocks: Blocks
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Pairs in memory, and which of them make each batch."""
+
+    source: Sequences
+    target: Sequences
+    numbers: NDArray[np.int64]  # of the pairs in the training data, corpus after corpus
+    groups: list[NDArray[np.int64]]
+
+    def batch(self, number: int) -> Batch:
+        rows = self.groups[number]
+        return collate_sequences(self.source.take(rows), self.target.take(rows), tuple(self.numbers[rows].tolist()))
+
+
+def pools(corpora: Sequence[PreparedCorpus], seed: int, epoch: int) -> list[Place]:
+    """All pools of an epoch: of a corpus with weight 2.3 each pair twice, and once more with probability 0.3."""
+    blocks = np.concatenate([np.zeros(0, BLOCK), *(_blocks(number, corpus) for number, corpus in enumerate(corpora))])
+    blocks = blocks[keyed.permutation(len(blocks), seed, "blocks", epoch)]
+    pairs = (blocks["last"] - blocks["first"]) * blocks["share"]
+    tokens_a_pair = np.array([corpus.tokens / max(1, len(corpus.shards)) for corpus in corpora])
+    share_of_pool = pairs * np.maximum(1 / POOL_PAIRS, tokens_a_pair[blocks["corpus"]] / POOL_TOKENS)
+    before = np.concatenate([[0.0], np.cumsum(share_of_pool)])[:-1]
+    starts = np.flatnonzero(np.diff(before.astype(np.int64))) + 1
+    return [Place(epoch, pool, part) for pool, part in enumerate(np.split(blocks, starts)) if len(part)]
+
+
+class PoolReader:
+    """Reads pools. What is in one follows from the data, the seed and its place alone."""
+
+    def __init__(
+        self, prepared: Prepared, batch_tokens: int, seed: int, recut: tuple[Recut, Recut] | None = None
+    ) -> None:
+        self._prepared, self._batch_tokens, self._seed, self._recut = prepared, batch_tokens, seed, recut
+        sizes = [len(corpus.shards) for corpus in prepared.corpora]
+        self._first_numbers = np.cumsum([0, *sizes])
+
+    def read(self, place: Place, stopped: Callable[[], bool] = lambda: False) -> Pool:
+        """`stopped` is asked now and then: a pool that nobody waits for any more ends in a `CancelledError`."""
+        source, target, numbers, copies = self._pairs(place)
+        if self._recut is not None:
+            about = (self._seed, "dropout", place.epoch, numbers.astype(np.uint64), copies.astype(np.uint64))
+            source = self._cut_otherwise(source, self._recut[0], keyed.keys(*about, "source"), stopped)
+            target = self._cut_otherwise(target, self._recut[1], keyed.keys(*about, "target"), stopped)
+        groups = cut(source.lengths + 1, target.lengths + 1, self._batch_tokens)
+        order = keyed.permutation(len(groups), self._seed, "batches", place.epoch, place.pool)
+        return Pool(source, target, numbers, [groups[number] for number in order])
+
+    def _pairs(self, place: Place) -> tuple[Sequences, Sequences, NDArray[np.int64], NDArray[np.int64]]:
+        """Both sides, the numbers of the pairs, and how many copies of each came before, in random order."""
+        blocks, corpora = place.blocks, self._prepared.corpora
+        parts = [corpora[block["corpus"]].shards.read(int(block["first"]), int(block["last"])) for block in blocks]
+        sizes = blocks["last"] - blocks["first"]
+        begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        first_numbers = np.repeat(self._first_numbers[blocks["corpus"]] + blocks["first"], sizes)
+        numbers = first_numbers + np.arange(len(begins)) - begins
+        drawn = keyed.uniform(keyed.keys(self._seed, "copies", place.epoch, numbers.astype(np.uint64)))
+        taken = np.flatnonzero(drawn < np.repeat(blocks["share"], sizes))
+        rows = taken[keyed.permutation(len(taken), self._seed, "pairs", place.epoch, place.pool)]
+        return (
+            Sequences.joined([source for source, _ in parts]).take(rows),
+            Sequences.joined([target for _, target in parts]).take(rows),
+            numbers[rows],
+            np.repeat(blocks["copy"], sizes)[rows],
+        )
+
+    def _cut_otherwise(
+        self, sequences: Sequences, recut: Recut, keys: keyed.Keys, stopped: Callable[[], bool]
+    ) -> Sequences:
+        """In other pieces, unless that would make a sentence longer than the data may have them."""
+        parts = []
+        for first in range(0, len(sequences), RECUT_AT_ONCE):
+            if stopped():
+                raise CancelledError
+            part = sequences.part(first, min(first + RECUT_AT_ONCE, len(sequences)))
+            parts.append(Sequences(*recut(part.ids, part.offsets, keys[first : first + RECUT_AT_ONCE])))
+        other = Sequences.joined(parts)
+        too_long = other.lengths > self._prepared.max_length
+        if not too_long.any():
+            return other
+        rows = np.arange(len(sequences)) + np.where(too_long, len(sequences), 0)
+        return Sequences.joined([other, sequences]).take(rows)
+
+
+def _blocks(number: int, corpus: PreparedCorpus) -> Blocks:
+    pairs, whole = len(corpus.shards), int(corpus.weight)
+    first = np.arange(0, pairs, BLOCK_PAIRS)
+    shares = [1.0] * whole + ([corpus.weight - whole] if corpus.weight > whole else [])
+    blocks = np.zeros((len(shares), len(first)), BLOCK)
+    blocks["corpus"], blocks["first"], blocks["last"] = number, first, np.minimum(first + BLOCK_PAIRS, pairs)
+    blocks["copy"] = np.arange(len(shares))[:, None]
+    blocks["share"] = np.array(shares)[:, None]
+    return blocks.reshape(-1)

@@ -1,0 +1,156 @@
+"""From text to a folder of ids: all of it is read once to know it, and once more to write it down.
+
+index.json  train-*.shard  valid.jsonl  source.* and target.* (or joint.*)  bad-lines.tsv
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, TypeVar
+
+from attendo.data.config import DataConfig
+from attendo.data.index import Index, digest, file_record, write_index
+from attendo.data.new_folder import NewFolder
+from attendo.data.prepared import VALID_NAME
+from attendo.data.sources import Corpus
+from attendo.data.survey import Sample, read_through
+from attendo.data.writing import Outputs, Writing
+from attendo.errors import DataError, UsageError
+from attendo.text import Tokenizer
+from attendo.text.build import build_tokenizers
+from attendo.text.config import TokenizerConfig
+
+Tokenizers = tuple[Tokenizer, Tokenizer]
+Stage = Literal["reading", "building the vocabulary", "writing"]
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Preparing:
+    """How far the preparation is."""
+
+    stage: Stage
+    lines: int
+    of: int | None  # None while nobody knows
+
+
+def prepare(
+    training: Sequence[Corpus],
+    valid: Corpus | None,
+    settings: DataConfig,
+    tokenizer: TokenizerConfig | Tokenizers,
+    seed: int,
+    folder: Path,
+) -> Iterator[Preparing]:
+    """Write the folder that `open_prepared` opens. Without `valid` some training pairs are kept back for validation.
+
+    `tokenizer` says how to build the tokenizers, or brings them along. Whatever goes wrong, nothing half-written stays;
+    where there are too many bad lines, their list does.
+    """
+    tokenizer = _knowing_tags(tokenizer, settings)
+    with NewFolder(folder.absolute()) as place:
+        sample = Sample(seed) if isinstance(tokenizer, TokenizerConfig) else Sample(seed, pairs=0)
+        reading = read_through(training, valid, settings, seed, place, sample)
+        survey = yield from _told(reading, "reading", None)
+        if isinstance(tokenizer, TokenizerConfig):
+            yield Preparing("building the vocabulary", 0, len(survey.sample))
+            sources, targets = [source for source, _ in survey.sample], [target for _, target in survey.sample]
+            tokenizers = build_tokenizers(sources, targets, tokenizer)
+        else:
+            tokenizers = tokenizer
+        with (
+            place.bad_lines.open("w", encoding="utf-8") as listing,
+            (place.new / VALID_NAME).open("w", encoding="utf-8") as valid_texts,
+        ):
+            writing = Writing(settings, tokenizers, survey, seed, Outputs(place, listing, valid_texts))
+            for corpus in training:
+                yield from _told(writing.training_corpus(corpus), "writing", sum(survey.lines))
+            if valid is not None:
+                yield from _told(writing.valid_corpus(valid), "writing", sum(survey.lines))
+        if not any(corpus.pairs for corpus in writing.corpora):
+            raise DataError("no pair is left to learn from: every line is bad, or kept back for validation")
+        _save(tokenizers, place.new)
+        place.take_bad_lines()
+        described = made_from(settings, tokenizer, seed)
+        write_index(place.new, _index(place.new, writing, tokenizers, len(survey.sample), described))
+        place.publish()
+
+
+def made_from(settings: DataConfig, tokenizer: TokenizerConfig | Tokenizers, seed: int) -> dict[str, Any]:
+    """All settings that decide what is in the folder; their digest is `Prepared.settings_hash`."""
+    tokenizer = _knowing_tags(tokenizer, settings)
+    # BPE-dropout is drawn while training: one folder serves any rate of it.
+    described = (
+        tokenizer.model_dump(mode="json", exclude={"dropout"})
+        if isinstance(tokenizer, TokenizerConfig)
+        else {"given": [_identity(each) for each in tokenizer]}
+    )
+    return {"data": settings.model_dump(mode="json"), "tokenizer": described, "seed": seed}
+
+
+def settings_hash(settings: DataConfig, tokenizer: TokenizerConfig | Tokenizers, seed: int) -> str:
+    """What `Prepared.settings_hash` of data made with these settings is."""
+    return digest(made_from(settings, tokenizer, seed))
+
+
+def _told(progress: Generator[int, None, Found], stage: Stage, of: int | None) -> Generator[Preparing, None, Found]:
+    """Each count of lines as a report."""
+    while True:
+        try:
+            lines = next(progress)
+        except StopIteration as end:
+            found: Found = end.value
+            return found
+        yield Preparing(stage, lines, of)
+
+
+def _knowing_tags(tokenizer: TokenizerConfig | Tokenizers, settings: DataConfig) -> TokenizerConfig | Tokenizers:
+    """The tags of the corpora must be symbols, which are never cut: new tokenizers get them, ready ones have them."""
+    tags = _tags(settings)
+    if isinstance(tokenizer, TokenizerConfig):
+        symbols = tuple(dict.fromkeys((*tokenizer.symbols, *tags)))
+        return tokenizer if symbols == tokenizer.symbols else tokenizer.replace(symbols=symbols)
+    if unknown := [tag for tag in tags if tag not in tokenizer[0].symbols]:
+        raise UsageError(f"the tag {unknown[0]} is no symbol of the source tokenizer: use one of its own, or none")
+    return tokenizer
+
+
+def _tags(settings: DataConfig) -> list[str]:
+    corpora = (*settings.training, *(() if settings.valid is None else (settings.valid,)))
+    return [corpus.tag for corpus in corpora if corpus.tag is not None]
+
+
+def _save(tokenizers: Tokenizers, folder: Path) -> None:
+    source, target = tokenizers
+    if source is target:
+        source.save(folder, "joint")
+    else:
+        source.save(folder, "source")
+        target.save(folder, "target")
+
+
+def _identity(tokenizer: Tokenizer) -> str:
+    with TemporaryDirectory() as folder:
+        return digest([file_record(path).sha256 for path in tokenizer.save(Path(folder), "tokenizer")])
+
+
+def _index(
+    folder: Path, writing: Writing, tokenizers: Tokenizers, sample_pairs: int, described: dict[str, Any]
+) -> Index:
+    corpora = writing.corpora
+    shards = {shard.file for corpus in corpora for shard in corpus.shards}
+    return Index(
+        pairs=sum(corpus.pairs for corpus in corpora),
+        source_tokens=sum(corpus.source_tokens for corpus in corpora),
+        target_tokens=sum(corpus.target_tokens for corpus in corpora),
+        source_vocab_size=tokenizers[0].vocab_size,
+        target_vocab_size=tokenizers[1].vocab_size,
+        sample_pairs=sample_pairs,
+        max_length=described["data"]["max_length"],
+        corpora=corpora,
+        valid=writing.valid,
+        files={path.name: file_record(path) for path in sorted(folder.iterdir()) if path.name not in shards},
+        settings=described,
+        settings_sha256=digest(described),
+    )

@@ -1,0 +1,86 @@
+"""Prepared data on disk, opened for training: tokenizers, shards of ids, validation texts."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from attendo.data.index import Index, check_file, read_index
+from attendo.data.shards import ShardSet
+from attendo.errors import DataError
+from attendo.text import Tokenizer, load_tokenizer
+
+VALID_NAME = "valid.jsonl"
+
+
+@dataclass(frozen=True)
+class PreparedCorpus:
+    """One corpus as ids."""
+
+    name: str
+    weight: float  # how often an epoch goes through it
+    shards: ShardSet
+    tokens: int  # of both sides
+    bad: dict[str, int]  # lines left out, by reason
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `prepare` wrote. With one joint vocabulary both tokenizers are the same object."""
+
+    folder: Path
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    corpora: tuple[PreparedCorpus, ...]
+    valid: list[tuple[str, str]]
+    pairs: int
+    source_tokens: int
+    target_tokens: int
+    max_length: int  # most tokens of a side
+    settings_hash: str  # SHA-256 of the settings it was made from
+    fingerprint: str  # SHA-256 of the index, and so of everything
+
+
+def open_prepared(folder: Path, verify: bool = False) -> Prepared:
+    """Small files are checked whole, shards by header, size and a sample of their content; all of it with `verify`."""
+    index, fingerprint = read_index(folder)
+    for name, expected in index.files.items():
+        check_file(folder / name, expected)
+    joint = any(name.startswith("joint.") for name in index.files)
+    source = load_tokenizer(folder, "joint" if joint else "source")
+    target = source if joint else load_tokenizer(folder, "target")
+    return Prepared(
+        folder=folder,
+        source_tokenizer=source,
+        target_tokenizer=target,
+        corpora=_corpora(folder, index, verify),
+        valid=_valid(folder / VALID_NAME),
+        pairs=index.pairs,
+        source_tokens=index.source_tokens,
+        target_tokens=index.target_tokens,
+        max_length=index.max_length,
+        settings_hash=index.settings_sha256,
+        fingerprint=fingerprint,
+    )
+
+
+def _corpora(folder: Path, index: Index, verify: bool) -> tuple[PreparedCorpus, ...]:
+    sizes = (index.source_vocab_size, index.target_vocab_size)
+    return tuple(
+        PreparedCorpus(
+            name=corpus.name,
+            weight=corpus.weight,
+            shards=ShardSet(folder, corpus.shards, sizes, verify),
+            tokens=corpus.source_tokens + corpus.target_tokens,
+            bad=corpus.bad,
+        )
+        for corpus in index.corpora
+    )
+
+
+def _valid(path: Path) -> list[tuple[str, str]]:
+    try:
+        with path.open("rb") as file:
+            rows = [json.loads(line) for line in file]
+        return [(row["source"], row["target"]) for row in rows]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise DataError(f"{path} is damaged: it holds no validation pairs; prepare the data again") from None

@@ -1,0 +1,243 @@
+"""Shards: pairs of ids in binary files, written once and read through memory maps.
+
+    header · source offsets · target offsets · source ids · target ids        all numbers little-endian
+
+Offsets are 4 bytes each and one more than the pairs; ids are 2 bytes each where the vocabularies allow it, or else 4.
+"""
+
+import hashlib
+import mmap
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attendo.data.batch import Example
+from attendo.data.sequences import Sequences
+from attendo.errors import DataError
+from attendo.settings import Settings
+
+MAGIC = b"attshard"
+VERSION = 1
+SHARD_BYTES = 64 << 20
+CHUNK_BYTES = 1 << 20
+SAMPLED_CHUNKS = 3  # of each shard, checked whenever it is opened
+
+_HEADER = struct.Struct("<8sIIQQQ")
+
+Pairs = tuple[Sequences, Sequences]
+
+
+class ShardRecord(Settings):
+    """What the index says of a shard."""
+
+    file: str
+    bytes: int
+    pairs: int
+    source_tokens: int
+    target_tokens: int
+    sha256: str
+    chunks: tuple[str, ...]  # SHA-256 of each CHUNK_BYTES, so that a part can be checked alone
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where things lie in a shard."""
+
+    id_bytes: int
+    pairs: int
+    source_tokens: int
+    target_tokens: int
+
+    @property
+    def starts(self) -> tuple[int, int, int, int]:
+        """Of the source offsets, target offsets, source ids, target ids."""
+        offsets = 4 * (self.pairs + 1)
+        ids = _HEADER.size + 2 * offsets
+        return _HEADER.size, _HEADER.size + offsets, ids, ids + self.id_bytes * self.source_tokens
+
+    @property
+    def size(self) -> int:
+        """Of the whole file, in bytes."""
+        return self.starts[3] + self.id_bytes * self.target_tokens
+
+    @property
+    def header(self) -> bytes:
+        return _HEADER.pack(MAGIC, VERSION, self.id_bytes, self.pairs, self.source_tokens, self.target_tokens)
+
+    def grown(self, pairs: int, source_tokens: int, target_tokens: int) -> "_Layout":
+        counts = (self.pairs + pairs, self.source_tokens + source_tokens, self.target_tokens + target_tokens)
+        return _Layout(self.id_bytes, *counts)
+
+
+class ShardWriter:
+    """Takes pairs and writes a shard whenever there are enough for one."""
+
+    def __init__(self, folder: Path, name: str, id_bytes: int, shard_bytes: int = SHARD_BYTES) -> None:
+        self._written = 0
+        self._folder, self._name, self._limit = folder, name, shard_bytes
+        self._records: list[ShardRecord] = []
+        self._layout = _Layout(id_bytes, 0, 0, 0)  # of the shard that is to be written next
+        self._lengths: tuple[list[NDArray[np.int64]], ...] = ([], [])
+        self._ids: tuple[list[NDArray[np.unsignedinteger]], ...] = ([], [])
+
+    @property
+    def size(self) -> int:
+        """Bytes of all shards, those still to be written included."""
+        return self._written + (self._layout.size if self._layout.pairs else 0)
+
+    def add(self, source: Sequences, target: Sequences) -> None:
+        for side, sequences in enumerate((source, target)):
+            self._lengths[side].append(sequences.lengths)
+            self._ids[side].append(sequences.ids.astype(f"<u{self._layout.id_bytes}"))
+        self._layout = self._layout.grown(len(source), len(source.ids), len(target.ids))
+        if self._layout.size >= self._limit:
+            self._write()
+
+    def close(self) -> tuple[ShardRecord, ...]:
+        """Write what is left, and tell of all shards."""
+        if self._layout.pairs:
+            self._write()
+        return tuple(self._records)
+
+    def _write(self) -> None:
+        layout = self._layout
+        path = self._folder / f"{self._name}-{len(self._records):04d}.shard"
+        temporary = path.with_suffix(".tmp")
+        with temporary.open("wb") as file:
+            file.write(layout.header)
+            for lengths in self._lengths:
+                file.write(np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype("<u4").data)
+            for ids in self._ids:
+                file.writelines(part.data for part in ids)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+        counts = {"pairs": layout.pairs, "source_tokens": layout.source_tokens, "target_tokens": layout.target_tokens}
+        sha256, chunks = _checksums(path)
+        self._records.append(ShardRecord(file=path.name, bytes=layout.size, sha256=sha256, chunks=chunks, **counts))
+        self._written += layout.size
+        self._layout = _Layout(layout.id_bytes, 0, 0, 0)
+        self._lengths, self._ids = ([], []), ([], [])
+
+
+class ShardSet:
+    """The pairs of several shards as one list; only what is being read is in memory."""
+
+    def __init__(
+        self, folder: Path, records: Sequence[ShardRecord], vocab_sizes: tuple[int, int], verify: bool = False
+    ) -> None:
+        """Every header and size is checked, and some of the content; with `verify` all of it."""
+        self._shards = [_Shard(folder / record.file, record, vocab_sizes, verify) for record in records]
+        self._starts = np.cumsum([0, *(record.pairs for record in records)])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def example(self, number: int) -> Example:
+        source, target = self.read(number, number + 1)
+        return Example(source[0], target[0])
+
+    def read(self, first: int, last: int) -> Pairs:
+        """The pairs from `first` up to but not including `last`, as copies."""
+        if not 0 <= first <= last <= len(self):
+            raise IndexError(f"pairs {first} to {last} of {len(self)}")
+        parts: list[Pairs] = []
+        while first < last:
+            place = int(np.searchsorted(self._starts, first, side="right")) - 1
+            start, end = int(self._starts[place]), int(self._starts[place + 1])
+            parts.append(self._shards[place].read(first - start, min(last, end) - start))
+            first = min(last, end)
+        return Sequences.joined([source for source, _ in parts]), Sequences.joined([target for _, target in parts])
+
+
+class _Shard:
+    def __init__(self, path: Path, record: ShardRecord, vocab_sizes: tuple[int, int], verify: bool) -> None:
+        self._path, self._vocab_sizes = path, vocab_sizes
+        self._map = _mapped(path, record.bytes)
+        self._layout = self._checked_layout(record)
+        for chunk in range(len(record.chunks)) if verify else _sampled(len(record.chunks)):
+            content = self._map[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES]
+            if hashlib.sha256(content).hexdigest() != record.chunks[chunk]:
+                raise _damaged(path, "its checksum does not match the index")
+        self._release()
+
+    def read(self, first: int, last: int) -> Pairs:
+        source_offsets, target_offsets, source_ids, target_ids = self._layout.starts
+        source = self._side(first, last, source_offsets, source_ids, 0)
+        target = self._side(first, last, target_offsets, target_ids, 1)
+        self._release()
+        return source, target
+
+    def _release(self) -> None:
+        """Give back the memory of the pages that were read. They stay in the system's cache.
+
+        At once, not after a pool: the system maps many pages around each that is touched, which adds up to the shard.
+        """
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+    def _side(self, first: int, last: int, offsets_at: int, ids_at: int, side: int) -> Sequences:
+        layout = self._layout
+        tokens = layout.target_tokens if side else layout.source_tokens
+        offsets = self._numbers("<u4", offsets_at + 4 * first, last - first + 1).astype(np.int64)
+        if offsets[-1] > tokens or (np.diff(offsets) < 0).any():
+            raise _damaged(self._path, "its offsets are not in order")
+        width = layout.id_bytes
+        ids = self._numbers(f"<u{width}", ids_at + width * int(offsets[0]), int(offsets[-1] - offsets[0]))
+        if ids.size and int(ids.max()) >= self._vocab_sizes[side]:
+            raise _damaged(self._path, f"it holds the id {ids.max()}, outside the vocabulary")
+        return Sequences(ids.astype(np.int32), offsets - offsets[0])
+
+    def _numbers(self, kind: str, start: int, count: int) -> NDArray[np.integer]:
+        return np.frombuffer(self._map, np.dtype(kind), count, start)
+
+    def _checked_layout(self, record: ShardRecord) -> _Layout:
+        magic, version, id_bytes, *counts = _HEADER.unpack_from(self._map)
+        if magic != MAGIC:
+            raise _damaged(self._path, "it is not a shard")
+        if version != VERSION:
+            raise _damaged(self._path, f"it has version {version}, this attendo reads version {VERSION}")
+        layout = _Layout(id_bytes, *counts)
+        expected = (record.pairs, record.source_tokens, record.target_tokens)
+        chunks = -(-record.bytes // CHUNK_BYTES)
+        if id_bytes not in (2, 4) or (layout.size, tuple(counts), len(record.chunks)) != (
+            record.bytes,
+            expected,
+            chunks,
+        ):
+            raise _damaged(self._path, "its header does not match the index")
+        return layout
+
+
+def _mapped(path: Path, size: int) -> mmap.mmap:
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno()).st_size
+            if found != size or size < _HEADER.size:
+                raise _damaged(path, f"it has {found} bytes instead of {size}")
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise _damaged(path, f"it cannot be read ({error.strerror})") from None
+
+
+def _sampled(chunks: int) -> list[int]:
+    return sorted({round(place * (chunks - 1) / (SAMPLED_CHUNKS - 1)) for place in range(SAMPLED_CHUNKS)})
+
+
+def _checksums(path: Path) -> tuple[str, tuple[str, ...]]:
+    """SHA-256 of the file and of each of its chunks."""
+    whole, chunks = hashlib.sha256(), []
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            whole.update(chunk)
+            chunks.append(hashlib.sha256(chunk).hexdigest())
+    return whole.hexdigest(), tuple(chunks)
+
+
+def _damaged(path: Path, how: str) -> DataError:
+    return DataError(f"{path} is damaged: {how}; prepare the data again")

@@ -1,0 +1,72 @@
+"""Prepared data for tests: from pairs of text, or straight from lengths."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from attendo.data.config import DataConfig
+from attendo.data.prepare import prepare
+from attendo.data.prepared import Prepared, PreparedCorpus, open_prepared
+from attendo.data.sequences import Sequences
+from attendo.data.shards import ShardSet, ShardWriter
+from attendo.data.sources import Corpus, Row
+from attendo.text import Words
+from attendo.text.config import TokenizerConfig
+
+TextPair = tuple[str, str]
+
+WORDS = TokenizerConfig(kind="words")
+
+
+@dataclass(frozen=True)
+class ListCorpus:
+    """A corpus that is not in files."""
+
+    pairs: Sequence[TextPair]
+    name: str = "list"
+    weight: float = 1.0
+    faults: dict[int, str] = field(default_factory=dict)
+
+    def rows(self) -> Iterator[Row]:
+        for number, (source, target) in enumerate(self.pairs, start=1):
+            yield Row(number, source, target, self.faults.get(number))
+
+
+def sentences(count: int, seed: int = 0) -> list[TextPair]:
+    """Pairs that can be told apart: each has its number on both sides."""
+    dice = random.Random(seed)
+    return [
+        (" ".join([f"s{n}", *"abcdefgh"[: dice.randrange(8)]]), " ".join([f"t{n}", *"uvwxyz"[: dice.randrange(6)]]))
+        for n in range(count)
+    ]
+
+
+def prepare_all(folder: Path, *training: Corpus, valid: Corpus | None = None, **settings: Any) -> Prepared:
+    """Prepare the corpora with words as tokens, and open the result."""
+    tokenizer = settings.pop("tokenizer", WORDS)
+    seed = settings.pop("seed", 1)
+    for _ in prepare(training, valid, DataConfig(task="builtin", **settings), tokenizer, seed, folder):
+        pass
+    return open_prepared(folder)
+
+
+def from_lengths(
+    folder: Path, corpora: Sequence[Sequence[tuple[int, int]]], weights: Sequence[float] = (), shard_bytes: int = 500
+) -> Prepared:
+    """Data whose pairs have these numbers of source and target tokens. The ids of a pair tell its number."""
+    tokenizer = Words.build(["nothing"])
+    opened, number, vocabulary = [], 0, 4 + sum(map(len, corpora))
+    for place, pairs in enumerate(corpora):
+        writer = ShardWriter(folder, f"train-{place:02d}", 2, shard_bytes)
+        for few in (pairs[first : first + 8] for first in range(0, len(pairs), 8)):
+            ids = [([4 + number + n] * source, [4 + number + n] * target) for n, (source, target) in enumerate(few)]
+            writer.add(Sequences.of([source for source, _ in ids]), Sequences.of([target for _, target in ids]))
+            number += len(few)
+        shards = ShardSet(folder, writer.close(), (vocabulary, vocabulary))
+        weight = weights[place] if weights else 1.0
+        opened.append(PreparedCorpus(f"corpus {place}", weight, shards, sum(map(sum, pairs)), {}))
+    return Prepared(
+        folder, tokenizer, tokenizer, tuple(opened), [], number, 0, 0, max_length=1024, settings_hash="", fingerprint=""
+    )

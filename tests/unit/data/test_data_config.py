@@ -1,0 +1,71 @@
+"""Which text a run learns from, and settings that cannot be meant."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attendo.data.config import CorpusConfig, DataConfig
+from attendo.errors import UsageError
+
+TEXT: dict[str, Any] = {"source": "a.en", "target": "a.de"}
+
+
+def test_two_files_are_one_corpus_of_weight_one() -> None:
+    (corpus,) = DataConfig(**TEXT, tag="<2de>").training
+    assert corpus == CorpusConfig(source=Path("a.en"), target=Path("a.de"), tag="<2de>")
+    assert (corpus.weight, corpus.form, corpus.name) == (1.0, "text", "a.en + a.de")
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("a.tsv", "tsv"), ("a.tsv.gz", "tsv"), ("a.b.jsonl.xz", "jsonl"), ("a.json", "jsonl"), ("a.gz.tsv", "tsv")],
+)
+def test_the_name_of_a_file_tells_its_form(name: str, form: str) -> None:
+    fields = {"source_field": "s", "target_field": "t"} if form == "jsonl" else {}
+    assert CorpusConfig(file=name, **fields).form == form
+
+
+def test_validation_files_share_fields_and_tag_with_the_training_file() -> None:
+    fields = {"source_field": "s", "target_field": "t"}
+    config = DataConfig(file="a.jsonl", valid_file="b.jsonl", tag="<2de>", **fields)
+    assert config.valid == CorpusConfig(file=Path("b.jsonl"), tag="<2de>", **fields)
+    valid = DataConfig(**TEXT, tag="<2de>", valid_source="v", valid_target="w", valid_tag="<2fr>").valid
+    assert valid is not None
+    assert valid.tag == "<2fr>"
+
+
+def test_validation_of_several_corpora_may_name_fields() -> None:
+    corpora = (CorpusConfig(**TEXT),)
+    config = DataConfig(corpora=corpora, valid_file="b.jsonl", source_field="s", target_field="t")
+    assert config.valid is not None
+    assert config.valid.source_field == "s"
+    assert config.training == corpora
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "data.source and data.target are missing"),
+        ({"source": "a"}, "name the two text files"),
+        ({**TEXT, "file": "a.tsv"}, "give either source and target, or file"),
+        ({**TEXT, "prepared": "data"}, "give one of"),
+        ({"file": "a.txt"}, "must end in .tsv or .jsonl"),
+        ({"file": "a.gz"}, "must end in .tsv or .jsonl"),
+        ({"file": "a.jsonl"}, "name its fields"),
+        ({"file": "a.tsv", "source_field": "0"}, "column numbers, from 1"),
+        ({"file": "a.tsv", "source_field": "text"}, "column numbers, from 1"),
+        ({**TEXT, "source_field": "1"}, "belong to a .tsv or .jsonl file"),
+        ({**TEXT, "valid_source": "v"}, "both data.valid_source and data.valid_target"),
+        ({**TEXT, "valid_tag": "<2de>"}, "valid_tag belongs to validation files"),
+        ({"corpora": (TEXT,), "tag": "<2de>"}, "belong to data.source or data.file"),
+        ({"prepared": "data", "source_field": "s"}, "belong to data.source or data.file"),
+        ({"prepared": "data", "valid_file": "b.tsv"}, "has its own validation pairs"),
+        ({"task": "builtin", **TEXT}, "makes its own sentences"),
+        ({"task": "builtin", "valid_file": "b.tsv"}, "makes its own sentences"),
+        ({**TEXT, "max_bad_ratio": 1.5}, "max_bad_ratio"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_when_it_is_made(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        DataConfig(**values)

@@ -1,0 +1,292 @@
+"""From text to a folder of ids, or to nothing at all."""
+
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from prepared_data import WORDS, ListCorpus, prepare_all, sentences
+
+from attendo.data.config import CorpusConfig, DataConfig
+from attendo.data.prepare import Preparing, prepare, settings_hash
+from attendo.data.prepared import Prepared, open_prepared
+from attendo.data.sources import FileCorpus, Row
+from attendo.errors import AttendoError, DataError, UsageError
+from attendo.text.config import TokenizerConfig
+
+BUILTIN = DataConfig(task="builtin")
+
+
+def test_every_pair_becomes_ids_or_is_kept_back(tmp_path: Path) -> None:
+    pairs = sentences(2500)
+    prepared = prepare_all(tmp_path / "data", ListCorpus(pairs))
+    learnt = decoded(prepared)
+    assert sorted(learnt + prepared.valid) == sorted(pairs)
+    assert learnt == [pair for pair in pairs if pair in set(learnt)], "in the order of the text"
+    assert (prepared.pairs, len(prepared.valid)) == (2375, 125)
+    assert prepared.source_tokens == sum(len(source.split()) for source, _ in learnt)
+    assert prepared.target_tokens == sum(len(target.split()) for _, target in learnt)
+
+
+def test_equal_sources_are_never_on_both_sides(tmp_path: Path) -> None:
+    pairs = [(f"s{n % 60}", f"t{n}") for n in range(1000)]
+    prepared = prepare_all(tmp_path / "data", ListCorpus(pairs[:500], "one"), ListCorpus(pairs[500:], "two"))
+    kept = {source for source, _ in prepared.valid}
+    assert kept
+    assert not kept & {source for source, _ in decoded(prepared)}
+    assert len(prepared.valid) + prepared.pairs == 1000
+
+
+def test_the_vocabulary_is_learnt_without_what_is_kept_back(tmp_path: Path) -> None:
+    prepared = prepare_all(tmp_path / "data", ListCorpus(sentences(200)))
+    assert prepared.source_tokenizer.unknown(prepared.valid[0][0]) == prepared.valid[0][0].split()[:1]
+    assert all(not prepared.source_tokenizer.unknown(source) for source, _ in decoded(prepared))
+
+
+def test_validation_text_of_its_own_keeps_all_training_pairs(tmp_path: Path) -> None:
+    pairs, valid = sentences(50), [("s1 a", "t1"), ("new", "neu")]
+    prepared = prepare_all(tmp_path / "data", ListCorpus(pairs), valid=ListCorpus(valid, "valid"))
+    assert (decoded(prepared), prepared.valid) == (pairs, valid)
+
+
+def test_several_corpora_stay_apart_with_their_weights(tmp_path: Path) -> None:
+    first, second = sentences(30), [(f"x{n}", f"y{n}") for n in range(20)]
+    corpora = (ListCorpus(first, "one", 0.5), ListCorpus(second, "two", 3.0))
+    prepared = prepare_all(tmp_path / "data", *corpora, valid=ListCorpus(first[:1]))
+    assert [(each.name, each.weight, len(each.shards)) for each in prepared.corpora] == [
+        ("one", 0.5, 30),
+        ("two", 3.0, 20),
+    ]
+    assert decoded(prepared) == first + second
+
+
+def test_reports_tell_each_stage_and_how_far_it_is(tmp_path: Path) -> None:
+    reports = list(prepare([ListCorpus(sentences(2500))], None, BUILTIN, WORDS, 1, tmp_path / "data"))
+    assert reports == [
+        Preparing("reading", 1000, None),
+        Preparing("reading", 2000, None),
+        Preparing("reading", 2500, None),
+        Preparing("building the vocabulary", 0, 2375),
+        Preparing("writing", 1000, 2500),
+        Preparing("writing", 2000, 2500),
+        Preparing("writing", 2500, 2500),
+    ]
+
+
+def test_the_same_text_settings_and_seed_give_the_same_files(tmp_path: Path) -> None:
+    tokenizer = TokenizerConfig(kind="bpe", size=320, joint=True)
+    for name in ("one", "two"):
+        prepare_all(tmp_path / name, ListCorpus(sentences(300)), tokenizer=tokenizer)
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+    other = prepare_all(tmp_path / "other", ListCorpus(sentences(300)), tokenizer=tokenizer, seed=2)
+    assert other.valid != open_prepared(tmp_path / "one").valid
+    assert other.fingerprint != open_prepared(tmp_path / "one").fingerprint
+
+
+def test_a_joint_vocabulary_is_one_object(tmp_path: Path) -> None:
+    joint = prepare_all(tmp_path / "data", ListCorpus(sentences(50)), tokenizer=WORDS.replace(joint=True))
+    assert joint.source_tokenizer is joint.target_tokenizer
+    assert (tmp_path / "data" / "joint.tokenizer.json").is_file()
+
+
+def test_ready_tokenizers_are_used_as_they_are(tmp_path: Path) -> None:
+    first = prepare_all(tmp_path / "first", ListCorpus(sentences(50)))
+    given = (first.source_tokenizer, first.target_tokenizer)
+    second = prepare_all(tmp_path / "second", ListCorpus([("s1 a", "t2 u"), ("a", "u")] * 5), tokenizer=given)
+    assert (second.source_tokenizer, second.target_tokenizer) == given
+    assert second.settings_hash == settings_hash(BUILTIN, given, 1) != first.settings_hash
+
+
+def test_R7_bad_lines_are_left_out_counted_and_listed(tmp_path: Path) -> None:
+    pairs = sentences(1500)
+    pairs[2] = ("", "t2")
+    pairs[1200] = ("s1200 " + "a " * 200, "t1200")
+    pairs[1300] = ("s1300", "t1300 " + "u " * 30)
+    corpus = ListCorpus(pairs, "mine", faults={1001: "NUL"})
+    limits = {"max_length": 100, "max_length_ratio": 10.0}
+    prepared = prepare_all(tmp_path / "data", corpus, valid=ListCorpus(sentences(1)), **limits)
+    assert prepared.corpora[0].bad == {"empty": 1, "NUL": 1, "too long": 1, "length ratio": 1}
+    assert (tmp_path / "data" / "bad-lines.tsv").read_text() == (
+        "mine\t3\tempty\nmine\t1001\tNUL\nmine\t1201\ttoo long\nmine\t1301\tlength ratio\n"
+    )
+    assert prepared.pairs == 1496
+    assert names(tmp_path) == ["data"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_R7_too_many_bad_lines_leave_only_their_list(tmp_path: Path, late: bool) -> None:
+    pairs = sentences(100)
+    pairs[4] = pairs[9] = ("a " * 50, "u" * 3) if late else (" ", "u")
+    with pytest.raises(DataError) as caught:
+        prepare_all(tmp_path / "data", ListCorpus(pairs, "mine"), max_length=40)
+    assert "mine: 2 of 100 lines are bad (2.0%): 2 " in str(caught.value)
+    assert str(tmp_path / "data.bad-lines.tsv") in str(caught.value)
+    reason = "too long" if late else "empty"
+    assert (tmp_path / "data.bad-lines.tsv").read_text() == f"mine\t5\t{reason}\nmine\t10\t{reason}\n"
+    assert names(tmp_path) == ["data.bad-lines.tsv"]
+    prepared = prepare_all(tmp_path / "data", ListCorpus(pairs, "mine"), max_length=40, max_bad_ratio=0.02)
+    assert prepared.pairs + len(prepared.valid) == 98
+    assert names(tmp_path) == ["data"], "the list has moved into the folder"
+
+
+def test_R7_bad_validation_text_is_refused_too(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="held out: 1 of 2 lines are bad"):
+        prepare_all(tmp_path / "data", ListCorpus(sentences(9)), valid=ListCorpus([("a", "u"), ("", "u")], "held out"))
+
+
+def test_text_without_a_good_pair_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        prepare_all(tmp_path / "data", ListCorpus([("a", "")] * 5), max_bad_ratio=1.0)
+    assert names(tmp_path) == []
+
+
+def test_tags_are_symbols_of_the_vocabulary(tmp_path: Path) -> None:
+    (tmp_path / "text.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in sentences(60)))
+    corpora = [CorpusConfig(file=tmp_path / "text.tsv", tag=tag) for tag in ("<2de>", "<2fr>", "<2de>")]
+    settings = DataConfig(corpora=tuple(corpora))
+    tokenizer = TokenizerConfig(size=400, symbols=("<sep>",))
+    run(settings, tokenizer, tmp_path / "data")
+    prepared = open_prepared(tmp_path / "data")
+    assert prepared.source_tokenizer.symbols == ("<sep>", "<2de>", "<2fr>")
+    assert [corpus.shards.example(0).source[0] for corpus in prepared.corpora] == [5, 6, 5]
+    assert all(source.startswith("<2") for source, _ in prepared.valid)
+    assert prepared.settings_hash == settings_hash(settings, tokenizer, 1)
+
+
+def test_a_tag_that_ready_tokenizers_do_not_know_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    ready = prepare_all(tmp_path / "ready", ListCorpus(sentences(20)))
+    settings = DataConfig(file=tmp_path / "missing.tsv", tag="<2de>")
+    with pytest.raises(UsageError, match="the tag <2de> is no symbol"):
+        run(settings, (ready.source_tokenizer, ready.target_tokenizer), tmp_path / "data")
+
+
+def test_a_file_that_changes_between_the_readings_is_refused(tmp_path: Path) -> None:
+    @dataclass
+    class Growing:
+        name: str = "growing"
+        weight: float = 1.0
+        lines: int = 10
+
+        def rows(self) -> Iterator[Row]:
+            self.lines += 1
+            return ListCorpus(sentences(self.lines)).rows()
+
+    with pytest.raises(DataError, match="growing had 11 lines and now has 12"):
+        prepare_all(tmp_path / "data", Growing())
+    assert names(tmp_path) == []
+
+
+def test_an_earlier_folder_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
+    prepare_all(tmp_path / "data", ListCorpus(sentences(30)))
+    before = content(tmp_path / "data")
+    with pytest.raises(DataError):
+        prepare_all(tmp_path / "data", ListCorpus([("a", "u"), ("", "")]))
+    assert content(tmp_path / "data") == before
+    assert prepare_all(tmp_path / "data", ListCorpus(sentences(60))).pairs == 57
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "diary.txt").write_text("mine")
+    with pytest.raises(UsageError, match="exists and is not prepared data"):
+        prepare_all(tmp_path / "data", ListCorpus(sentences(30)))
+    assert names(tmp_path / "data") == ["diary.txt"]
+
+
+@pytest.mark.parametrize("reports", range(1, 8))
+def test_whoever_stops_listening_leaves_nothing_behind(tmp_path: Path, reports: int) -> None:
+    preparing = prepare([ListCorpus(sentences(2500))], None, BUILTIN, WORDS, 1, tmp_path / "data")
+    for _ in range(reports):
+        next(preparing)
+    preparing.close()  # type: ignore[attr-defined]
+    assert names(tmp_path) == []
+
+
+def test_what_a_killed_preparation_left_is_swept_by_the_next(tmp_path: Path) -> None:
+    (tmp_path / ".tmp-data").mkdir()
+    (tmp_path / ".tmp-data" / "train-09-0000.shard").write_text("half")
+    (tmp_path / "data.bad-lines.tsv").write_text("old")
+    prepare_all(tmp_path / "data", ListCorpus(sentences(30)))
+    assert names(tmp_path) == ["data"]
+    assert "train-09-0000.shard" not in names(tmp_path / "data")
+
+
+def test_R5_a_disk_that_is_too_small_leaves_nothing_and_tells_what_is_needed(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    pairs = [(f"s{n} " + "a " * 20, f"t{n} " + "u " * 20) for n in range(1000)]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))
+    try:
+        with pytest.raises(AttendoError) as caught:
+            prepare_all(tmp_path / "data", ListCorpus(pairs), valid=ListCorpus(pairs[:1]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.exit_code == 1
+    assert str(caught.value).startswith(f"{tmp_path / 'data'} cannot be written: File too large; about ")
+    needed = int(str(caught.value).split("about ")[1].split()[0])
+    assert names(tmp_path) == []
+    prepare_all(tmp_path / "data", ListCorpus(pairs), valid=ListCorpus(pairs[:1]))
+    assert needed == pytest.approx((tmp_path / "data" / "train-00-0000.shard").stat().st_size, rel=0.01)
+
+
+@pytest.mark.parametrize("call", range(9))
+def test_R5_a_disk_that_fills_up_at_any_moment_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    calls, real = [], os.fsync
+
+    def full(handle: int) -> None:
+        calls.append(handle)
+        if len(calls) > call:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(handle)
+
+    prepare_all(tmp_path / "data", ListCorpus(sentences(30)))
+    before = content(tmp_path / "data")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(AttendoError, match="No space left on device"):
+        prepare_all(tmp_path / "data", ListCorpus(sentences(60)))
+    assert names(tmp_path) == ["data"]
+    # The last call is for the folder above, when the new data is already in place.
+    assert (content(tmp_path / "data") == before) == (call < 8)
+    assert open_prepared(tmp_path / "data", verify=True).pairs == (29 if call < 8 else 57)
+
+
+def test_R7_two_files_of_different_length_leave_nothing(tmp_path: Path) -> None:
+    (tmp_path / "source").write_text("a\nb\n")
+    (tmp_path / "target").write_text("u\n")
+    settings = DataConfig(source=tmp_path / "source", target=tmp_path / "target")
+    with pytest.raises(DataError, match="ends after 1 lines"):
+        run(settings, WORDS, tmp_path / "data")
+    assert names(tmp_path) == ["source", "target"]
+
+
+def test_the_settings_hash_follows_what_decides_the_files() -> None:
+    first = settings_hash(BUILTIN, WORDS, 1)
+    assert settings_hash(BUILTIN, WORDS, 1) == first
+    assert settings_hash(BUILTIN, WORDS, 2) != first
+    assert settings_hash(DataConfig(task="builtin", max_length=9), WORDS, 1) != first
+    bpe = TokenizerConfig()
+    assert settings_hash(BUILTIN, bpe, 1) == settings_hash(BUILTIN, TokenizerConfig(dropout=0.1), 1)
+
+
+def run(settings: DataConfig, tokenizer: object, folder: Path) -> None:
+    for _ in prepare([FileCorpus(each) for each in settings.training], None, settings, tokenizer, 1, folder):  # type: ignore[arg-type]
+        pass
+
+
+def decoded(prepared: Prepared) -> list[tuple[str, str]]:
+    """The training pairs as text again."""
+    examples = [corpus.shards.example(n) for corpus in prepared.corpora for n in range(len(corpus.shards))]
+    source, target = prepared.source_tokenizer, prepared.target_tokenizer
+    return [(source.decode(example.source), target.decode(example.target)) for example in examples]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())

@@ -1,0 +1,99 @@
+"""Prepared data, opened whole and damaged."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from prepared_data import ListCorpus, prepare_all, sentences
+
+from attendo.data.index import NAME, digest
+from attendo.data.prepared import open_prepared
+from attendo.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "data"
+    pairs = sentences(300)
+    pairs[5] = ("", "")
+    prepare_all(folder, ListCorpus(pairs))
+    return folder
+
+
+def test_R7_every_flipped_bit_of_every_file_is_found(whole: Path, tmp_path: Path) -> None:
+    dice = random.Random(0)
+    files = sorted(path.name for path in whole.iterdir())
+    assert len(files) == 6
+    folder = tmp_path / "data"
+    shutil.copytree(whole, folder)
+    for name in files:
+        content = (whole / name).read_bytes()
+        for place in (dice.randrange(8 * len(content)) for _ in range(60)):
+            damaged = bytearray(content)
+            damaged[place // 8] ^= 1 << place % 8
+            (folder / name).write_bytes(damaged)
+            assert name in refusal(folder), f"bit {place}"
+        (folder / name).write_bytes(content)
+    assert open_prepared(folder, verify=True).pairs == 285
+
+
+def test_R7_a_file_that_is_missing_or_cut_is_found(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(whole, folder)
+    for path in sorted(folder.iterdir()):
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+        assert path.name in refusal(folder, verify=False)
+        path.unlink()
+        assert path.name in refusal(folder, verify=False)
+        path.write_bytes(content)
+
+
+def test_a_folder_without_an_index_is_named(tmp_path: Path) -> None:
+    assert "give the folder that attendo prepare wrote" in refusal(tmp_path)
+    (tmp_path / NAME).write_text("{}")
+    assert "is damaged" in refusal(tmp_path)
+    (tmp_path / NAME).write_text("[" * 100_000)
+    assert "is damaged" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "cannot be used by this attendo"),
+        ({"surprise": 1}, "cannot be used by this attendo"),
+        ({"pairs": "many"}, "cannot be used by this attendo"),
+        ({"files": {"../secret": {"bytes": 1, "sha256": ""}}}, "points out of the folder"),
+    ],
+)
+def test_an_index_with_a_right_checksum_and_wrong_content_is_refused(
+    whole: Path, tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(whole, folder)
+    content = {**json.loads((folder / NAME).read_text()), **change}
+    content.pop("sha256")
+    (folder / NAME).write_text(json.dumps({**content, "sha256": digest(content)}))
+    assert message in refusal(folder)
+
+
+def test_the_fingerprint_is_the_checksum_that_the_index_carries(whole: Path) -> None:
+    prepared = open_prepared(whole)
+    assert json.loads((whole / NAME).read_text())["sha256"] == prepared.fingerprint
+    assert (prepared.folder, prepared.max_length, prepared.corpora[0].bad) == (whole, 1024, {"empty": 1})
+
+
+def test_a_moved_folder_is_the_same_data(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "elsewhere")
+    moved = open_prepared(tmp_path / "elsewhere", verify=True)
+    assert moved.fingerprint == open_prepared(whole).fingerprint
+    assert moved.valid == open_prepared(whole).valid
+
+
+def refusal(folder: Path, verify: bool = True) -> str:
+    with pytest.raises(DataError) as caught:
+        open_prepared(folder, verify)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

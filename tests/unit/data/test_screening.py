@@ -1,0 +1,80 @@
+"""Which lines are bad, and how many of them are too many."""
+
+import io
+from pathlib import Path
+
+import pytest
+from prepared_data import ListCorpus
+
+from attendo.data.config import DataConfig
+from attendo.data.screening import BadLines, TooManyBadLinesError, length_fault, screened, text_fault
+from attendo.data.sources import Row
+from attendo.errors import DataError
+
+SETTINGS = DataConfig(task="builtin", max_length=100, max_length_ratio=3.0)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "fault"),
+    [("a", "b", None), ("", "b", "empty"), ("a", " \u3000\t", "empty"), ("", "", "empty")],
+)
+def test_a_side_without_text_is_empty(source: str, target: str, fault: str | None) -> None:
+    assert text_fault(Row(1, source, target, None)) == fault
+
+
+def test_a_fault_found_while_reading_is_not_called_empty() -> None:
+    assert text_fault(Row(1, "", "", "NUL")) == "NUL"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "fault"),
+    [
+        (100, 100, None),
+        (101, 100, "too long"),
+        (50, 101, "too long"),
+        (20, 1, None),
+        (21, 7, None),
+        (22, 7, "length ratio"),
+        (7, 22, "length ratio"),
+        (0, 5, "empty"),
+    ],
+)
+def test_lengths_are_judged_by_the_settings(source: int, target: int, fault: str | None) -> None:
+    assert length_fault(source, target, SETTINGS) == fault
+
+
+def test_screening_goes_through_a_whole_corpus_and_parts_good_from_bad() -> None:
+    pairs = [("a", "b" if n % 7 else "") for n in range(2500)]
+    blocks = list(screened(ListCorpus(pairs, faults={3: "NUL"})))
+    assert sum(block.lines for block in blocks) == 2500
+    assert len(blocks) > 1
+    bad = {number: fault for block in blocks for number, fault in block.faults.items()}
+    assert bad == {3: "NUL", **{n + 1: "empty" for n in range(0, 2500, 7)}}
+    good = [row.number for block in blocks for row in block.good]
+    assert good == [n + 1 for n in range(2500) if n + 1 not in bad]
+
+
+def test_bad_lines_are_counted_by_reason_and_listed_in_order() -> None:
+    listing = io.StringIO()
+    bad = BadLines("my corpus\tof text", listing)
+    bad.add(10, {9: "empty", 2: "NUL"})
+    bad.add(5, {11: "empty"})
+    assert (bad.lines, dict(bad.counts)) == (15, {"empty": 2, "NUL": 1})
+    assert listing.getvalue() == "".join(
+        f"my corpus of text\t{number}\t{reason}\n" for number, reason in ((2, "NUL"), (9, "empty"), (11, "empty"))
+    )
+
+
+def test_R7_one_bad_line_in_a_hundred_passes_and_more_do_not(tmp_path: Path) -> None:
+    bad = BadLines("corpus", io.StringIO())
+    bad.add(200, {1: "empty", 2: "NUL"})
+    bad.check(0.01, tmp_path / "list.tsv")
+    bad.add(10, {201: "empty"})
+    with pytest.raises(TooManyBadLinesError) as caught:
+        bad.check(0.01, tmp_path / "list.tsv")
+    assert isinstance(caught.value, DataError)
+    message = str(caught.value)
+    assert message.startswith("corpus: 3 of 210 lines are bad (1.4%): 2 empty, 1 NUL;")
+    assert str(tmp_path / "list.tsv") in message
+    assert "raise data.max_bad_ratio, now 0.01" in message
+    assert "\n" not in message

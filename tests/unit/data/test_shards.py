@@ -1,0 +1,199 @@
+"""Shards: what is written is read, and what was changed since is noticed."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attendo.data import shards as shards_module
+from attendo.data.sequences import Sequences
+from attendo.data.shards import CHUNK_BYTES, ShardRecord, ShardSet, ShardWriter
+from attendo.errors import DataError
+
+Lists = list[list[int]]
+sides = st.lists(st.lists(st.integers(0, 99), max_size=6), min_size=1, max_size=30)
+
+
+@given(sides, st.integers(1, 300), st.sampled_from([2, 4]), st.data())
+def test_what_is_written_is_read_whatever_the_shards(
+    tmp_path_factory: pytest.TempPathFactory, pairs: Lists, limit: int, width: int, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("shards")
+    records = write(folder, pairs, [each[::-1] for each in pairs], width, limit)
+    opened = ShardSet(folder, records, (100, 100), verify=True)
+    assert len(opened) == len(pairs)
+    first = data.draw(st.integers(0, len(pairs)))
+    last = data.draw(st.integers(first, len(pairs)))
+    source, target = opened.read(first, last)
+    assert lists(source) == pairs[first:last]
+    assert lists(target) == [each[::-1] for each in pairs[first:last]]
+    number = data.draw(st.integers(0, len(pairs) - 1))
+    assert (opened.example(number).source, opened.example(number).target) == (pairs[number], pairs[number][::-1])
+
+
+def test_shards_are_cut_by_size_and_leave_nothing_else(tmp_path: Path) -> None:
+    records = write(tmp_path, [[5] * 100] * 50, [[6]] * 50, 2, limit=2000)
+    assert len(records) > 3
+    assert all(record.bytes < 2500 for record in records)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [record.file for record in records]
+    assert [(tmp_path / record.file).stat().st_size for record in records] == [record.bytes for record in records]
+
+
+@pytest.mark.parametrize(("width", "largest"), [(2, 2**16 - 1), (4, 2**31 - 1)])
+def test_the_largest_id_of_each_width_comes_back(tmp_path: Path, width: int, largest: int) -> None:
+    records = write(tmp_path, [[largest, 4]], [[largest]], width)
+    source, _ = ShardSet(tmp_path, records, (largest + 1, largest + 1)).read(0, 1)
+    assert lists(source) == [[largest, 4]]
+    assert (source.ids.dtype, source.offsets.dtype) == (np.int32, np.int64)
+
+
+def test_the_size_includes_what_is_not_yet_written(tmp_path: Path) -> None:
+    writer = ShardWriter(tmp_path, "train", 2)
+    assert writer.size == 0
+    writer.add(Sequences.of([[5, 6]]), Sequences.of([[7]]))
+    expected = writer.size
+    (record,) = writer.close()
+    assert (expected, writer.size) == (record.bytes, record.bytes)
+
+
+def test_no_pairs_make_no_shard(tmp_path: Path) -> None:
+    writer = ShardWriter(tmp_path, "train", 2)
+    writer.add(Sequences.of([]), Sequences.of([]))
+    assert writer.close() == ()
+    assert len(ShardSet(tmp_path, (), (9, 9))) == 0
+
+
+def test_a_pair_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    opened = ShardSet(tmp_path, write(tmp_path, [[5]], [[5]]), (9, 9))
+    with pytest.raises(IndexError):
+        opened.read(0, 2)
+    with pytest.raises(IndexError):
+        opened.example(-1)
+
+
+def test_R7_every_flipped_bit_is_found_when_all_is_verified(tmp_path: Path) -> None:
+    (record,) = write(tmp_path, [[5, 6, 7]] * 40, [[8]] * 40)
+    path = tmp_path / record.file
+    whole = path.read_bytes()
+    dice = random.Random(0)
+    header = range(8 * 40)
+    for place in (*header, *(dice.randrange(len(whole) * 8) for _ in range(200))):
+        damaged = bytearray(whole)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        assert_refused(tmp_path, record, verify=True)
+
+
+def test_R7_a_shard_of_another_length_is_found_when_it_is_opened(tmp_path: Path) -> None:
+    (record,) = write(tmp_path, [[5, 6, 7]] * 40, [[8]] * 40)
+    path = tmp_path / record.file
+    whole = path.read_bytes()
+    for content in (b"", whole[:20], whole[: len(whole) // 2], whole[:-1], whole + b"\0"):
+        path.write_bytes(content)
+        assert "bytes instead of" in assert_refused(tmp_path, record)
+    path.unlink()
+    assert "cannot be read" in assert_refused(tmp_path, record)
+
+
+def test_opening_checks_a_sample_and_verifying_checks_all(tmp_path: Path) -> None:
+    (record,) = write_much(tmp_path)
+    assert len(record.chunks) >= 5
+    path = tmp_path / record.file
+    whole = bytearray(path.read_bytes())
+    seen = []
+    for chunk in range(len(record.chunks)):
+        damaged = bytearray(whole)
+        damaged[min(chunk * CHUNK_BYTES + 9000, len(whole) - 1)] ^= 1
+        path.write_bytes(damaged)
+        assert_refused(tmp_path, record, verify=True)
+        try:
+            ShardSet(tmp_path, [record], (9, 9))
+        except DataError:
+            seen.append(chunk)
+    assert {0, len(record.chunks) - 1} <= set(seen)
+    assert len(seen) == shards_module.SAMPLED_CHUNKS
+
+
+def test_ids_and_offsets_that_cannot_be_are_refused_where_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (record,) = write(tmp_path, [[5, 6, 7]] * 4, [[8]] * 4)
+    monkeypatch.setattr(shards_module, "_sampled", lambda chunks: [])  # as if the damage were outside the sample
+    path = tmp_path / record.file
+    whole = path.read_bytes()
+    assert_unreadable(tmp_path, record, whole, place=len(whole) - 1, message="outside the vocabulary")
+    assert_unreadable(tmp_path, record, whole, place=40 + 3, message="offsets are not in order")
+    assert_unreadable(tmp_path, record, whole, place=40 + 4 * 4 + 1, message="offsets are not in order")
+
+
+def test_a_shard_of_another_kind_or_version_is_named(tmp_path: Path) -> None:
+    (record,) = write(tmp_path, [[5]], [[5]])
+    path = tmp_path / record.file
+    whole = path.read_bytes()
+    path.write_bytes(b"x" + whole[1:])
+    assert "not a shard" in assert_refused(tmp_path, record)
+    path.write_bytes(whole[:8] + b"\7" + whole[9:])
+    assert "version 7" in assert_refused(tmp_path, record)
+    path.write_bytes(whole)
+    for lie in ({"pairs": 2}, {"source_tokens": 0}, {"chunks": ()}):
+        assert "does not match the index" in assert_refused(tmp_path, record.replace(**lie))
+
+
+def test_reading_keeps_no_pages_mapped(tmp_path: Path) -> None:
+    (record,) = write_much(tmp_path)
+    opened = ShardSet(tmp_path, [record], (9, 9))
+    assert mapped(tmp_path) == 0
+    opened.read(0, len(opened))
+    assert mapped(tmp_path) == 0
+
+
+def write(folder: Path, sources: Lists, targets: Lists, width: int = 2, limit: int = 1 << 26) -> list[ShardRecord]:
+    writer = ShardWriter(folder, "train", width, limit)
+    for source, target in zip(sources, targets, strict=True):
+        writer.add(Sequences.of([source]), Sequences.of([target]))
+    return list(writer.close())
+
+
+def write_much(folder: Path) -> tuple[ShardRecord, ...]:
+    """Five chunks and a bit."""
+    many = Sequences(np.full(11 << 18, 8, np.int32), np.arange(1001, dtype=np.int64) * ((11 << 18) // 1000))
+    writer = ShardWriter(folder, "train", 2)
+    writer.add(Sequences(many.ids[: many.offsets[-1]], many.offsets), Sequences.of([[8]] * 1000))
+    return writer.close()
+
+
+def lists(sequences: Sequences) -> Lists:
+    return [sequences[row] for row in range(len(sequences))]
+
+
+def assert_refused(folder: Path, record: ShardRecord, verify: bool = False) -> str:
+    with pytest.raises(DataError) as caught:
+        ShardSet(folder, [record], (100, 100), verify)
+    assert str(caught.value).startswith(f"{folder / record.file} is damaged: ")
+    assert str(caught.value).endswith("; prepare the data again")
+    return str(caught.value)
+
+
+def assert_unreadable(folder: Path, record: ShardRecord, whole: bytes, place: int, message: str) -> None:
+    damaged = bytearray(whole)
+    damaged[place] = 0xFF
+    (folder / record.file).write_bytes(damaged)
+    opened = ShardSet(folder, [record], (9, 9))
+    with pytest.raises(DataError, match=message):
+        opened.read(0, 4)
+
+
+def mapped(folder: Path) -> int:
+    """Bytes of this folder's files that are mapped and in memory."""
+    if not Path("/proc/self/smaps").exists():
+        pytest.skip("only Linux tells what is mapped")
+    inside, total = False, 0
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split(" ")[0]:
+            inside = str(folder) in line
+        elif inside and line.startswith("Rss:"):
+            total += int(line.split()[1]) * 1024
+    return total

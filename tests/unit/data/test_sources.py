@@ -1,0 +1,170 @@
+"""Corpora in files, whole and broken: what is wrong with a line travels with it."""
+
+import gzip
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attendo.data.config import CorpusConfig
+from attendo.data.sources import Corpus, FileCorpus, Row, rows
+from attendo.errors import DataError
+
+
+def test_two_text_files_are_read_side_by_side(tmp_path: Path) -> None:
+    corpus = text(tmp_path, b"I love NLP\n\n", "我 爱 NLP\nx\n".encode())
+    assert list(rows(corpus)) == [Row(1, "I love NLP", "我 爱 NLP", None), Row(2, "", "x", None)]
+
+
+def test_a_tsv_file_has_the_sides_in_its_columns(tmp_path: Path) -> None:
+    content = b'a\tb\tc\n"q\td "\te\n'
+    assert pairs(one(tmp_path, "x.tsv", content)) == [("a", "b"), ('"q', 'd "')]
+    assert pairs(one(tmp_path, "x.tsv", content, source_field="3", target_field="1")) == [("c", "a"), ("e", '"q')]
+
+
+def test_a_jsonl_file_has_the_sides_in_its_fields(tmp_path: Path) -> None:
+    content = '{"en": "a\\nb", "zh": "我", "n": 1}\n{"zh": "x", "en": "y"}\n'.encode()
+    assert pairs(one(tmp_path, "x.jsonl", content, source_field="en", target_field="zh")) == [
+        ("a\nb", "我"),
+        ("y", "x"),
+    ]
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_compressed_files_read_as_plain_ones(tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]) -> None:
+    corpus = one(tmp_path, f"x.tsv{suffix}", compress("a\t我\n".encode()))
+    assert pairs(corpus) == [("a", "我")]
+
+
+def test_R7_a_byte_order_mark_is_dropped_at_the_start_of_a_file_only(tmp_path: Path) -> None:
+    mark = b"\xef\xbb\xbf"
+    corpus = text(tmp_path, mark + b"a\n" + mark + b"b\n", mark + b"c\nd\n")
+    assert pairs(corpus) == [("a", "c"), ("\ufeffb", "d")]
+    assert pairs(one(tmp_path, "x.tsv", mark + b"a\tb\n")) == [("a", "b")]
+
+
+def test_R7_carriage_returns_before_the_line_feed_are_no_text(tmp_path: Path) -> None:
+    assert pairs(text(tmp_path, b"a\r\nb\rc\r\n", b"x\ny\r\n")) == [("a", "x"), ("b\rc", "y")]
+    assert pairs(one(tmp_path, "x.tsv", b"a\tb\r\n")) == [("a", "b")]
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c"])
+def test_lines_end_in_a_line_feed_only(tmp_path: Path, separator: str) -> None:
+    assert pairs(one(tmp_path, "x.tsv", f"a{separator}b\tc\n".encode())) == [(f"a{separator}b", "c")]
+
+
+def test_R7_a_line_of_a_megabyte_is_a_line(tmp_path: Path) -> None:
+    assert pairs(text(tmp_path, b"x" * 2**20 + b"\nb\n", b"c\nd\n")) == [("x" * 2**20, "c"), ("b", "d")]
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "reason"),
+    [
+        ("x.tsv", b"Gr\xfc\xdfe\tb", "not UTF-8"),
+        ("x.tsv", b"a\0\tb", "NUL"),
+        ("x.tsv", b"a", "no such column"),
+        ("x.jsonl", b'{"s": "\xff", "t": "b"}', "not UTF-8"),
+        ("x.jsonl", b'{"s": "\\ud800", "t": "b"}', "not UTF-8"),
+        ("x.jsonl", b'{"s": "a", "t": "\\u0000"}', "NUL"),
+        ("x.jsonl", b'{"s": "a", "t": "b"', "not JSON"),
+        ("x.jsonl", b"[" * 100_000, "not JSON"),
+        ("x.jsonl", b'{"s": "a"}', "no such field"),
+        ("x.jsonl", b'["s", "t"]', "no such field"),
+        ("x.jsonl", b'{"s": "a", "t": 3}', "field is not text"),
+        ("x.jsonl", b'{"s": null, "t": "b"}', "field is not text"),
+    ],
+)
+def test_R7_a_bad_line_says_what_is_wrong_and_the_next_is_read(
+    tmp_path: Path, name: str, line: bytes, reason: str
+) -> None:
+    good = b"a\tb\n" if name.endswith(".tsv") else b'{"s": "a", "t": "b"}\n'
+    fields = {} if name.endswith(".tsv") else {"source_field": "s", "target_field": "t"}
+    corpus = one(tmp_path, name, good + line + b"\n" + good, **fields)
+    assert list(rows(corpus)) == [Row(1, "a", "b", None), Row(2, "", "", reason), Row(3, "a", "b", None)]
+
+
+@pytest.mark.parametrize(("left", "right", "reason"), [(b"\xff", b"b", "not UTF-8"), (b"a", b"\0b", "NUL")])
+def test_R7_a_bad_line_of_either_text_file_is_told(tmp_path: Path, left: bytes, right: bytes, reason: str) -> None:
+    assert [row.fault for row in rows(text(tmp_path, left + b"\na\n", right + b"\nb\n"))] == [reason, None]
+
+
+def test_an_empty_line_has_no_text_in_any_form(tmp_path: Path) -> None:
+    assert pairs(one(tmp_path, "x.tsv", b"\na\tb\n")) == [("", ""), ("a", "b")]
+    assert pairs(one(tmp_path, "x.jsonl", b" \n", source_field="s", target_field="t")) == [("", "")]
+
+
+def test_a_tag_stands_before_every_source_with_text(tmp_path: Path) -> None:
+    content = b"a b\tc\n \td\n\xff\te\n"
+    assert list(rows(one(tmp_path, "x.tsv", content, tag="<2de>"))) == [
+        Row(1, "<2de> a b", "c", None),
+        Row(2, " ", "d", None),
+        Row(3, "", "", "not UTF-8"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "short", "lines"), [(b"a\nb\n", b"c\n", "target", 1), (b"", b"c\n", "source", 0)]
+)
+def test_R7_files_of_unequal_length_are_refused_with_both_counts(
+    tmp_path: Path, left: bytes, right: bytes, short: str, lines: int
+) -> None:
+    message = refusal(text(tmp_path, left, right))
+    assert message.startswith(f"{tmp_path / short} ends after {lines} lines")
+    assert f"has {lines + 1} or more" in message
+
+
+def test_R7_an_empty_file_is_refused(tmp_path: Path) -> None:
+    assert refusal(text(tmp_path, b"", b"")).startswith(f"{tmp_path / 'source'} is empty")
+    assert refusal(one(tmp_path, "x.tsv", b"")).startswith(f"{tmp_path / 'x.tsv'} is empty")
+
+
+@pytest.mark.parametrize("name", ["missing.tsv", "missing.tsv.gz"])
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
+    assert refusal(CorpusConfig(file=tmp_path / name)).startswith(f"{tmp_path / name} cannot be opened")
+
+
+def test_a_compressed_file_that_was_cut_off_is_refused(tmp_path: Path) -> None:
+    packed = gzip.compress(b"".join(f"{n * n}\t{n}\n".encode() for n in range(2000)))
+    for kept in (len(packed) - 1, len(packed) // 2):
+        assert "cannot be read" in refusal(one(tmp_path, "x.tsv.gz", packed[:kept]))
+
+
+def test_a_corpus_of_files_can_be_read_again(tmp_path: Path) -> None:
+    corpus = FileCorpus(one(tmp_path, "x.tsv", b"a\tb\n", weight=2.5))
+    assert isinstance(corpus, Corpus)
+    assert list(corpus.rows()) == list(corpus.rows()) == [Row(1, "a", "b", None)]
+    assert (corpus.name, corpus.weight) == (str(tmp_path / "x.tsv"), 2.5)
+
+
+def test_field_names_may_be_any_text(tmp_path: Path) -> None:
+    content = json.dumps({"a b": "x", "": "y"}).encode()
+    assert pairs(one(tmp_path, "x.jsonl", content, source_field="a b", target_field="")) == [("x", "y")]
+
+
+def text(folder: Path, left: bytes, right: bytes) -> CorpusConfig:
+    (folder / "source").write_bytes(left)
+    (folder / "target").write_bytes(right)
+    return CorpusConfig(source=folder / "source", target=folder / "target")
+
+
+def one(folder: Path, name: str, content: bytes, **settings: Any) -> CorpusConfig:
+    (folder / name).write_bytes(content)
+    return CorpusConfig(file=folder / name, **settings)
+
+
+def pairs(corpus: CorpusConfig) -> list[tuple[str, str]]:
+    found = list(rows(corpus))
+    assert [row.number for row in found] == list(range(1, len(found) + 1))
+    assert {row.fault for row in found} == {None}
+    return [(row.source, row.target) for row in found]
+
+
+def refusal(corpus: CorpusConfig) -> str:
+    """The one line by which a corpus is refused."""
+    with pytest.raises(DataError) as caught:
+        list(rows(corpus))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

@@ -1,0 +1,194 @@
+"""Batches without end."""
+
+import threading
+import time
+from collections.abc import Generator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from prepared_data import ListCorpus, from_lengths, prepare_all, sentences
+
+from attendo.data import pools as pools_module
+from attendo.data import stream as stream_module
+from attendo.data.batch import Batch
+from attendo.data.pools import Place, Pool, PoolReader
+from attendo.data.prepared import Prepared
+from attendo.data.stream import BatchStream, Placed, Position
+from attendo.errors import DataError, UsageError
+from attendo.text import PAD
+from attendo.text.config import TokenizerConfig
+
+BPE = TokenizerConfig(size=330, joint=True)
+
+
+@pytest.fixture(autouse=True)
+def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools_module, "BLOCK_PAIRS", 4)
+    monkeypatch.setattr(pools_module, "POOL_PAIRS", 64)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Prepared:
+    """Three pools an epoch."""
+    return from_lengths(tmp_path, [[(n % 7 + 1, n % 5 + 1) for n in range(150)]])
+
+
+def test_the_position_after_the_last_batch_of_an_epoch_is_the_next_epoch(data: Prepared) -> None:
+    positions = [placed.after for placed in islice(BatchStream(data, 30, 1).batches(), 300)]
+    assert positions == sorted(positions, key=lambda each: (each.epoch, each.pool, each.batch))
+    assert {(each.epoch, each.pool) for each in positions if each.epoch == 0} == {(0, 0), (0, 1), (0, 2)}
+    assert Position(1, 0, 0) in positions
+    epoch = positions.index(Position(1, 0, 0)) + 1
+    batches = list(islice(BatchStream(data, 30, 1).batches(), epoch))
+    assert sorted(number for placed in batches for number in placed.batch.numbers) == list(range(150))
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_R9_the_batches_do_not_depend_on_the_workers(tmp_path: Path, workers: int, dropout: float) -> None:
+    prepared = prepare_all(tmp_path / "data", ListCorpus(sentences(200)), tokenizer=BPE)
+    stream = BatchStream(prepared, 60, 1, dropout)
+    alone = list(islice(stream.batches(), 120))
+    together = stream.batches(workers=workers)
+    for expected, placed in zip(alone, together, strict=False):
+        assert_equal(placed, expected)
+    together.close()
+
+
+def test_dropout_cuts_words_anew_each_epoch_and_changes_no_text(tmp_path: Path) -> None:
+    prepared = prepare_all(tmp_path / "data", ListCorpus(sentences(60)), tokenizer=BPE)
+    epochs = [texts(prepared, BatchStream(prepared, 60, 1, 0.3), epoch) for epoch in (0, 1)]
+    plain = texts(prepared, BatchStream(prepared, 60, 1), 0)
+    assert {number: text for number, (_, text) in epochs[0].items()} == {n: text for n, (_, text) in plain.items()}
+    assert {number: ids for number, (ids, _) in epochs[0].items()} != {n: ids for n, (ids, _) in epochs[1].items()}
+    assert sum(len(ids) for ids, _ in epochs[0].values()) > sum(len(ids) for ids, _ in plain.values())
+
+
+def test_dropout_needs_a_tokenizer_that_merges(tmp_path: Path) -> None:
+    words = prepare_all(tmp_path / "words", ListCorpus(sentences(20)))
+    with pytest.raises(UsageError, match="which kind words does not have"):
+        BatchStream(words, 60, 1, 0.1)
+
+
+@pytest.mark.parametrize("position", [Position(0, 3, 0), Position(0, 0, 1000), Position(4, 9, 9)])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_position_of_other_data_is_refused(data: Prepared, position: Position, workers: int) -> None:
+    with pytest.raises(UsageError, match="belongs to other data or settings"):
+        next(BatchStream(data, 30, 1).batches(position, workers))
+    assert batch_threads() == []
+
+
+@pytest.mark.parametrize("weight", [1e-9, 1e-3])
+def test_an_epoch_without_pairs_is_refused(tmp_path: Path, weight: float) -> None:
+    with pytest.raises(DataError, match=r"epoch 0 of .* has no pairs"):
+        next(BatchStream(from_lengths(tmp_path, [[(1, 1)] * 10], [weight]), 30, 1).batches())
+
+
+def test_data_without_pairs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="has no pairs"):
+        next(BatchStream(from_lengths(tmp_path, [[]]), 30, 1).batches())
+
+
+def test_no_thread_outlives_its_iterator(data: Prepared) -> None:
+    batches = BatchStream(data, 30, 1).batches(workers=3)
+    next(batches)
+    assert 0 < len(batch_threads()) <= 4
+    batches.close()
+    assert batch_threads() == []
+
+
+def test_an_iterator_that_is_forgotten_ends_its_threads(data: Prepared) -> None:
+    batches: Generator[Placed, None, None] | None = BatchStream(data, 30, 1).batches(workers=2)
+    assert batches is not None
+    next(batches)
+    batches = None
+    assert batch_threads() == []
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_in_a_thread_reaches_whoever_asks_for_batches(
+    data: Prepared, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    real = PoolReader.read
+
+    def broken(self: PoolReader, place: Place, *stopped: object) -> Pool:
+        if place.pool == 2:
+            raise DataError("the disk is gone")
+        return real(self, place)
+
+    monkeypatch.setattr(PoolReader, "read", broken)
+    with pytest.raises(DataError, match="the disk is gone"):
+        list(islice(BatchStream(data, 30, 1).batches(workers=workers), 300))
+    assert batch_threads() == []
+
+
+def test_an_error_while_a_batch_is_made_reaches_whoever_asks_for_it(
+    data: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Pool, number: int) -> Batch:
+        raise RuntimeError("no batch today")
+
+    monkeypatch.setattr(Pool, "batch", broken)
+    with pytest.raises(RuntimeError, match="no batch today"):
+        next(BatchStream(data, 30, 1).batches(workers=2))
+    assert batch_threads() == []
+
+
+def test_not_more_is_made_in_advance_than_was_agreed(data: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    real = Pool.batch
+    monkeypatch.setattr(Pool, "batch", lambda self, number: made.append(number) or real(self, number))
+    batches = BatchStream(data, 10, 1).batches(workers=2)
+    for _ in range(3):
+        next(batches)
+    settled(made)
+    assert len(made) <= 3 + 2 * stream_module.BATCHES_AHEAD
+    batches.close()
+
+
+def test_without_a_gpu_pinning_is_left_out(data: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned = []
+    monkeypatch.setattr(Batch, "pin", lambda self: pinned.append(self) or self)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    next(BatchStream(data, 30, 1).batches(pin=True))
+    assert not pinned
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    next(BatchStream(data, 30, 1).batches(pin=True))
+    assert len(pinned) == 1
+    next(BatchStream(data, 30, 1).batches(pin=False))
+    assert len(pinned) == 1
+
+
+def assert_equal(placed: Placed, expected: Placed) -> None:
+    assert placed.after == expected.after
+    first, second = placed.batch, expected.batch
+    assert (first.numbers, first.tokens, first.padding) == (second.numbers, second.tokens, second.padding)
+    assert torch.equal(first.source_ids, second.source_ids)
+    assert torch.equal(first.target_ids, second.target_ids)
+    assert torch.equal(first.labels, second.labels)
+
+
+def texts(prepared: Prepared, stream: BatchStream, epoch: int) -> dict[int, tuple[list[int], str]]:
+    """The source ids of each pair in an epoch, and their text."""
+    found = {}
+    for placed in stream.batches(Position(epoch)):
+        for number, row in zip(placed.batch.numbers, placed.batch.source_ids.tolist(), strict=True):
+            ids = [each for each in row if each != PAD]
+            found[number] = (ids, prepared.source_tokenizer.decode(ids))
+        if placed.after.epoch > epoch:
+            return found
+    raise AssertionError("a stream has no end")
+
+
+def settled(made: list[int]) -> None:
+    """Wait until the threads have nothing more to do."""
+    before = -1
+    while len(made) != before:
+        before = len(made)
+        time.sleep(0.05)
+
+
+def batch_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("batches")]
