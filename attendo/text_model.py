@@ -1,32 +1,27 @@
 """Text in, text out: the one place where tokenizers, network and search meet."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from attendo.data.batch import Example, collate, collate_sources
+from attendo.decode import ranking
+from attendo.decode.config import GenerationConfig
 from attendo.decode.rules import Forbid
-from attendo.decode.search import Frontier, search
-from attendo.decode.strategies import Greedy
+from attendo.decode.search import Frontier, Strategy, search
+from attendo.decode.strategies import NOTHING, Beam, Greedy
 from attendo.errors import ModelError, UsageError
 from attendo.model.transformer import Transformer
-from attendo.settings import Settings
+from attendo.nn.attention import kernels_for_any_shape
 from attendo.store import StoredModel, load_model, save_model
 from attendo.text import EOS, PAD, Tokenizer
-
-
-class GenerationConfig(Settings):
-    """Decoding defaults, kept in the model folder."""
-
-    max_length_factor: Annotated[float, Field(ge=0)] = 2.0  # the most tokens out: factor times the source's, plus extra
-    max_length_extra: Annotated[int, Field(ge=1)] = 20
-    batch_tokens: Annotated[int, Field(ge=1)] = 4096  # source positions decoded side by side
 
 
 @dataclass(frozen=True)
@@ -36,13 +31,14 @@ class Hypothesis:
     text: str
     ids: tuple[int, ...]
     pieces: tuple[str, ...]
-    score: float
+    score: float  # what ranks, greedy or not: log_probability / tokens ** length_penalty, eos counted
+    log_probability: float  # of all tokens together, eos included unless the answer was cut
     cut: bool
 
 
 @dataclass(frozen=True)
 class Result:
-    """The answer to one text: the best hypothesis, and all that were kept."""
+    """The answer to one text: the best hypothesis, and all that were kept, best first."""
 
     hypotheses: tuple[Hypothesis, ...]
     unknown: tuple[str, ...] = ()  # parts of the source that the vocabulary does not have
@@ -54,6 +50,10 @@ class Result:
     @property
     def score(self) -> float:
         return self.hypotheses[0].score
+
+    @property
+    def log_probability(self) -> float:
+        return self.hypotheses[0].log_probability
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -84,7 +84,7 @@ class TextModel:
 
     def __init__(self, stored: StoredModel) -> None:
         self.stored = stored
-        self.network: Transformer = stored.network.eval()
+        self.network: Transformer = stored.network
         self.source_tokenizer: Tokenizer = stored.source_tokenizer
         self.target_tokenizer: Tokenizer = stored.target_tokenizer
         if self.network.config.decoder_only:
@@ -99,23 +99,34 @@ class TextModel:
     def save(self, folder: str | Path) -> None:
         save_model(Path(folder), self.stored)
 
-    def generate(self, texts: Sequence[str], *, max_length: int | None = None) -> list[Result]:
-        """The most probable continuation, token by token (greedy). Order out is order in; no text in, no text out.
+    def generate(
+        self,
+        texts: Sequence[str],
+        *,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        max_length: int | None = None,
+    ) -> list[Result]:
+        """The most probable answers that a beam of this width finds; a beam of 1 is greedy, token by token.
 
-        `max_length` is the most tokens of an answer; unless given, it follows the length of the source.
+        Order out is order in; no text in, no text out. `n_best` is how many hypotheses each result has, fewer where
+        fewer were found. `max_length` is the most tokens of an answer; unless given, it follows the length of the
+        source. `beam` and `length_penalty` are the model's own unless given (see `decode.strategies.Beam`).
         """
         _refuse_string(texts)
         if max_length is not None and max_length < 1:
             raise UsageError(f"max_length must be at least 1, not {max_length}")
-        self.network.eval()
+        config = self.generation.changed(beam=beam, length_penalty=length_penalty)
+        if not 1 <= n_best <= config.beam:
+            raise UsageError(f"n_best must be from 1 to beam ({config.beam}), not {n_best}")
         sources = [self.source_tokenizer.encode(text) if text.strip() else [] for text in texts]
         self._refuse_too_long(sources)
         results: dict[int, Result] = {n: _EMPTY for n, source in enumerate(sources) if not source}
-        for group in _batches(sources, self.generation.batch_tokens):
-            frontier = self._greedy([sources[n] for n in group], max_length)
-            for row, n in enumerate(group):
-                unknown = tuple(self.source_tokenizer.unknown(texts[n]))
-                results[n] = Result((self._hypothesis(frontier, row),), unknown)
+        for group in _batches(sources, config.batch_tokens // config.beam):
+            frontier = self._search([sources[n] for n in group], max_length, config)
+            for n, hypotheses in zip(group, self._hypotheses(frontier, n_best, config), strict=True):
+                results[n] = Result(hypotheses, tuple(self.source_tokenizer.unknown(texts[n])))
         return [results[n] for n in range(len(texts))]
 
     @torch.inference_mode()
@@ -125,19 +136,12 @@ class TextModel:
         _refuse_string(targets)
         if len(sources) != len(targets):
             raise UsageError(f"score takes pairs: {len(sources)} sources and {len(targets)} targets")
-        self.network.eval()
-        scores = []
-        for source, target in zip(sources, targets, strict=True):
-            batch = collate([self._example(source, target)]).to(self.device)
-            logits = self.network(batch.source_ids, batch.target_ids, batch.source_mask)
-            log_probs = logits.float().log_softmax(-1).gather(-1, batch.labels[..., None])
-            scores.append(float(log_probs.sum()))
-        return scores
+        with evaluating(self.network):
+            return [self._score(source, target) for source, target in zip(sources, targets, strict=True)]
 
     @torch.inference_mode()
     def trace(self, text: str, target: str | None = None) -> Trace:
         """Generate on the fast path (or take the given target), then look at it once from inside."""
-        self.network.eval()
         source, cut = self.source_tokenizer.encode(text), False
         if target is not None:
             answer = self.target_tokenizer.encode(target)
@@ -147,7 +151,8 @@ class TextModel:
         # An answer that was cut never came to predict eos: its last token is the last row.
         batch = collate([Example(source, answer[:-1] if cut else answer)]).to(self.device)
         seen: dict[str, Tensor] = {}
-        self.network(batch.source_ids, batch.target_ids, batch.source_mask, tap=seen.__setitem__)
+        with evaluating(self.network):
+            self.network(batch.source_ids, batch.target_ids, batch.source_mask, tap=seen.__setitem__)
         return Trace(
             source_pieces=tuple(self.source_tokenizer.pieces([*source, EOS])),
             target_pieces=tuple(self.target_tokenizer.pieces(answer if cut else [*answer, EOS])),
@@ -156,17 +161,22 @@ class TextModel:
             cross=_stack(seen, "decoder", "cross"),
         )
 
-    def _example(self, source: str, target: str) -> Example:
-        return Example(self.source_tokenizer.encode(source), self.target_tokenizer.encode(target))
+    def _score(self, source: str, target: str) -> float:
+        example = Example(self.source_tokenizer.encode(source), self.target_tokenizer.encode(target))
+        batch = collate([example]).to(self.device)
+        logits = self.network(batch.source_ids, batch.target_ids, batch.source_mask)
+        return float(logits.float().log_softmax(-1).gather(-1, batch.labels[..., None]).sum())
 
     @torch.inference_mode()
-    def _greedy(self, sources: Sequence[Sequence[int]], max_length: int | None) -> Frontier:
+    def _search(self, sources: Sequence[Sequence[int]], max_length: int | None, config: GenerationConfig) -> Frontier:
+        strategy: Strategy = Greedy() if config.beam == 1 else Beam(config.beam, config.length_penalty)
         ids, mask = collate_sources(sources)
         limits = [max_length or self._limit(len(source)) for source in sources]
-        memory = self.network.encode(ids.to(self.device), None if mask is None else mask.to(self.device))
         limit = torch.tensor(limits, device=self.device)
-        *_, last = search(self.network, self.network.start(memory), limit, Greedy(), [Forbid()])
-        return last
+        with evaluating(self.network):
+            memory = self.network.encode(ids.to(self.device), None if mask is None else mask.to(self.device))
+            told = search(self.network, self.network.start(memory), limit, strategy, [Forbid()])
+            return deque(told, maxlen=1).pop()
 
     def _refuse_too_long(self, sources: Sequence[Sequence[int]]) -> None:
         config = self.network.config
@@ -182,15 +192,42 @@ class TextModel:
         config = self.network.config
         return min(limit, config.max_length - 1) if config.positions == "learned" else limit
 
-    def _hypothesis(self, frontier: Frontier, row: int) -> Hypothesis:
-        ids = tuple(int(n) for n in frontier.ids[row, 1:] if n not in (PAD, EOS))
+    def _hypotheses(
+        self, frontier: Frontier, n_best: int, config: GenerationConfig
+    ) -> Iterator[tuple[Hypothesis, ...]]:
+        """Of each sentence the best; a beam may have found fewer than it has rows."""
+        columns = (frontier.ids[:, 1:], frontier.log_probability, frontier.tokens, frontier.cut)
+        rows = list(zip(*(column.tolist() for column in columns), strict=True))
+        for first in range(0, len(rows), config.beam):
+            best = rows[first : first + n_best]
+            found = [row for row in best if row[1] != NOTHING] or best[:1]
+            yield tuple(self._hypothesis(config.length_penalty, *row) for row in found)
+
+    def _hypothesis(
+        self, length_penalty: float, row: Sequence[int], log_probability: float, tokens: int, cut: bool
+    ) -> Hypothesis:
+        ids = tuple(each for each in row if each not in (PAD, EOS))
         return Hypothesis(
             text=self.target_tokenizer.decode(ids),
             ids=ids,
             pieces=tuple(self.target_tokenizer.pieces(ids)),
-            score=float(frontier.log_probability[row]),
-            cut=bool(frontier.cut[row]),
+            score=ranking.score(log_probability, tokens, length_penalty),
+            log_probability=log_probability,
+            cut=cut,
         )
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Without dropout, for sentences of any length; afterwards every part is in the mode it was in."""
+    before = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        with kernels_for_any_shape():
+            yield
+    finally:
+        for module, training in before:
+            module.training = training
 
 
 def load(folder: str | Path, device: str = "auto") -> TextModel:
@@ -213,7 +250,7 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-_EMPTY = Result((Hypothesis("", (), (), 0.0, False),))
+_EMPTY = Result((Hypothesis("", (), (), 0.0, 0.0, False),))
 
 
 def _refuse_string(texts: Sequence[str]) -> None:

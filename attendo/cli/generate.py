@@ -9,6 +9,12 @@ import typer
 
 from attendo.errors import DataError
 
+Beam = Annotated[int | None, typer.Option(min=1, help="Rows of a sentence; 1 is greedy. By default the model's own.")]
+LengthPenalty = Annotated[
+    float | None,
+    typer.Option(min=0, help="Answers rank by log-probability / tokens ** X. By default the model's own."),
+]
+
 LINES_AT_ONCE = 1024  # read, sorted by length and decoded together; a terminal is answered line by line
 
 
@@ -17,6 +23,8 @@ def generate(
     max_length: Annotated[
         int | None, typer.Option(min=1, help="Most tokens of an answer; by default 2 x source + 20.")
     ] = None,
+    beam: Beam = None,
+    length_penalty: LengthPenalty = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Translate (or otherwise transform) lines of standard input.
@@ -32,7 +40,8 @@ def generate(
     lines = numbered_lines(sys.stdin.buffer, "standard input")
     number = 0
     for texts in _together(lines, 1 if sys.stdin.isatty() else LINES_AT_ONCE):
-        for result in text_model.generate(texts, max_length=max_length):
+        results = text_model.generate(texts, beam=beam, length_penalty=length_penalty, max_length=max_length)
+        for result in results:
             number += 1
             if result.unknown:
                 print(f"line {number}: not in the vocabulary: {', '.join(map(repr, result.unknown))}", file=sys.stderr)

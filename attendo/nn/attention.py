@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attendo.errors import UsageError
 from attendo.nn.masks import Mask
@@ -15,6 +17,9 @@ from attendo.nn.positions import Rotation
 
 # Is told the name of a place in the network ("decoder.3.cross") and the attention weights there, [B, H, T, S].
 Tap = Callable[[str, Tensor], None]
+
+# Up to here compiled code beats the library's kernels, which are made for long sequences (measured on an H200 with 32).
+SHORT = 64
 
 
 @dataclass(frozen=True)
@@ -103,11 +108,20 @@ def fused_attention(
     queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, dropout: float = 0.0
 ) -> Float[Tensor, "B H T Kv"]:
     """The fastest kernel there is for it. A query that may look at nothing gets zeros."""
+    if queries.is_cuda and torch.compiler.is_compiling() and kv.length <= SHORT:
+        return explicit_attention(queries, kv, mask, dropout)[0]
     mixed = F.scaled_dot_product_attention(
         queries, kv.keys, kv.values, attn_mask=mask.visible, dropout_p=dropout, is_causal=mask.causal
     )
     # In half precision CUDA's kernels give such a query the mean of the values (seen with torch 2.11), the CPU's zeros.
     return mixed if mask.visible is None or not mixed.is_cuda else zero_blind(mixed, mask.visible)
+
+
+def kernels_for_any_shape() -> AbstractContextManager[None]:
+    """Leaves out cuDNN's attention, which builds a plan for every new shape: with sentences as long as they happen to
+    be, that takes far longer than the work itself (seen on an H200 with torch 2.11).
+    """
+    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
 def zero_blind(mixed: Float[Tensor, "B H T Kv"], visible: Bool[Tensor, "#B 1 #T S"]) -> Float[Tensor, "B H T Kv"]:
@@ -119,11 +133,14 @@ def explicit_attention(
     queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, dropout: float = 0.0
 ) -> tuple[Float[Tensor, "B H T Kv"], Float[Tensor, "B H T S"]]:
     """The formula as it is written, and the weights before dropout, so that their rows sum to 1."""
-    scores = queries @ kv.keys.transpose(-2, -1) / math.sqrt(queries.size(-1))
+    # At least in float32, whatever the products are in: these are the numbers a person is shown. (It also keeps the
+    # compiler from taking the formula for the library's kernel, which is slower on short sequences.)
+    products = queries @ kv.keys.transpose(-2, -1)
+    scores = products.to(torch.promote_types(products.dtype, torch.float32)) / math.sqrt(queries.size(-1))
     visible = mask.matrix(queries.size(-2), kv.length, queries.device)
     if visible is None:
         weights = scores.softmax(-1)
     else:
         # The lowest finite number, not -inf: in a row without any visible key NaN would pass through the gradients.
         weights = scores.masked_fill(~visible, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~visible, 0.0)
-    return F.dropout(weights, dropout) @ kv.values, weights
+    return F.dropout(weights, dropout).to(kv.values.dtype) @ kv.values, weights

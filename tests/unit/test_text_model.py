@@ -1,6 +1,9 @@
 """Text in, text out."""
 
+import json
+import math
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +11,17 @@ import pytest
 import torch
 from tiny import SOURCES, TARGETS, tiny_model
 
-from attendo.data.batch import Example, collate
+from attendo.data.batch import Example, collate, collate_sources
+from attendo.decode.config import GenerationConfig
+from attendo.decode.rules import Forbid
+from attendo.decode.search import search
+from attendo.decode.strategies import Beam, Greedy
 from attendo.errors import ModelError, UsageError
 from attendo.model.config import ModelConfig
-from attendo.model.transformer import Transformer
+from attendo.model.transformer import Memory, Transformer
 from attendo.store import StoredModel
 from attendo.text import EOS, Words
-from attendo.text_model import GenerationConfig, TextModel, load, pick_device
+from attendo.text_model import Hypothesis, TextModel, evaluating, load, pick_device
 
 WORDS = tuple(sorted({word for text in SOURCES for word in text.split()}))
 
@@ -43,16 +50,36 @@ def sentences(count: int) -> list[str]:
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
 def test_a_sentence_has_the_same_answer_alone_and_in_any_batch(positions: str) -> None:
     model = lively_model(positions=positions)
-    texts = sentences(60)
+    texts = sentences(24)
     alone = [model.generate([text])[0] for text in texts]
     assert len({len(result.ids) for result in alone}) > 5
     assert len({result.cut for result in alone}) == 2
-    for batch_tokens in (1, 40, 4096):
-        model.generation = GenerationConfig(**{**model.stored.generation, "batch_tokens": batch_tokens})
+    for batch_tokens in (40, 4096):
+        model.generation = model.generation.replace(batch_tokens=batch_tokens)
         together = model.generate(texts)
         assert [result.ids for result in together] == [result.ids for result in alone]
         assert [result.cut for result in together] == [result.cut for result in alone]
         assert [result.score for result in together] == pytest.approx([result.score for result in alone], abs=1e-4)
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+def test_D1_a_beam_finds_the_same_hypotheses_alone_and_in_any_batch(length_penalty: float) -> None:
+    model = lively_model()
+    texts = sentences(20)
+
+    def hypotheses(texts: list[str]) -> list[Hypothesis]:
+        results = model.generate(texts, beam=4, length_penalty=length_penalty, n_best=4, max_length=6)
+        return [each for result in results for each in result.hypotheses]
+
+    alone = [each for text in texts for each in hypotheses([text])]
+    assert len(alone) == 80
+    assert len({each.cut for each in alone}) == 2
+    for batch_tokens in (160, 4096):
+        model.generation = model.generation.replace(batch_tokens=batch_tokens)
+        together = hypotheses(texts)
+        assert [each.ids for each in together] == [each.ids for each in alone]
+        assert [each.cut for each in together] == [each.cut for each in alone]
+        assert [each.score for each in together] == pytest.approx([each.score for each in alone], abs=1e-5)
 
 
 def test_order_out_is_order_in() -> None:
@@ -72,17 +99,128 @@ def test_the_score_told_is_the_score_of_the_ids() -> None:
         logits = model.network(batch.source_ids, batch.target_ids, batch.source_mask)
         each = logits.log_softmax(-1).gather(-1, batch.labels[..., None])[0, :, 0]
         counted = each[:-1] if result.cut else each  # an answer that was cut has no eos to count
-        assert result.score == pytest.approx(counted.sum().item(), abs=1e-4)
+        assert result.log_probability == pytest.approx(counted.sum().item(), abs=1e-4)
+        assert result.score == pytest.approx(counted.mean().item(), abs=1e-4)  # the length penalty is 1
 
 
-def test_scoring_an_answer_gives_the_score_it_was_generated_with() -> None:
+@pytest.mark.parametrize("beam", [1, 4])
+def test_D3_scoring_an_answer_gives_the_log_probability_it_was_generated_with(beam: int) -> None:
+    model = lively_model()
+    texts = sentences(60 // beam)
+    results = model.generate(texts, beam=beam, n_best=beam)
+    ended = [(text, each) for text, r in zip(texts, results, strict=True) for each in r.hypotheses if not each.cut]
+    same_ids = [(text, each) for text, each in ended if model.target_tokenizer.encode(each.text) == list(each.ids)]
+    assert len(same_ids) > 5
+    scores = model.score([text for text, _ in same_ids], [each.text for _, each in same_ids])
+    assert scores == pytest.approx([each.log_probability for _, each in same_ids], abs=1e-4)
+
+
+def test_a_beam_of_one_is_greedy_with_the_weights_of_a_network() -> None:
+    model = lively_model()
+    texts = sentences(40)
+    ids, mask = collate_sources([model.source_tokenizer.encode(text) for text in texts])
+    with torch.inference_mode():
+        memory = model.network.encode(ids, mask)
+        greedy, beam = (
+            list(search(model.network, model.network.start(memory), torch.full((40,), 12), strategy, [Forbid()]))[-1]
+            for strategy in (Greedy(), Beam(1))
+        )
+    assert torch.equal(greedy.ids, beam.ids)
+    assert torch.equal(greedy.log_probability, beam.log_probability)
+    assert torch.equal(greedy.cut, beam.cut)
+    assert model.generate(texts, beam=1) == model.generate(texts)
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_score_ranks_by_the_same_formula_whatever_the_beam(beam: int, length_penalty: float) -> None:
+    for result in lively_model().generate(sentences(20), beam=beam, length_penalty=length_penalty, n_best=beam):
+        assert (result.score, result.log_probability) == (
+            result.hypotheses[0].score,
+            result.hypotheses[0].log_probability,
+        )
+        for each in result.hypotheses:
+            tokens = len(each.ids) + (not each.cut)
+            assert each.score == pytest.approx(each.log_probability / tokens**length_penalty, rel=1e-6)
+        ranks = [(each.cut, -each.score) for each in result.hypotheses]
+        assert ranks == sorted(ranks)
+
+
+def test_the_best_few_are_the_first_of_many() -> None:
+    model = lively_model()
+    texts = sentences(30)
+    for few, many in zip(model.generate(texts, beam=5, n_best=2), model.generate(texts, beam=5, n_best=5), strict=True):
+        assert few.hypotheses == many.hypotheses[:2]
+        assert len({each.ids for each in many.hypotheses}) == len(many.hypotheses) == 5
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_batch_stays_within_its_positions_whatever_the_beam(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = lively_model()
+    model.generation = model.generation.replace(batch_tokens=100)
+    positions = []
+
+    def encode(ids: torch.Tensor, mask: torch.Tensor | None) -> Memory:
+        positions.append(ids.numel() * beam)
+        return Transformer.encode(model.network, ids, mask)
+
+    monkeypatch.setattr(model.network, "encode", encode)
+    model.generate(sentences(40), beam=beam, max_length=2)
+    assert 50 < max(positions) <= 100
+
+
+def test_a_beam_finds_answers_that_greedy_does_not() -> None:
     model = lively_model()
     texts = sentences(60)
-    ended = [(text, result) for text, result in zip(texts, model.generate(texts), strict=True) if not result.cut]
-    same_ids = [(text, r) for text, r in ended if model.target_tokenizer.encode(r.text) == list(r.ids)]
-    assert len(same_ids) > 5
-    scores = model.score([text for text, _ in same_ids], [result.text for _, result in same_ids])
-    assert scores == pytest.approx([result.score for _, result in same_ids], abs=1e-4)
+    pairs = list(
+        zip(model.generate(texts, length_penalty=0.0), model.generate(texts, beam=8, length_penalty=0.0), strict=True)
+    )
+    ended = [(greedy, beam) for greedy, beam in pairs if not greedy.cut]
+    better = sum(beam.log_probability > greedy.log_probability + 1e-4 for greedy, beam in ended)
+    worse = sum(beam.log_probability < greedy.log_probability - 1e-4 for greedy, beam in ended)
+    assert better > 2
+    assert better > 2 * worse
+
+
+def test_fewer_hypotheses_than_asked_for_are_all_there_are() -> None:
+    model = lively_model()
+    (result,) = model.generate([SOURCES[0]], beam=40, n_best=40, max_length=1)
+    assert 1 <= len(result.hypotheses) < 40
+    assert all(math.isfinite(each.score) for each in result.hypotheses)
+
+
+def test_the_defaults_are_those_of_the_model_folder(tmp_path: Path) -> None:
+    texts = sentences(10)
+    stored = lively_model().stored
+    TextModel(replace(stored, generation={"beam": 4, "length_penalty": 0.2})).save(tmp_path / "model")
+    model = load(tmp_path / "model", "cpu")
+    assert model.generate(texts) == model.generate(texts, beam=4, length_penalty=0.2)
+    assert model.generate(texts) != model.generate(texts, beam=1)
+
+
+def test_R12_a_folder_from_before_the_beam_is_greedy(model_folder: Path) -> None:
+    generation = json.loads((model_folder / "generation.json").read_text("utf-8"))
+    assert "beam" not in generation
+    model = load(model_folder, "cpu")
+    assert (model.generation.beam, model.generation.length_penalty) == (1, 1.0)
+    assert model.generate(SOURCES) == model.generate(SOURCES, beam=1, length_penalty=1.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"beam": 0}, "beam: .*, not 0"),
+        ({"beam": -2}, "beam: .*, not -2"),
+        ({"length_penalty": -0.5}, "length_penalty: .*, not -0.5"),
+        ({"length_penalty": math.nan}, "length_penalty: .*, not nan"),
+        ({"n_best": 2}, r"n_best must be from 1 to beam \(1\), not 2"),
+        ({"beam": 3, "n_best": 4}, r"n_best must be from 1 to beam \(3\), not 4"),
+        ({"beam": 3, "n_best": 0}, r"n_best must be from 1 to beam \(3\), not 0"),
+    ],
+)
+def test_a_beam_that_cannot_be_meant_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        tiny_model().generate(["the cat"], **settings)
 
 
 def test_a_score_is_a_log_probability() -> None:
@@ -105,6 +243,8 @@ def test_empty_text_stays_empty_wherever_it_stands() -> None:
     results = model.generate(["", SOURCES[0], "", SOURCES[1], ""])
     assert [result.text == "" for result in results] == [True, False, True, False, True]
     assert (results[0].ids, results[0].pieces, results[0].score, results[0].cut) == ((), (), 0.0, False)
+    assert results[0].log_probability == 0.0
+    assert len(model.generate(["", SOURCES[0]], beam=3, n_best=3)[0].hypotheses) == 1
     assert results[1].ids == model.generate([SOURCES[0]])[0].ids
     assert model.generate([]) == []
 
@@ -171,6 +311,31 @@ def test_a_network_left_in_training_mode_answers_without_dropout() -> None:
     assert model.score(SOURCES, TARGETS) == calm[1]
     model.network.train()
     assert model.trace(texts[0]).cross.tolist() == calm[2]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_answering_leaves_the_mode_and_the_dice_of_the_caller_alone(training: bool) -> None:
+    model = lively_model(dropout=0.5)
+    model.network.train(training)
+    model.network.encoder.train(not training)
+    modes = [module.training for module in model.network.modules()]
+    dice = torch.get_rng_state()
+    model.generate(sentences(5))
+    model.generate(sentences(5), beam=3)
+    model.score(SOURCES, TARGETS)
+    model.trace(SOURCES[0])
+    TextModel(model.stored)
+    assert [module.training for module in model.network.modules()] == modes
+    assert torch.equal(torch.get_rng_state(), dice)
+
+
+def test_the_mode_is_put_back_when_something_goes_wrong() -> None:
+    network = tiny_model().network.train()
+    with evaluating(network):
+        assert not any(module.training for module in network.modules())
+    with pytest.raises(ZeroDivisionError), evaluating(network):
+        raise ZeroDivisionError
+    assert all(module.training for module in network.modules())
 
 
 def test_the_rows_of_a_trace_are_the_tokens_predicted() -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from tiny import SIZES, SOURCES, TARGETS, Command, tiny_model
 
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.store import StoredModel
+from attendo.store import StoredModel, save_model
 from attendo.text import SentencePiece
 from attendo.text_model import TextModel
 
@@ -56,6 +57,32 @@ def test_answers_are_those_of_the_library_in_order(attendo: Command, model_folde
     done = attendo("generate", model_folder, given=text(list(SOURCES)))
     assert done.output.splitlines() == expected
     assert attendo("translate", model_folder, given=text(list(SOURCES))).output == done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        (["--beam", "3"], {"beam": 3}),
+        (["--beam", "3", "--length-penalty", "0"], {"beam": 3, "length_penalty": 0.0}),
+        (["--beam", "1"], {}),
+    ],
+)
+def test_a_beam_is_that_of_the_library(
+    attendo: Command, model_folder: Path, options: list[str], settings: dict[str, Any]
+) -> None:
+    lines = [*SOURCES, *SOURCES[::-1]]
+    expected = [result.text for result in tiny_model().generate(lines, **settings)]
+    assert attendo("generate", model_folder, *options, given=text(lines)).output.splitlines() == expected
+
+
+def test_unless_given_the_beam_is_that_of_the_model(attendo: Command, tmp_path: Path) -> None:
+    stored = tiny_model().stored
+    stored.generation.update(beam=4)
+    save_model(tmp_path / "model", stored)
+    done = attendo("generate", tmp_path / "model", given=text(list(SOURCES)))
+    wide = [result.text for result in tiny_model().generate(SOURCES, beam=4)]
+    greedy = [result.text for result in tiny_model().generate(SOURCES)]
+    assert done.output.splitlines() == wide != greedy
 
 
 def test_subwords_keep_one_line_out_for_one_line_in(attendo: Command, tmp_path: Path) -> None:

@@ -1,50 +1,16 @@
 """The generation loop, with tables of bigrams in place of a network: every number can be worked out by hand."""
 
 import math
-from dataclasses import dataclass
 
 import pytest
 import torch
+from tables import ENDLESS, SHORT, SILENT, A, B, Bigrams, Chances, Rows
 from torch import Tensor
 
 from attendo.decode.rules import Forbid
 from attendo.decode.search import Frontier, Rule, Stepper, Strategy, search
-from attendo.decode.strategies import Greedy
+from attendo.decode.strategies import Beam, Greedy
 from attendo.text import BOS, EOS, PAD, UNK
-
-A, B = 4, 5
-Chances = dict[int, dict[int, float]]
-
-# From bos: a, then b, then the end.
-SHORT: Chances = {BOS: {A: 0.6, B: 0.3, EOS: 0.1}, A: {B: 0.7, EOS: 0.2, A: 0.1}, B: {EOS: 0.5, A: 0.4, B: 0.1}}
-# b for ever.
-ENDLESS: Chances = {BOS: {B: 0.9, EOS: 0.1}, B: {B: 0.8, EOS: 0.2}}
-# The end at once.
-SILENT: Chances = {BOS: {EOS: 0.9, A: 0.1}}
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The state of a bigram model: which table each row speaks from."""
-
-    tables: Tensor
-
-    def select(self, rows: Tensor) -> "Rows":
-        return Rows(self.tables[rows])
-
-
-class Bigrams:
-    """Stands in for a network: the last token alone decides what follows."""
-
-    def __init__(self, *tables: Chances) -> None:
-        self.logits = torch.full((len(tables), 6, 6), -1e9)
-        for n, table in enumerate(tables):
-            for last, following in table.items():
-                for token, chance in following.items():
-                    self.logits[n, last, token] = math.log(chance) + 3.0  # logits are log-probabilities but for a shift
-
-    def step(self, ids: Tensor, state: Rows) -> tuple[Tensor, Rows]:
-        return self.logits[state.tables, ids[:, -1]][:, None], state
 
 
 def frontiers(tables: list[Chances], limits: list[int], rules: tuple[Rule, ...] = (Forbid(),)) -> list[Frontier]:
@@ -55,6 +21,7 @@ def frontiers(tables: list[Chances], limits: list[int], rules: tuple[Rule, ...] 
 def test_a_table_of_bigrams_is_all_that_the_loop_needs() -> None:
     assert isinstance(Bigrams(SHORT), Stepper)
     assert isinstance(Greedy(), Strategy)
+    assert isinstance(Beam(4), Strategy)
     assert isinstance(Forbid(), Rule)
 
 
@@ -147,10 +114,17 @@ def test_rules_are_laid_one_over_the_other_and_leave_the_numbers_they_were_given
 class Swap:
     """Two rows that change places before they go on greedily: a beam in which each follows the other."""
 
-    def advance(self, frontier: Frontier, log_probs: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+    width = 1
+
+    def start(self, limit: Tensor) -> Frontier:
+        return Frontier.start(limit)
+
+    def advance(self, frontier: Frontier, log_probs: Tensor) -> tuple[Tensor | None, Frontier]:
+        if frontier.limit.size(0) < 2:
+            return Greedy().advance(frontier, log_probs)
         parents = torch.tensor([1, 0])
         best = log_probs[parents].max(dim=-1)
-        return parents, best.indices, best.values
+        return parents, frontier.select(parents).grow(best.indices, best.values)
 
 
 def test_rows_and_their_state_follow_their_parents() -> None:

@@ -1,0 +1,42 @@
+"""The script that a text is mostly written in, as far as it decides what a word is."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Literal
+
+Script = Literal["spaced", "han", "kana", "hangul", "unspaced"]
+
+# First and last code point of the blocks that hold letters.
+_BLOCKS: tuple[tuple[int, int, Script], ...] = (
+    (0x0E00, 0x0EFF, "unspaced"),  # Thai, Lao
+    (0x1000, 0x109F, "unspaced"),  # Burmese
+    (0x1100, 0x11FF, "hangul"),
+    (0x1780, 0x17FF, "unspaced"),  # Khmer
+    (0x3040, 0x30FF, "kana"),
+    (0x3130, 0x318F, "hangul"),
+    (0x31F0, 0x31FF, "kana"),
+    (0x3400, 0x9FFF, "han"),
+    (0xAC00, 0xD7FF, "hangul"),
+    (0xF900, 0xFAFF, "han"),
+    (0xFF66, 0xFF9F, "kana"),
+    (0x20000, 0x3FFFF, "han"),
+)
+_KANA_SHARE = 0.1  # Japanese mixes both; a Chinese text with a Japanese name in it has less kana
+
+
+def main_script(texts: Iterable[str]) -> Script:
+    """What more than half of the letters are. Kana among Han makes both kana; `unspaced` is Thai and its neighbours."""
+    letters = Counter(character for text in texts for character in text if character.isalpha())
+    counts: Counter[Script] = Counter()
+    for letter, count in letters.items():
+        counts[_script(letter)] += count
+    east = counts["han"] + counts["kana"]
+    if counts["kana"] >= _KANA_SHARE * east:
+        counts["kana"], counts["han"] = east, 0
+    script, most = max(counts.items(), key=lambda each: each[1], default=("spaced", 0))
+    return script if 2 * most > counts.total() else "spaced"
+
+
+def _script(letter: str) -> Script:
+    number = ord(letter)
+    return next((script for first, last, script in _BLOCKS if first <= number <= last), "spaced")

@@ -1,0 +1,170 @@
+"""Scores of whole texts, each against an answer that does not come from attendo."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+from attendo import __version__
+from attendo.data.parallel import read_lines
+from attendo.errors import UsageError
+from attendo.metrics import METRICS, Score, check_metric, score
+from attendo.train.config import TrainConfig
+
+ENGLISH = ["The cat sat on the mat.", "A dog ran home, quickly.", "I saw the small cat yesterday evening."]
+NEARLY = ["The cat sat on a mat.", "A dog ran home quickly.", "I saw a small cat yesterday evening."]
+CHINESE = ["那只小猫坐在垫子上。", "一只狗很快地跑回家了。", "我昨天晚上看见了那只小猫。"]
+NEARLY_CHINESE = ["那只猫坐在垫子上。", "一只狗跑回家了。", "我昨天看见了那只小猫。"]
+JAPANESE = ["猫がマットの上に座っていた。", "犬は急いで家に帰った。"]
+KOREAN = ["고양이가 매트 위에 앉아 있었다.", "개는 서둘러 집으로 돌아갔다."]
+THAI = ["แมวนั่งอยู่บนเสื่อ", "สุนัขวิ่งกลับบ้าน"]
+
+
+def test_the_names_are_those_that_a_run_file_may_ask_for() -> None:
+    assert TrainConfig(metrics=METRICS).metrics == METRICS
+
+
+@pytest.mark.parametrize(
+    ("outputs", "references", "tokeniser"),
+    [
+        (NEARLY, ENGLISH, "13a"),
+        (NEARLY_CHINESE, CHINESE, "zh"),
+        (JAPANESE[::-1], JAPANESE, "char"),
+        (KOREAN[::-1], KOREAN, "char"),
+        (THAI[::-1], THAI, "char"),
+    ],
+)
+def test_bleu_is_that_of_sacrebleu_with_the_tokeniser_of_the_script(
+    outputs: list[str], references: list[str], tokeniser: str
+) -> None:
+    found = score("bleu", outputs, references)
+    assert found.value == sacrebleu.corpus_bleu(outputs, [references], tokenize=tokeniser).score
+    assert f"|tok:{tokeniser}|" in found.signature
+    assert f"version:{sacrebleu.__version__}" in found.signature
+    assert (found.name, found.higher_is_better) == ("bleu", True)
+
+
+def test_the_tokeniser_is_that_of_the_references_not_of_the_outputs() -> None:
+    assert "|tok:zh|" in score("bleu", ENGLISH, CHINESE).signature
+    assert "|tok:13a|" in score("bleu", CHINESE, ENGLISH).signature
+
+
+def test_bleu_with_a_tokeniser_of_ones_own() -> None:
+    found = score("bleu", NEARLY_CHINESE, CHINESE, tokenize="char")
+    assert found.value == sacrebleu.corpus_bleu(NEARLY_CHINESE, [CHINESE], tokenize="char").score
+    assert "|tok:char|" in found.signature
+    assert found.value != score("bleu", NEARLY, ENGLISH, tokenize="char").value
+
+
+def test_chrf_is_that_of_sacrebleu() -> None:
+    found = score("chrf", NEARLY, ENGLISH)
+    assert found.value == sacrebleu.corpus_chrf(NEARLY, [ENGLISH]).score
+    assert "nc:6" in found.signature
+    assert found.higher_is_better
+
+
+def test_exact_match_is_in_percent_and_does_not_see_white_space_around() -> None:
+    outputs = ["a b", " a b\t", "a  b", "A b"]
+    found = score("exact_match", outputs, ["a b"] * 4)
+    assert found == Score("exact_match", 50.0, f"exact|strip|attendo:{__version__}", True)
+
+
+def test_the_word_error_rate_is_that_worked_out_by_hand() -> None:
+    """Two words are changed, one is missing, three are too many: six errors in ten words."""
+    outputs = ["the cat sits in the mat", "a dog", "I see it now"]
+    references = ["the cat sat on the mat", "a dog barks", "I"]
+    found = score("word_error_rate", outputs, references)
+    assert found.value == pytest.approx(100 * (2 + 1 + 3) / 10)
+    assert found.signature == f"wer|tok:space|attendo:{__version__}"
+    assert not found.higher_is_better
+
+
+@pytest.mark.parametrize(
+    ("references", "tokeniser"), [(CHINESE, "char"), (JAPANESE, "char"), (THAI, "char"), (KOREAN, "space")]
+)
+def test_words_are_characters_where_there_are_no_spaces(references: list[str], tokeniser: str) -> None:
+    outputs = [text[1:] for text in references]
+    words = [text.split() if tokeniser == "space" else list(text) for text in references]
+    found = score("word_error_rate", outputs, references)
+    assert found.value == pytest.approx(100 * len(references) / sum(map(len, words)))
+    assert f"|tok:{tokeniser}|" in found.signature
+
+
+def test_white_space_between_characters_is_no_error() -> None:
+    assert score("word_error_rate", ["我 爱 你"], ["我爱你"]).value == 0.0
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_perfect_output_has_the_best_score(name: str) -> None:
+    for references in (ENGLISH, CHINESE, JAPANESE, KOREAN):
+        found = score(name, references, references)
+        assert found.value == pytest.approx(100.0 if found.higher_is_better else 0.0)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_an_empty_output_is_scored_too(name: str) -> None:
+    found = score(name, ["", ""], ENGLISH[:2])
+    assert found.value == pytest.approx(0.0 if found.higher_is_better else 100.0)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_each_output_needs_its_reference(name: str) -> None:
+    with pytest.raises(UsageError, match="2 outputs and 3 references"):
+        score(name, ENGLISH[:2], ENGLISH)
+    with pytest.raises(UsageError, match="nothing to score"):
+        score(name, [], [])
+    with pytest.raises(UsageError, match=r"write \[text\]"):
+        score(name, "a cat", "a dog")
+
+
+def test_references_without_a_word_have_no_word_error_rate() -> None:
+    with pytest.raises(UsageError, match="the 2 references have no words"):
+        score("word_error_rate", ["a", "b"], ["", " "])
+
+
+def test_names_that_are_none_are_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"unknown metric belu \(did you mean bleu\?\)"):
+        score("belu", ENGLISH, ENGLISH)
+    with pytest.raises(UsageError, match="unknown tokeniser flores200: use 13a"):
+        score("bleu", ENGLISH, ENGLISH, tokenize="flores200")
+    with pytest.raises(UsageError, match="tokenize is for bleu"):
+        score("chrf", ENGLISH, ENGLISH, tokenize="13a")
+
+
+def test_a_tokeniser_that_needs_another_package_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    with pytest.raises(UsageError, match=r"pip install 'sacrebleu\[ja\]'"):
+        score("bleu", JAPANESE, JAPANESE, tokenize="ja-mecab")
+
+
+@pytest.mark.parametrize(("name", "called"), [("bleu", "BLEU"), ("chrf", "chrF")])
+def test_without_sacrebleu_its_scores_say_what_to_install(
+    name: str, called: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    with pytest.raises(UsageError, match=rf"^{called} needs sacrebleu: pip install 'attendo\[eval\]'$"):
+        check_metric(name)
+    assert score("exact_match", ENGLISH, ENGLISH).value == 100.0
+    assert score("word_error_rate", ENGLISH, ENGLISH).value == 0.0
+
+
+def test_outputs_that_look_tokenised_bring_no_advice(caplog: pytest.LogCaptureFixture) -> None:
+    texts = ["a cat sat down ."] * 200
+    assert score("bleu", texts, texts).value > 99
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("name", "tokeniser"),
+    [
+        ("msctd_en_zh/enzh.dev.zh.gz", "zh"),
+        ("msctd_en_zh/enzh.dev.seg.zh.gz", "zh"),
+        ("msctd_en_zh/enzh.dev.tok.lc.en.gz", "13a"),
+    ],
+)
+def test_real_text_gets_its_tokeniser(shared: Path, name: str, tokeniser: str) -> None:
+    lines = list(read_lines(shared / "data" / name))[:200]
+    found = score("bleu", lines[1:], lines[:-1])
+    assert found.value == sacrebleu.corpus_bleu(lines[1:], [lines[:-1]], tokenize=tokeniser, force=True).score
+    assert found.value > 0

@@ -1,0 +1,46 @@
+"""The edit distance, against its definition."""
+
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attendo.metrics.word_errors import edit_distance, words
+
+LINES = st.lists(st.sampled_from(["a", "b", "c", "dd"]), max_size=9).map(tuple)
+
+
+@cache
+def by_definition(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    if not one or not other:
+        return len(one) + len(other)
+    changed = by_definition(one[:-1], other[:-1]) + (one[-1] != other[-1])
+    return min(changed, by_definition(one[:-1], other) + 1, by_definition(one, other[:-1]) + 1)
+
+
+@given(LINES, LINES)
+def test_it_is_the_fewest_changes(one: tuple[str, ...], other: tuple[str, ...]) -> None:
+    assert edit_distance(one, other) == by_definition(one, other)
+    assert edit_distance(other, one) == edit_distance(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "distance"),
+    [
+        ("", "", 0),
+        ("", "abc", 3),
+        ("abc", "", 3),
+        ("kitten", "sitting", 3),
+        ("intention", "execution", 5),
+        ("ab" * 100, "ba" * 100, 2),
+        ("x" * 300, "y" * 200, 300),
+    ],
+)
+def test_known_distances(one: str, other: str, distance: int) -> None:
+    assert edit_distance(one, other) == distance
+
+
+def test_words_are_what_white_space_sets_apart_or_characters() -> None:
+    assert words("  the\tcat  sat ", characters=False) == ["the", "cat", "sat"]
+    assert list(words(" 我 爱\u3000你", characters=True)) == ["我", "爱", "你"]
