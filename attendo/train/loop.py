@@ -2,94 +2,185 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import torch
 
 from attendo.data.batch import Batch
-from attendo.errors import AttendoError, UsageError
-from attendo.model.transformer import Transformer
-from attendo.train.config import TrainConfig
-from attendo.train.loss import summed_loss
-from attendo.train.schedule import inverse_square_root
+from attendo.data.stream import BatchStream, Placed
+from attendo.durable import DiskFullError
+from attendo.errors import AttendoError
+from attendo.train.checkpoint import Checkpoints, Snapshot
+from attendo.train.learner import Learner, Update
+from attendo.train.reports import Report, Saved, SaveFailed, Skipped, Step, Stopped, Validation
+from attendo.train.snapshot import restore, take_snapshot
+from attendo.train.standing import Standing
 
-
-@dataclass(frozen=True)
-class Step:
-    """After one update: the loss of its batch, per target token."""
-
-    step: int
-    loss: float
-    lr: float
-    tokens: int  # target tokens of the batch
-    positions: int  # what the batch cost, padding included
-    seconds: float  # of training so far, validation not counted
-
-
-@dataclass(frozen=True)
-class Validation:
-    """The loss on the validation batches, per target token, without label smoothing."""
-
-    step: int
-    loss: float
-
-
-Report = Step | Validation
+_REPORTED_TOGETHER = 10  # steps on a GPU between two waits for its results
 
 
 class DivergedError(AttendoError):
     """The loss is no longer a number."""
 
 
-def train(
-    network: Transformer, batches: Iterable[Batch], validation: Sequence[Batch], config: TrainConfig
-) -> Iterator[Report]:
-    """One `Step` an update; a `Validation` every so often and at the end. Stop listening and training stops."""
-    device = next(network.parameters()).device
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
-    seconds = 0.0
-    stream = iter(batches)
-    for step in range(1, config.steps + 1):
-        begin = time.perf_counter()
-        lr = inverse_square_root(step, config.peak_lr, config.warmup)
-        for group in optimizer.param_groups:
-            group["lr"] = lr
-        batch = next(stream, None)
-        if batch is None:
-            raise UsageError(f"the batches end before step {step} of {config.steps}: give more of them, or fewer steps")
-        tokens = batch.tokens
-        loss = _update(network.train(), optimizer, batch.to(device), tokens, config)
-        if not math.isfinite(loss):
-            raise DivergedError(f"the loss of step {step} is not a number: lower peak_lr, now {config.peak_lr}")
-        seconds += time.perf_counter() - begin
-        yield Step(step, loss, lr, tokens, batch.positions, seconds)
-        if validation and (step % config.validate_every == 0 or step == config.steps):
-            yield Validation(step, validation_loss(network, validation))
+class SaveError(AttendoError):
+    """Checkpoints cannot be written any more."""
 
 
-@torch.inference_mode()
-def validation_loss(network: Transformer, batches: Sequence[Batch]) -> float:
-    device = next(network.parameters()).device
-    network.eval()
-    total = sum(
-        float(summed_loss(network(batch.source_ids, batch.target_ids, batch.source_mask), batch.labels))
-        for batch in (each.to(device) for each in batches)
-    )
-    return total / sum(batch.tokens for batch in batches)
+@dataclass(frozen=True)
+class Done:
+    """An update that was sent on its way, and what it was made of."""
+
+    step: int
+    epoch: int
+    batches: Sequence[Batch]
+    update: Update
 
 
-def _update(
-    network: Transformer, optimizer: torch.optim.Optimizer, batch: Batch, tokens: int, config: TrainConfig
-) -> float:
-    """The loss per token. A batch whose loss or gradient is no number returns nan and leaves the weights alone."""
-    logits = network(batch.source_ids, batch.target_ids, batch.source_mask)
-    loss = summed_loss(logits, batch.labels, config.label_smoothing) / tokens
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    norm = torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip_norm)
-    value = float(loss.detach())
-    if not (math.isfinite(value) and math.isfinite(float(norm))):
-        return math.nan
-    optimizer.step()
-    return value
+class Trainer:
+    """Learns from a stream of batches; whole, and ready to be saved, after every report."""
+
+    def __init__(
+        self, learner: Learner, stream: BatchStream, validate: Callable[[int], Validation] | None,
+        checkpoints: Checkpoints, facts: dict[str, object] | None = None,
+    ) -> None:  # fmt: skip
+        self.learner, self.stream, self.checkpoints = learner, stream, checkpoints
+        self.config = learner.config
+        self.standing = Standing()
+        self._validate_at = validate
+        self._facts = facts or {}
+        self.all_told = True  # whether every update was reported: a good moment to stop
+        self._save_failures = 0
+        self._together = _REPORTED_TOGETHER if learner.device.type == "cuda" else 1
+
+    @property
+    def step(self) -> int:
+        return self.learner.step
+
+    def train(self, stop_at: int | None = None) -> Iterator[Report]:
+        """Up to the last step, or until patience runs out. Stop listening and training stops.
+
+        Whoever wants to stop listening at a certain step says so: on a GPU steps are reported in groups.
+        """
+        on_gpu = self.learner.device.type == "cuda"
+        stream = self.stream.batches(self.standing.position, self.config.workers, pin=on_gpu)
+        with closing(stream):
+            if self._validation_due():  # the run was interrupted between a step and its validation
+                yield self._validated()
+            while self.step < self.config.steps and not self._out_of_patience():
+                yield from self._steps(stream, stop_at)
+                best = False
+                if self._validation_due():
+                    validation = self._validated()
+                    best = validation.best
+                    yield validation
+                if best or self.step % self.config.save_every == 0 or self.step == self.config.steps:
+                    yield self.save()
+        if self._out_of_patience():
+            waited = self.standing.since_best
+            yield Stopped(self.step, f"no better {self.config.best} in {waited} validations")
+
+    def save(self) -> Saved | SaveFailed:
+        """A checkpoint of this moment; older ones go when it is durable. Full disks are waited for."""
+        snapshot = self.snapshot()
+        if not self.learner.world.leads:
+            return Saved(self.step, "", 0)
+        try:
+            folder = self.checkpoints.save(snapshot)
+            self.checkpoints.prune(self.config.checkpoints_kept, self.standing.best_step)
+        except (DiskFullError, OSError) as error:
+            self._save_failures += 1
+            if self._save_failures >= self.config.max_save_failures:
+                raise SaveError(f"{self._save_failures} checkpoints in a row could not be written: {error}") from None
+            return SaveFailed(self.step, str(error), self._save_failures)
+        self._save_failures = 0
+        return Saved(self.step, str(folder), sum(path.stat().st_size for path in folder.iterdir()))
+
+    def snapshot(self) -> Snapshot:
+        """All that the next step depends on. All ranks must ask together."""
+        return take_snapshot(self.learner, self.standing, self._facts)
+
+    def restore(self, snapshot: Snapshot) -> bool:
+        """Go on from there; False where the sources of chance could not be restored (another number of ranks)."""
+        self.standing, exact = restore(self.learner, snapshot)
+        return exact
+
+    def _steps(self, stream: Iterator[Placed], stop_at: int | None) -> Iterator[Report]:
+        """Updates up to the next thing to do; the device is waited for once, behind the last of them."""
+        begin, done = time.perf_counter(), []
+        while True:
+            placed = list(islice(stream, self.config.accumulate))
+            batches = [each.batch for each in placed]
+            update = self.learner.update(batches)
+            done.append(Done(self.step, self.standing.position.epoch, batches, update))
+            self.standing = replace(self.standing, position=placed[-1].after)
+            if len(done) == self._together or self.step == stop_at or self._something_due():
+                break
+        values = torch.stack([torch.stack((d.update.loss, d.update.norm, d.update.skipped)) for d in done])
+        values[:, 0] = self.learner.world.sum(values[:, 0].clone())
+        rows = values.tolist()
+        seconds = (time.perf_counter() - begin) / len(done)
+        told = [report for each, row in zip(done, rows, strict=True) for report in self._reports(each, row, seconds)]
+        for number, report in enumerate(told, start=1):
+            self.all_told = number == len(told)
+            yield report
+        self._refuse_to_go_on()
+
+    def _reports(self, done: Done, row: Sequence[float], seconds: float) -> list[Report]:
+        """What an update came to; the counters follow."""
+        (loss, norm, _), skipped = row, bool(row[2])
+        now = self.standing
+        self.standing = replace(
+            now,
+            tokens=now.tokens + (0 if skipped else done.update.tokens),
+            seconds=now.seconds + seconds,
+            skipped=now.skipped + skipped,
+            skipped_in_a_row=now.skipped_in_a_row + 1 if skipped else 0,
+        )
+        step = Step(
+            step=done.step,
+            epoch=done.epoch,
+            loss=math.nan if skipped else loss / done.update.tokens,
+            lr=done.update.lr,
+            norm=norm,
+            tokens=done.update.tokens,
+            positions=sum(batch.positions for batch in done.batches),
+            padding=sum(batch.padding for batch in done.batches),
+            seconds=self.standing.seconds,
+            skipped=skipped,
+        )
+        pairs = tuple(number for batch in done.batches for number in batch.numbers)
+        return [step, Skipped(done.step, pairs)] if skipped else [step]
+
+    def _refuse_to_go_on(self) -> None:
+        in_a_row = self.standing.skipped_in_a_row
+        overflows = 16 if self.learner.precision == "fp16" else 0  # the loss scale may need that many to settle
+        if in_a_row >= self.config.max_skipped + overflows:
+            raise DivergedError(
+                f"the loss or gradient of {in_a_row} steps in a row is not a number: lower train.peak_lr, or look at "
+                "the pairs that skipped.jsonl names"
+            )
+
+    def _validated(self) -> Validation:
+        assert self._validate_at is not None
+        validation = self._validate_at(self.step)
+        value = {"loss": validation.loss, **validation.scores}[self.config.best]
+        self.standing, best = self.standing.after_validation(self.step, value, self.config.best)
+        return replace(validation, best=best)
+
+    def _validation_due(self) -> bool:
+        if self._validate_at is None or self.step == self.standing.validated:
+            return False
+        return self.step % self.config.validate_every == 0 or self.step == self.config.steps
+
+    def _something_due(self) -> bool:
+        last = self.step >= self.config.steps
+        return last or self.step % self.config.save_every == 0 or self._validation_due()
+
+    def _out_of_patience(self) -> bool:
+        if not self.config.patience:
+            return False
+        return self.learner.world.agreed(self.standing.since_best >= self.config.patience)

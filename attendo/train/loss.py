@@ -12,5 +12,18 @@ def summed_loss(
 ) -> Float[Tensor, ""]:
     """Divide by the tokens of the whole batch, however many pieces it was computed in: a sum, not a mean of means."""
     return F.cross_entropy(
-        logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=label_smoothing, reduction="sum"
+        logits.flatten(0, 1),
+        labels.flatten(),
+        ignore_index=PAD,
+        label_smoothing=label_smoothing,
+        reduction="sum",
     )
+
+
+def summed_divergence(
+    first: Float[Tensor, "B T V"], second: Float[Tensor, "B T V"], labels: Int[Tensor, "B T"]
+) -> Float[Tensor, ""]:
+    """(KL(p ‖ q) + KL(q ‖ p)) / 2 between two passes over the same tokens, summed over those that are not padding."""
+    p, q = first.log_softmax(-1), second.log_softmax(-1)
+    both = ((p.exp() - q.exp()) * (p - q)).sum(-1) / 2  # KL(p‖q) + KL(q‖p) = Σ (p - q)(log p - log q)
+    return both.masked_fill(labels == PAD, 0.0).sum()

@@ -1,126 +1,227 @@
 """The training loop as a stream of reports."""
 
-import math
-from collections.abc import Callable, Iterator
-from itertools import islice, repeat
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from learning import BATCH, OTHER, ListStream, config, learner
 
-from attendo.data.batch import Batch, Example, collate
-from attendo.errors import AttendoError, UsageError
-from attendo.model.transformer import Transformer
-from attendo.train.config import TrainConfig
-from attendo.train.loop import DivergedError, Step, Validation, train, validation_loss
-from attendo.train.loss import summed_loss
-from attendo.train.schedule import inverse_square_root
+from attendo.train.checkpoint import Checkpoints
+from attendo.train.loop import DivergedError, SaveError, Trainer
+from attendo.train.reports import Report, Saved, SaveFailed, Skipped, Step, Stopped, Validation
+from attendo.train.schedule import learning_rate
 
-Networks = Callable[..., Transformer]
-
-BATCH = collate([Example([5, 6, 7], [7, 6, 5]), Example([8, 9], [9, 8])])
-OTHER = collate([Example([10, 5], [5, 10, 11, 12])])
+Trainers = Callable[..., Trainer]
 
 
-def config(**changes: Any) -> TrainConfig:
-    return TrainConfig(**{"steps": 6, "warmup": 3, "peak_lr": 1e-2, "validate_every": 4, **changes})
+@pytest.fixture
+def trainer(tmp_path: Path) -> Trainers:
+    """Makes one whose validation losses are given, one after the other; the last one stays."""
+
+    def make(
+        losses: tuple[float, ...] | None = (3.0, 2.0, 1.0), dropout: float = 0.0, folder: str = "run", **changes: Any
+    ) -> Trainer:
+        left = list(losses or ())
+
+        def validate(step: int) -> Validation:
+            return Validation(step, left.pop(0) if len(left) > 1 else left[0], {"bleu": float(step)})
+
+        checkpoints = Checkpoints(tmp_path / folder)
+        trained = learner(config(**changes), dropout=dropout)
+        return Trainer(trained, ListStream(), validate if losses else None, checkpoints, {"known": 1})
+
+    return make
 
 
-def test_there_is_a_step_for_every_update_and_a_validation_now_and_then_and_at_the_end(small_network: Networks) -> None:
-    reports = list(train(small_network(), repeat(BATCH), [OTHER], config()))
-    told = [(type(report).__name__, report.step) for report in reports]
+def told(reports: list[Report]) -> list[tuple[str, int]]:
+    return [(type(report).__name__, report.step) for report in reports]
+
+
+def test_there_is_a_step_for_every_update_and_the_rest_when_it_is_due(trainer: Trainers) -> None:
+    reports = list(trainer().train())
     steps = [("Step", n) for n in range(1, 7)]
-    assert told == [*steps[:4], ("Validation", 4), *steps[4:], ("Validation", 6)]
-
-
-def test_the_last_step_is_validated_once(small_network: Networks) -> None:
-    reports = list(train(small_network(), repeat(BATCH), [OTHER], config(steps=4)))
-    assert [report.step for report in reports if isinstance(report, Validation)] == [4]
-
-
-def test_a_step_tells_what_was_done(small_network: Networks) -> None:
-    steps = [report for report in train(small_network(), repeat(BATCH), [], config()) if isinstance(report, Step)]
-    assert [step.lr for step in steps] == [inverse_square_root(n, 1e-2, 3) for n in range(1, 7)]
-    assert {(step.tokens, step.positions) for step in steps} == {(BATCH.tokens, BATCH.positions)}
-    assert [step.seconds for step in steps] == sorted(step.seconds for step in steps)
-
-
-def test_the_first_loss_is_that_of_the_untrained_network_per_token(small_network: Networks) -> None:
-    first = next(train(small_network(), repeat(BATCH), [], config(label_smoothing=0.2)))
-    logits = small_network()(BATCH.source_ids, BATCH.target_ids, BATCH.source_mask)
-    assert first.loss == pytest.approx(summed_loss(logits, BATCH.labels, 0.2).item() / BATCH.tokens, rel=1e-5)
-
-
-def test_the_loss_falls(small_network: Networks) -> None:
-    reports = list(train(small_network(), repeat(BATCH), [BATCH], config(steps=60, label_smoothing=0.0)))
-    assert reports[-1].loss < 0.2 * reports[0].loss
-
-
-def test_the_validation_loss_is_per_token_over_all_batches_and_never_smoothed(small_network: Networks) -> None:
-    network = small_network()
-    total = sum(
-        summed_loss(network(each.source_ids, each.target_ids, each.source_mask), each.labels).item()
-        for each in (BATCH, OTHER)
+    assert (
+        told(reports)
+        == [
+            *steps[:3],
+            ("Saved", 3),
+            *steps[3:4],
+            ("Validation", 4),
+            ("Saved", 4),  # the best so far
+            *steps[4:6],
+            ("Validation", 6),
+            ("Saved", 6),
+        ]
     )
-    assert validation_loss(network, [BATCH, OTHER]) == pytest.approx(total / (BATCH.tokens + OTHER.tokens), rel=1e-5)
+    assert [report.best for report in reports if isinstance(report, Validation)] == [True, True]
 
 
-def test_validation_knows_no_dropout_and_training_goes_on_with_it(small_network: Networks) -> None:
-    network = small_network(dropout=0.5)
-    assert validation_loss(network.train(), [OTHER]) == validation_loss(network.train(), [OTHER])
-    next(train(network, repeat(BATCH), [], config()))
-    losses = {next(train(network, repeat(BATCH), [], config(peak_lr=1e-30))).loss for _ in range(3)}
-    assert len(losses) == 3
+def test_a_validation_that_is_not_the_best_is_no_reason_to_save(trainer: Trainers) -> None:
+    reports = list(trainer((1.0, 2.0), save_every=100, validate_every=2).train())
+    assert [each for each in told(reports) if each[0] != "Step"] == [
+        *(("Validation", 2), ("Saved", 2)),
+        ("Validation", 4),
+        *(("Validation", 6), ("Saved", 6)),
+    ]
 
 
-def test_the_same_seed_trains_the_same_network(small_network: Networks) -> None:
-    weights = []
-    for _ in range(2):
-        network = small_network(dropout=0.3)
-        torch.manual_seed(7)
-        list(train(network, repeat(BATCH), [OTHER], config()))
-        weights.append([weight.clone() for weight in network.parameters()])
-    assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True))
+def test_without_validation_there_are_steps_and_saves(trainer: Trainers) -> None:
+    assert {name for name, _ in told(list(trainer(None).train()))} == {"Step", "Saved"}
 
 
-def test_training_stops_when_nobody_listens(small_network: Networks) -> None:
-    taken: list[Batch] = []
+def test_a_step_tells_what_was_done(trainer: Trainers) -> None:
+    made = trainer(accumulate=2)
+    steps = [report for report in made.train() if isinstance(report, Step)]
+    assert [step.lr for step in steps] == [learning_rate(n, made.config, 16) for n in range(1, 7)]
+    assert {step.tokens for step in steps} == {BATCH.tokens + OTHER.tokens}
+    assert {(step.positions, step.padding) for step in steps} == {
+        (BATCH.positions + OTHER.positions, BATCH.padding + OTHER.padding)
+    }
+    assert [step.epoch for step in steps] == list(range(6))
+    assert [step.seconds for step in steps] == sorted(step.seconds for step in steps)
+    assert made.standing.tokens == sum(step.tokens for step in steps)
 
-    def batches() -> Iterator[Batch]:
-        while True:
-            taken.append(BATCH)
-            yield BATCH
 
-    assert len(list(islice(train(small_network(), batches(), [], config()), 2))) == 2
-    assert len(taken) == 2
+def test_a_run_ends_where_patience_does(trainer: Trainers) -> None:
+    made = trainer((2.0, 3.0, 3.0, 1.0), steps=100, validate_every=2, patience=2)
+    reports = list(made.train())
+    assert reports[-1] == Stopped(6, "no better loss in 2 validations")
+    assert made.step == 6
+    assert (made.standing.best, made.standing.best_step, made.standing.since_best) == (2.0, 2, 2)
+    again = list(made.train())
+    assert again == [reports[-1]], "it has not become more patient"
 
 
-@pytest.mark.parametrize("broken", [math.nan, math.inf])
-def test_a_loss_that_is_no_number_stops_the_run_and_says_what_to_change(
-    small_network: Networks, broken: float, monkeypatch: pytest.MonkeyPatch
+def test_where_more_is_better_the_best_is_the_highest(trainer: Trainers) -> None:
+    made = trainer((1.0, 9.0), best="bleu", validate_every=2)
+    best = [report.best for report in made.train() if isinstance(report, Validation)]
+    assert best == [True, True, True]
+    assert made.standing.best == 6.0
+
+
+def test_training_stops_when_nobody_listens(trainer: Trainers) -> None:
+    made = trainer()
+    stream = made.stream
+    assert isinstance(stream, ListStream)
+    reports = made.train()
+    assert len(list(islice(reports, 2))) == 2
+    assert (stream.taken, stream.closed) == (2, False)
+    reports.close()  # type: ignore[attr-defined]
+    assert stream.closed
+
+
+def test_the_place_in_the_data_is_that_of_the_next_batch(trainer: Trainers) -> None:
+    made = trainer()
+    places = [(made.standing.position.epoch, made.standing.position.batch) for _ in islice(made.train(), 3)]
+    assert places == [(0, 1), (1, 0), (1, 1)]
+
+
+def test_a_validation_that_an_interruption_came_before_is_made_up_for(trainer: Trainers, tmp_path: Path) -> None:
+    first = trainer((2.0,))
+    for report in first.train():
+        if report.step == 4:
+            break
+    first.save()
+    second = trainer((2.0,))
+    found = Checkpoints(tmp_path / "run").newest()
+    assert found is not None
+    assert second.restore(found.snapshot)
+    assert told(list(second.train()))[:2] == [("Validation", 4), ("Step", 5)]
+
+
+def test_steps_reported_together_are_the_same_steps(trainer: Trainers) -> None:
+    """As on a GPU, which is waited for once for several steps."""
+    alone, grouped = (trainer(dropout=0.2, steps=12, folder=name) for name in ("alone", "grouped"))
+    grouped._together = 10
+    reports = []
+    for made in (alone, grouped):
+        torch.manual_seed(0)
+        reports.append([each for each in made.train() if not isinstance(each, Saved)])
+    for one, other in zip(*reports, strict=True):
+        assert vars(one) | {"seconds": 0} == vars(other) | {"seconds": 0}
+    assert alone.standing.tokens == grouped.standing.tokens
+
+
+def test_within_a_group_it_is_told_when_all_was_told_and_the_counters_are_whole_throughout(trainer: Trainers) -> None:
+    made = trainer(None, steps=100, save_every=100)
+    made._together = 5
+    for report in islice(made.train(), 10):
+        assert made.all_told == (report.step % 5 == 0)
+        assert made.step == 5 * ((report.step + 4) // 5)
+        assert made.standing.tokens == (made.step // 2) * (BATCH.tokens + OTHER.tokens) + (made.step % 2) * BATCH.tokens
+
+
+def test_a_group_ends_at_the_step_where_somebody_wants_to_stop(trainer: Trainers) -> None:
+    made = trainer(None, steps=100, save_every=100)
+    made._together = 10
+    for report in made.train(stop_at=7):
+        if report.step == 7:
+            break
+    assert (made.step, made.all_told) == (7, True)
+
+
+def test_a_skipped_step_is_told_with_its_pairs_before_it_is_all_told(
+    trainer: Trainers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attendo.train.loop.summed_loss", lambda logits, *rest: logits.sum() * 0 + broken)
-    with pytest.raises(DivergedError, match=r"step 1 .* lower peak_lr.* 0\.01"):
-        next(train(small_network(), repeat(BATCH), [], config()))
+    made = trainer(None, accumulate=2)
+    monkeypatch.setattr("attendo.train.learner.summed_loss", lambda logits, *rest: logits.sum() * float("nan"))
+    reports = made.train()
+    step = next(reports)
+    assert isinstance(step, Step)
+    assert (step.skipped, step.loss != step.loss, made.all_told) == (True, True, False)
+    assert next(reports) == Skipped(1, BATCH.numbers + OTHER.numbers)
+    assert made.all_told
+    assert (made.standing.skipped, made.standing.tokens) == (1, 0)
 
 
-def test_too_few_batches_are_told(small_network: Networks) -> None:
-    with pytest.raises(AttendoError):
-        list(train(small_network(), [BATCH] * 3, [], config()))
+def test_too_many_skipped_steps_in_a_row_end_the_run_and_say_what_to_change(
+    trainer: Trainers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = trainer(None, max_skipped=3)
+    monkeypatch.setattr("attendo.train.learner.summed_loss", lambda logits, *rest: logits.sum() * float("inf"))
+    reports: list[Report] = []
+    with pytest.raises(DivergedError, match=r"3 steps in a row is not a number: lower train\.peak_lr"):
+        reports.extend(made.train())
+    assert made.step == 3
 
 
-def test_gradients_are_clipped(small_network: Networks) -> None:
-    """Adam makes the same first update of small gradients and large ones, so the gradients themselves are looked at."""
-    network = small_network()
-    next(train(network, repeat(BATCH), [], config(clip_norm=1e-3)))
-    norm = torch.cat([weight.grad.flatten() for weight in network.parameters() if weight.grad is not None]).norm()
-    assert norm.item() == pytest.approx(1e-3, rel=1e-3)
+def test_a_failed_save_is_a_report_and_the_next_success_forgets_it(
+    trainer: Trainers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = trainer(None, max_save_failures=3)
+    good = made.checkpoints.save
+
+    def bad(snapshot: object) -> Path:
+        raise OSError("the disk is gone")
+
+    next(made.train())
+    for failures in (1, 2):
+        monkeypatch.setattr(made.checkpoints, "save", bad)
+        assert made.save() == SaveFailed(1, "the disk is gone", failures)
+    monkeypatch.setattr(made.checkpoints, "save", good)
+    assert isinstance(made.save(), Saved)
+    monkeypatch.setattr(made.checkpoints, "save", bad)
+    assert made.save() == SaveFailed(1, "the disk is gone", 1)
+    made.save()
+    with pytest.raises(SaveError, match="3 checkpoints in a row could not be written: the disk is gone"):
+        made.save()
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"steps": 0}, {"batch_tokens": 0}, {"peak_lr": 0}, {"warmup": -1}, {"label_smoothing": 1}, {"clip_norm": 0}],
-)
-def test_settings_that_cannot_be_meant_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=next(iter(wrong))):
-        TrainConfig(**wrong)
+def test_a_save_tells_where_and_how_much_and_keeps_the_facts(trainer: Trainers) -> None:
+    made = trainer(None)
+    next(made.train())
+    saved = made.save()
+    assert isinstance(saved, Saved)
+    assert saved.folder == str(made.checkpoints.path(1))
+    assert saved.bytes == sum(path.stat().st_size for path in made.checkpoints.path(1).iterdir())
+    assert made.checkpoints.load(1).facts == {"step": 1, "known": 1}
+
+
+@pytest.mark.parametrize(("keep_last", "final", "kept"), [(1, "best", 1), (3, "best", 3), (3, "average", 5)])
+def test_so_many_checkpoints_are_kept_beside_the_best(trainer: Trainers, keep_last: int, final: str, kept: int) -> None:
+    made = trainer((1.0, 5.0), steps=20, save_every=1, validate_every=2, keep_last=keep_last, final=final)
+    list(made.train())
+    assert made.checkpoints.steps() == [2, *range(21 - kept, 21)]

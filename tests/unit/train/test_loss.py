@@ -10,7 +10,7 @@ from torch import Tensor
 from attendo.data.batch import Example, collate
 from attendo.model.transformer import Transformer
 from attendo.text import PAD
-from attendo.train.loss import summed_loss
+from attendo.train.loss import summed_divergence, summed_loss
 
 VOCABULARY = 7
 
@@ -80,3 +80,25 @@ def test_a_sentence_costs_the_same_alone_and_beside_a_longer_one(small_network: 
         batch = collate(examples)
         costs.append(summed_loss(network(batch.source_ids, batch.target_ids, batch.source_mask), batch.labels))
     torch.testing.assert_close(costs[0] + costs[1], costs[2])
+
+
+def test_the_divergence_is_the_formula_computed_by_hand() -> None:
+    """Two tokens and one place of padding, over a vocabulary of two."""
+    p, q = [[0.5, 0.5], [0.9, 0.1]], [[0.25, 0.75], [0.2, 0.8]]
+    first = torch.tensor([[*p, [1.0, 0.0]]]).clamp(min=1e-9).log() + 3.0  # logits say the same as log-probabilities
+    second = torch.tensor([[*q, [0.0, 1.0]]]).clamp(min=1e-9).log()
+    expected = sum(
+        (
+            sum(a * math.log(a / b) for a, b in zip(x, y, strict=True))
+            for x, y in (*zip(p, q, strict=True), *zip(q, p, strict=True))
+        )
+    )
+    found = summed_divergence(first, second, torch.tensor([[1, 1, PAD]]))
+    assert float(found) == pytest.approx(expected / 2, rel=1e-5)
+
+
+def test_the_divergence_is_symmetric_and_zero_between_equals(logits: Tensor, labels: Tensor) -> None:
+    other = logits.flip(0)
+    assert float(summed_divergence(logits, logits, labels)) == 0.0
+    torch.testing.assert_close(summed_divergence(logits, other, labels), summed_divergence(other, logits, labels))
+    assert float(summed_divergence(logits, other, labels)) > 0

@@ -1,28 +1,64 @@
-"""Learning rates by step."""
+"""Learning rates by step, against their formulas."""
 
 import math
+from typing import Any
 
 import pytest
 
-from attendo.train.schedule import inverse_square_root
+from attendo.train.config import TrainConfig
+from attendo.train.schedule import learning_rate, peak_rate
+
+STEPS, WARMUP, PEAK = 1000, 100, 0.002
 
 
-@pytest.mark.parametrize(
-    ("step", "expected"), [(1, 0.002 / 400), (200, 0.001), (399, 0.002 * 399 / 400), (400, 0.002), (1600, 0.001)]
-)
-def test_the_rate_climbs_to_its_peak_and_has_halved_after_four_times_as_many_steps(step: int, expected: float) -> None:
-    assert inverse_square_root(step, peak=0.002, warmup=400) == pytest.approx(expected)
+def rate(step: int, schedule: str, **changes: Any) -> float:
+    settings = {"steps": STEPS, "warmup": WARMUP, "peak_lr": PEAK, **changes}
+    return learning_rate(step, TrainConfig(schedule=schedule, **settings), d_model=512)
 
 
-def test_the_rate_is_the_formula_of_the_paper() -> None:
-    d_model, warmup = 512, 4000
-    peak = d_model**-0.5 * warmup**-0.5
+@pytest.mark.parametrize("schedule", ["inverse_square_root", "cosine", "linear", "constant"])
+@pytest.mark.parametrize("step", [1, 50, 99])
+def test_the_warm_up_is_a_straight_line_to_the_peak(schedule: str, step: int) -> None:
+    assert rate(step, schedule) == pytest.approx(PEAK * step / WARMUP)
+    assert rate(WARMUP, schedule) == pytest.approx(PEAK)
+
+
+@pytest.mark.parametrize("step", [100, 101, 250, 999, 1000])
+def test_each_schedule_is_its_formula(step: int) -> None:
+    progress = (step - WARMUP) / (STEPS - WARMUP)
+    assert rate(step, "constant") == PEAK
+    assert rate(step, "inverse_square_root") == pytest.approx(PEAK * math.sqrt(WARMUP / step))
+    assert rate(step, "linear", final_lr=0.1) == pytest.approx(PEAK * (1 - 0.9 * progress))
+    cosine = PEAK * (0.1 + 0.9 * (1 + math.cos(math.pi * progress)) / 2)
+    assert rate(step, "cosine", final_lr=0.1) == pytest.approx(cosine)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_the_last_step_has_the_final_rate_and_so_have_steps_behind_it(schedule: str) -> None:
+    assert rate(STEPS, schedule) == pytest.approx(0.0)
+    for step in (STEPS, STEPS + 1, 3 * STEPS):
+        assert rate(step, schedule, final_lr=0.25) == pytest.approx(PEAK / 4)
+
+
+def test_noam_is_the_formula_of_the_paper() -> None:
+    settings = TrainConfig(schedule="noam", warmup=4000)
     for step in (1, 100, 3999, 4000, 4001, 100_000):
-        paper = d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
-        assert inverse_square_root(step, peak, warmup) == pytest.approx(paper)
+        paper = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
+        assert learning_rate(step, settings, 512) == pytest.approx(paper)
+    assert peak_rate(settings, 512) == pytest.approx((512 * 4000) ** -0.5)
 
 
-@pytest.mark.parametrize("warmup", [0, 1])
-def test_without_a_warm_up_the_first_step_has_the_peak(warmup: int) -> None:
-    assert inverse_square_root(1, 0.5, warmup) == 0.5
-    assert inverse_square_root(9, 0.5, warmup) == pytest.approx(0.5 / math.sqrt(9))
+@pytest.mark.parametrize("schedule", ["inverse_square_root", "cosine", "linear", "constant"])
+def test_without_a_warm_up_the_first_step_has_nearly_the_peak(schedule: str) -> None:
+    assert rate(1, schedule, warmup=0) == pytest.approx(PEAK, rel=3e-3)
+
+
+def test_a_warm_up_as_long_as_the_run_is_no_division_by_zero() -> None:
+    for schedule in ("cosine", "linear"):
+        assert rate(WARMUP, schedule, steps=WARMUP) == PEAK
+        assert rate(WARMUP - 1, schedule, steps=WARMUP - 1) < PEAK
+
+
+def test_the_peak_is_a_thousandth_unless_it_is_set() -> None:
+    assert peak_rate(TrainConfig(), 512) == 1e-3
+    assert peak_rate(TrainConfig(peak_lr=0.5), 512) == 0.5

@@ -1,0 +1,165 @@
+"""The network and its optimizer: one update at a time, without waiting for the device.
+
+    loss = ∑ over all target tokens of the update / their number, however many batches and ranks they came in
+
+Whether a loss or gradient is a number is decided on the device too: a step that is not leaves every weight alone.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from attendo.data.batch import Batch
+from attendo.errors import UsageError
+from attendo.model.transformer import Transformer
+from attendo.nn.attention import kernels_for_any_shape
+from attendo.train.captured import CapturedPasses
+from attendo.train.config import TrainConfig
+from attendo.train.loss import summed_divergence, summed_loss
+from attendo.train.moving_average import MovingAverage
+from attendo.train.optimizer import make_optimizer, set_rate
+from attendo.train.schedule import learning_rate
+from attendo.train.world import World
+
+_ONE = World()
+_FIRST_SCALE, _GROW_AFTER = 2.0**16, 2000  # of the fp16 loss scale, and the good steps before it doubles
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update came to; the tensors may still be on their way."""
+
+    lr: float
+    tokens: int
+    loss: Tensor  # summed over the update's tokens on this rank
+    norm: Tensor
+    skipped: Tensor  # 1 where the weights were left alone
+
+
+class Learner:
+    """Holds all that learning changes: weights, moments, moving average, loss scale, and the number of updates."""
+
+    def __init__(self, network: Transformer, config: TrainConfig, world: World = _ONE) -> None:
+        self.network, self.config, self.world = network, config, world
+        self.device = next(network.parameters()).device
+        self.precision = pick_precision(config.precision, self.device)
+        self.step = 0
+        self.optimizer = make_optimizer(network, config)
+        self.average = MovingAverage(network, config.ema) if config.ema else None
+        self.scale = torch.tensor(_FIRST_SCALE if self.precision == "fp16" else 1.0, device=self.device)
+        self.good_steps = torch.zeros((), device=self.device)
+        self._share = torch.ones((), device=self.device)  # what one token's loss weighs, times the loss scale
+        self._loss = torch.zeros((), device=self.device)
+        self._wrapped = world.wrapped(network)
+        self._batch_loss = self._eager_loss
+        if uses_compile(config, network):
+            self._batch_loss = torch.compile(self._eager_loss)
+        self.captures = uses_capture(config, self.device, world)
+        self._learn: Callable[[Batch], None] = self._learn_as_it_comes
+        if self.captures:
+            self._learn = CapturedPasses(self._learn_as_it_comes, self.device)
+            for weight in network.parameters():  # recorded passes add to gradients that stay where they are
+                weight.grad = torch.zeros_like(weight)
+
+    def update(self, batches: Sequence[Batch]) -> Update:
+        """Learn from batches as if they were one."""
+        self.step += 1
+        self.network.train()
+        rate = learning_rate(self.step, self.config, self.network.config.d_model)
+        set_rate(self.optimizer, rate)
+        tokens = sum(batch.tokens for batch in batches)
+        shares = [batch.share(self.world.rank, self.world.size) for batch in batches]
+        # DistributedDataParallel takes the mean over ranks; the loss is a sum over them.
+        self._share.copy_(self.scale * (self.world.size / tokens))
+        self.optimizer.zero_grad(set_to_none=not self.captures)
+        self._loss.zero_()
+        for number, batch in enumerate(shares, start=1):
+            with self._exchange(last=number == len(shares)):
+                self._learn(batch)
+        norm, skipped = self._finish()
+        return Update(rate, tokens, self._loss.clone(), norm, skipped)
+
+    def _learn_as_it_comes(self, batch: Batch) -> None:
+        """Forward and backward: the gradients of one batch join those of the others."""
+        batch = batch.to(self.device)
+        with self.autocast(), kernels_for_any_shape():
+            loss = self._batch_loss(batch)
+        (loss * self._share).backward()
+        self._loss += loss.detach()
+
+    def _eager_loss(self, batch: Batch) -> Tensor:
+        smoothing = self.config.label_smoothing
+        if not self.config.r_drop:
+            logits = self._wrapped(batch.source_ids, batch.target_ids, batch.source_mask)
+            return summed_loss(logits, batch.labels, smoothing)
+        # R-Drop (Liang et al. 2021): half of its equation 4, so that a token weighs as much as without it.
+        twice = batch.repeated(2)
+        first, second = self._wrapped(twice.source_ids, twice.target_ids, twice.source_mask).chunk(2)
+        both = summed_loss(first, batch.labels, smoothing) + summed_loss(second, batch.labels, smoothing)
+        return (both + self.config.r_drop * summed_divergence(first, second, batch.labels)) / 2
+
+    @torch.no_grad()
+    def _finish(self) -> tuple[Tensor, Tensor]:
+        """Clip, step where everything is a number, and let the moving average and the loss scale follow."""
+        gradients = [weight.grad for weight in self.network.parameters() if weight.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients) / self.scale
+        skipped = (~(norm.isfinite() & self._loss.isfinite())).float()
+        if self.world.size > 1:
+            skipped = (self.world.sum(skipped) > 0).float()
+        clip = self.config.clip_norm
+        divisor = self.scale * ((norm + 1e-6) / clip).clamp(min=1.0) if clip else self.scale
+        # Fused optimizers divide the gradients by the one and do nothing where the other is 1.
+        self.optimizer.grad_scale, self.optimizer.found_inf = divisor, skipped  # type: ignore[attr-defined]
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update(self.step, skipped)
+        if self.precision == "fp16":
+            self._rescale(skipped)
+        return norm, skipped
+
+    def _rescale(self, skipped: Tensor) -> None:
+        """Halve the loss scale after an overflow, double it after many steps without one."""
+        self.good_steps.copy_(torch.where(skipped > 0, 0.0, self.good_steps + 1))
+        grows = self.good_steps >= _GROW_AFTER
+        self.scale.mul_(torch.where(skipped > 0, 0.5, torch.where(grows, 2.0, 1.0)))
+        self.good_steps.masked_fill_(grows, 0.0)
+
+    def autocast(self) -> AbstractContextManager[object]:
+        if self.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16 if self.precision == "bf16" else torch.float16)
+
+    def _exchange(self, last: bool) -> AbstractContextManager[object]:
+        """Ranks exchange gradients once an update, with the last batch."""
+        if isinstance(self._wrapped, DistributedDataParallel) and not last:
+            return self._wrapped.no_sync()
+        return nullcontext()
+
+    def weights(self) -> AbstractContextManager[None]:
+        """The network as it is validated and saved: with the averaged weights, where there are such."""
+        return nullcontext() if self.average is None else self.average.in_place()
+
+
+def uses_compile(config: TrainConfig, network: Transformer) -> bool:
+    """Compiling takes minutes; it pays where kernels and not the host are what one waits for."""
+    on_gpu = next(network.parameters()).is_cuda
+    return config.compile == "on" or (config.compile == "auto" and on_gpu and network.config.d_model >= 512)
+
+
+def uses_capture(config: TrainConfig, device: torch.device, world: World) -> bool:
+    if config.capture == "on" and (device.type != "cuda" or world.size > 1):
+        raise UsageError("train.capture on needs one process on one GPU: leave it at auto")
+    return config.capture != "off" and device.type == "cuda" and world.size == 1
+
+
+def pick_precision(asked: str, device: torch.device) -> str:
+    """What auto means on this device."""
+    if asked != "auto":
+        return asked
+    if device.type != "cuda":
+        return "fp32"
+    return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"

@@ -1,0 +1,41 @@
+"""Where a run stands, beside its weights: counters, the place in the data, the best score so far."""
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from attendo.data.stream import Position
+from attendo.errors import ModelError
+
+LOWER_IS_BETTER = ("loss", "word_error_rate")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """All zero at the start. Only `seconds` differs between two equal runs."""
+
+    position: Position = field(default_factory=Position)  # of the next batch
+    tokens: int = 0  # target tokens learned from
+    seconds: float = 0.0  # spent on steps
+    validated: int = 0  # the last step that was validated
+    best: float | None = None
+    best_step: int | None = None
+    since_best: int = 0  # validations since then
+    skipped: int = 0  # steps without a finite loss and gradient, in all
+    skipped_in_a_row: int = 0
+
+    def after_validation(self, step: int, value: float, by: str) -> tuple["Standing", bool]:
+        """With one more validation, and whether it was the best so far."""
+        better = self.best is None or (value < self.best if by in LOWER_IS_BETTER else value > self.best)
+        if better:
+            return replace(self, validated=step, best=value, best_step=step, since_best=0), True
+        return replace(self, validated=step, since_best=self.since_best + 1), False
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Standing":
+        try:
+            return cls(**{**content, "position": Position(**content["position"])})
+        except (KeyError, TypeError) as error:
+            raise ModelError(f"state.json of the checkpoint does not fit this version: {error}") from None

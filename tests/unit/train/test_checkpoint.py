@@ -1,0 +1,153 @@
+"""Checkpoints on disk: whole or not there, found by looking, pruned only behind a durable one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from attendo import durable
+from attendo.errors import ModelError
+from attendo.train import checkpoint
+from attendo.train.checkpoint import Checkpoints, Snapshot
+
+
+def snapshot(step: int, value: float = 0.0) -> Snapshot:
+    tensors = {name: {"x": torch.full((3,), value + step)} for name in ("model", "optimizer", "random")}
+    return Snapshot(step, **tensors, state={"text": "é", "number": 0.1 + step}, facts={"torch": "2"})
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> Checkpoints:
+    return Checkpoints(tmp_path / "run" / "checkpoints")
+
+
+def test_what_was_saved_is_loaded(checkpoints: Checkpoints) -> None:
+    folder = checkpoints.save(snapshot(7))
+    assert folder == checkpoints.folder / "step-00000007"
+    loaded = checkpoints.load(7)
+    assert (loaded.step, loaded.state) == (7, {"text": "é", "number": 7.1})
+    assert loaded.facts == {"step": 7, "torch": "2"}
+    for part in ("model", "optimizer", "random"):
+        assert torch.equal(getattr(loaded, part)["x"], torch.full((3,), 7.0))
+
+
+def test_nothing_is_found_where_nothing_was_saved(checkpoints: Checkpoints) -> None:
+    assert checkpoints.steps() == []
+    assert checkpoints.newest() is None
+
+
+def test_the_newest_is_the_highest_step_and_other_names_are_none(checkpoints: Checkpoints) -> None:
+    for step in (9, 100_000_000, 10):
+        checkpoints.save(snapshot(step))
+    for name in ("step-7", "step-00000011.bak", ".tmp-step-00000012", "notes"):
+        (checkpoints.folder / name).mkdir()
+    assert checkpoints.steps() == [9, 10, 100_000_000]
+    found = checkpoints.newest()
+    assert found is not None
+    assert (found.snapshot.step, found.folder.name, found.passed_over) == (100_000_000, "step-100000000", ())
+
+
+def test_tensors_that_are_not_contiguous_and_tied_ones_are_saved(checkpoints: Checkpoints) -> None:
+    table = torch.arange(6.0).view(2, 3)
+    checkpoints.save(Snapshot(1, {"turned": table.T}, {"a": torch.zeros(())}, {"b": torch.ones(2)}, {}))
+    assert torch.equal(checkpoints.load(1).model["turned"], table.T)
+
+
+def test_a_step_that_is_whole_is_never_replaced_and_a_damaged_one_is(checkpoints: Checkpoints) -> None:
+    checkpoints.save(snapshot(5, value=1.0))
+    checkpoints.save(snapshot(5, value=2.0))
+    assert checkpoints.load(5).model["x"][0] == 6.0
+    (checkpoints.path(5) / "model.safetensors").unlink()
+    checkpoints.save(snapshot(5, value=2.0))
+    assert checkpoints.load(5).model["x"][0] == 7.0
+
+
+@pytest.mark.parametrize(
+    ("keep_last", "best", "kept"),
+    [(1, None, [50]), (2, None, [40, 50]), (1, 20, [20, 50]), (2, 50, [40, 50]), (9, 10, [10, 20, 30, 40, 50])],
+)
+def test_the_last_and_the_best_are_kept(
+    checkpoints: Checkpoints, keep_last: int, best: int | None, kept: list[int]
+) -> None:
+    for step in (10, 20, 30, 40, 50):
+        checkpoints.save(snapshot(step))
+    checkpoints.prune(keep_last, best)
+    assert checkpoints.steps() == kept
+    assert sorted(path.name for path in checkpoints.folder.iterdir()) == [f"step-{step:08d}" for step in kept]
+
+
+def test_a_save_sweeps_what_an_earlier_one_left_behind(checkpoints: Checkpoints) -> None:
+    for name in (".tmp-step-00000003", ".tmp-old-step-00000002"):
+        (checkpoints.folder / name).mkdir(parents=True)
+        (checkpoints.folder / name / "model.safetensors").write_bytes(b"x")
+    checkpoints.save(snapshot(3))
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["step-00000003"]
+
+
+def test_every_file_is_on_disk_before_the_folder_gets_its_name_and_that_before_anything_is_removed(
+    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a loss of power would show, and a kill does not: the order of the calls."""
+    for step in (1, 2):
+        checkpoints.save(snapshot(step))
+    calls: list[tuple[str, str]] = []
+
+    def noted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            path = arguments[1] if name == "save_file" else arguments[0]
+            calls.append((name, path.name))
+            return original(*arguments)
+
+        return call
+
+    for name in ("write", "sync", "move", "remove"):
+        monkeypatch.setattr(durable, name, noted(name, getattr(durable, name)))
+    monkeypatch.setattr(checkpoint, "save_file", noted("save_file", checkpoint.save_file))
+    monkeypatch.setattr(checkpoint, "write_manifest", noted("write_manifest", checkpoint.write_manifest))
+    checkpoints.save(snapshot(3))
+    checkpoints.prune(1, None)
+    place = ".tmp-step-00000003"
+    moved = calls.index(("move", place))
+    files = {"model.safetensors", "optimizer.safetensors", "random.safetensors", "state.json", "manifest.json"}
+    assert {name for call, name in calls[:moved] if call == "sync"} == {*files, place}
+    last_write = max(n for n, (call, _) in enumerate(calls) if call in ("write", "save_file", "write_manifest"))
+    first_sync = min(n for n, (call, _) in enumerate(calls) if call == "sync")
+    assert last_write < first_sync
+    assert calls[moved + 1] == ("sync", "checkpoints")
+    assert ("move", "step-00000001") in calls[moved + 2 :]
+
+
+def test_the_folder_of_all_checkpoints_is_on_disk_too(
+    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = []
+    sync = durable.sync
+    monkeypatch.setattr(durable, "sync", lambda path: (synced.append(path), sync(path)))
+    checkpoints.save(snapshot(1))
+    assert checkpoints.folder.parent in synced
+
+
+@pytest.mark.parametrize("message", ["No space left on device (os error 28)", "File too large (os error 27)"])
+def test_a_full_disk_is_told_with_path_and_bytes(
+    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch, message: str
+) -> None:
+    checkpoints.save(snapshot(1))
+
+    def refuse(*arguments: Any) -> None:
+        raise checkpoint.SafetensorError(f"I/O error: {message}")
+
+    monkeypatch.setattr(checkpoint, "save_file", refuse)
+    with pytest.raises(durable.DiskFullError, match=r"step-00000002/model\.safetensors .* is full: 12 bytes needed"):
+        checkpoints.save(snapshot(2))
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["step-00000001"]
+
+
+def test_another_format_is_refused(checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoints.save(snapshot(1))
+    monkeypatch.setattr(checkpoint, "VERSION", 2)
+    with pytest.raises(
+        ModelError, match=r"expected attendo\.checkpoint version 2, found attendo\.checkpoint version 1"
+    ):
+        checkpoints.load(1)

@@ -1,0 +1,60 @@
+"""The moving average of weights, against a plain loop."""
+
+from contextlib import suppress
+
+import pytest
+import torch
+from learning import BATCH, config, learner
+from torch import nn
+
+from attendo.train.moving_average import MovingAverage
+
+NO, YES = torch.tensor(0.0), torch.tensor(1.0)
+
+
+def test_it_is_the_plain_loop() -> None:
+    network = nn.Linear(3, 2)
+    average = MovingAverage(network, decay=0.7)
+    expected = network.weight.flatten().tolist()
+    for step in range(1, 40):
+        with torch.no_grad():
+            network.weight.add_(torch.randn(2, 3, generator=torch.Generator().manual_seed(step)))
+        average.update(step, NO)
+        decay = min(0.7, (1 + step) / (10 + step))
+        now = network.weight.flatten().tolist()
+        expected = [decay * old + (1 - decay) * new for old, new in zip(expected, now, strict=True)]
+    assert average.weights["weight"].flatten().tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_skipped_step_changes_no_bit_of_it() -> None:
+    network = nn.Linear(3, 2)
+    average = MovingAverage(network, decay=0.9)
+    with torch.no_grad():
+        network.weight.mul_(2)
+    before = average.weights["weight"].clone()
+    average.update(1, YES)
+    assert torch.equal(average.weights["weight"], before)
+    average.update(1, NO)
+    assert not torch.equal(average.weights["weight"], before)
+
+
+def test_its_weights_stand_in_for_a_while_and_those_learned_come_back_to_the_last_bit() -> None:
+    trained = learner(config(ema=0.5))
+    for _ in range(3):
+        trained.update([BATCH])
+    assert trained.average is not None
+    before = {name: weight.detach().clone() for name, weight in trained.network.named_parameters()}
+    with suppress(RuntimeError), trained.weights():
+        inside = {name: weight.detach().clone() for name, weight in trained.network.named_parameters()}
+        raise RuntimeError
+    assert all(torch.equal(inside[name], trained.average.weights[name]) for name in inside)
+    assert not any(torch.equal(inside[name], before[name]) for name in inside if inside[name].dim() > 1)
+    assert all(torch.equal(weight, before[name]) for name, weight in trained.network.named_parameters())
+
+
+def test_without_one_the_learned_weights_are_those_that_count() -> None:
+    trained = learner(config())
+    assert trained.average is None
+    before = [weight.detach().clone() for weight in trained.network.parameters()]
+    with trained.weights():
+        assert all(map(torch.equal, before, trained.network.parameters()))

@@ -1,0 +1,84 @@
+"""A learner taken apart and put together again."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from learning import BATCH, BOTH, OTHER, config, learner
+
+from attendo.errors import ModelError
+from attendo.train.checkpoint import Snapshot
+from attendo.train.snapshot import averaged_weights, restore, take_snapshot
+from attendo.train.standing import Standing
+
+
+def taken(**changes: Any) -> Snapshot:
+    trained = learner(config(**changes), dropout=0.2)
+    torch.manual_seed(5)
+    for _ in range(3):
+        trained.update([BATCH, OTHER])
+    snapshot = take_snapshot(trained, Standing(tokens=42), {"known": True})
+    copied = {
+        part: {name: tensor.clone() for name, tensor in getattr(snapshot, part).items()}
+        for part in ("model", "optimizer", "random")
+    }
+    return replace(snapshot, **copied)
+
+
+@pytest.mark.parametrize("changes", [{}, {"ema": 0.9}, {"precision": "fp16"}, {"optimizer": "adam"}])
+def test_a_restored_learner_goes_on_as_the_first_would_have(changes: dict[str, Any]) -> None:
+    ends = []
+    snapshot = taken(**changes)
+    for seed in (1, 2):
+        again = learner(config(**changes), dropout=0.2)
+        torch.manual_seed(seed)
+        standing, exact = restore(again, snapshot)
+        assert (again.step, standing, exact) == (3, Standing(tokens=42), True)
+        again.update([BOTH])
+        ends.append(take_snapshot(again, standing, {}))
+    for part in ("model", "optimizer", "random"):
+        one, other = getattr(ends[0], part), getattr(ends[1], part)
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[name], other[name]) for name in one)
+    assert ends[0].step == 4
+
+
+def test_a_snapshot_of_before_the_first_step_restores_too() -> None:
+    snapshot = take_snapshot(learner(), Standing(), {})
+    assert snapshot.optimizer.keys() == {"loss_scale", "good_steps"}
+    again = learner()
+    restore(again, snapshot)
+    assert again.step == 0
+    again.update([BATCH])
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted", "message"),
+    [
+        ({}, {"d_ff": 32}, r"model\.safetensors .* is \[24.* the network needs \[32"),
+        ({}, {"num_decoder_layers": 2}, r"decoder\.1\..* is missing .*in all\)"),
+        ({}, {"config": {"ema": 0.9}}, r"optimizer\.safetensors .*average/.* is missing"),
+        ({"ema": 0.9}, {}, r"average/.* is not part"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_told_before_anything_is_changed(
+    made: dict[str, Any], wanted: dict[str, Any], message: str
+) -> None:
+    snapshot = taken(**made)
+    again = learner(config(**wanted.pop("config", {})), **{"dropout": 0.2, **wanted})
+    before = [weight.detach().clone() for weight in again.network.parameters()]
+    with pytest.raises(ModelError, match=message) as caught:
+        restore(again, snapshot)
+    assert "\n" not in str(caught.value)
+    assert all(map(torch.equal, before, again.network.parameters()))
+    assert again.step == 0
+
+
+def test_the_weights_of_a_model_are_the_averaged_ones_where_there_are_such() -> None:
+    plain, averaged = taken(), taken(ema=0.5)
+    assert averaged_weights(plain) is plain.model
+    found = averaged_weights(averaged)
+    assert found.keys() == averaged.model.keys()
+    assert all(torch.equal(found[name], averaged.optimizer[f"average/{name}"]) for name in found)
+    assert any(not torch.equal(found[name], averaged.model[name]) for name in found)

@@ -1,0 +1,43 @@
+"""Where a run stands: counters, the place in the data, the best so far."""
+
+import json
+
+import pytest
+
+from attendo.data.stream import Position
+from attendo.errors import ModelError
+from attendo.train.standing import Standing
+
+
+def test_it_reads_back_from_json_to_the_last_bit() -> None:
+    standing = Standing(Position(3, 1, 4), 10**12, 0.1 + 0.2, 500, 2.2250738585072014e-308, 400, 1, 7, 2)
+    assert Standing.from_json(json.loads(json.dumps(standing.to_json()))) == standing
+    assert Standing.from_json(json.loads(json.dumps(Standing().to_json()))) == Standing()
+
+
+@pytest.mark.parametrize("by", ["loss", "word_error_rate"])
+def test_less_is_better_for_losses_and_errors(by: str) -> None:
+    first, best = Standing().after_validation(5, 2.0, by)
+    assert (best, first.best, first.best_step, first.since_best, first.validated) == (True, 2.0, 5, 0, 5)
+    second, best = first.after_validation(10, 2.0, by)
+    assert (best, second.best, second.best_step, second.since_best, second.validated) == (False, 2.0, 5, 1, 10)
+    third, best = second.after_validation(15, 1.9, by)
+    assert (best, third.best_step, third.since_best) == (True, 15, 0)
+
+
+@pytest.mark.parametrize("by", ["bleu", "chrf", "exact_match"])
+def test_more_is_better_for_scores(by: str) -> None:
+    first, _ = Standing().after_validation(5, 2.0, by)
+    assert first.after_validation(10, 2.1, by)[1]
+    assert not first.after_validation(10, 1.9, by)[1]
+
+
+def test_a_loss_that_is_no_number_is_never_better() -> None:
+    first, _ = Standing().after_validation(5, 2.0, "loss")
+    assert not first.after_validation(10, float("nan"), "loss")[1]
+
+
+@pytest.mark.parametrize("content", [{}, {"position": {"epoch": 1, "shard": 2}}, {"position": {}, "speed": 3}])
+def test_what_another_version_wrote_is_refused(content: dict[str, object]) -> None:
+    with pytest.raises(ModelError, match=r"state\.json of the checkpoint does not fit this version"):
+        Standing.from_json(content)

@@ -1,0 +1,45 @@
+"""The settings of training."""
+
+from typing import Any
+
+import pytest
+
+from attendo.errors import UsageError
+from attendo.train.config import TrainConfig
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"steps": 0}, "steps"),
+        ({"batch_tokens": 0}, "batch_tokens"),
+        ({"accumulate": 0}, "accumulate"),
+        ({"peak_lr": 0}, "peak_lr"),
+        ({"warmup": -1}, "warmup"),
+        ({"label_smoothing": 1}, "label_smoothing"),
+        ({"ema": 1}, "ema"),
+        ({"clip_norm": -1}, "clip_norm"),
+        ({"precision": "int8"}, "precision"),
+        ({"metrics": ["rouge"]}, "metrics"),
+        ({"schedule": "noam", "peak_lr": 0.1}, "schedule noam computes its peak"),
+        ({"schedule": "noam", "warmup": 0}, "schedule noam needs a warmup"),
+        ({"schedule": "constant", "final_lr": 0.1}, "final_lr means nothing with schedule constant"),
+        ({"setps": 3}, "did you mean steps?"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        TrainConfig(**wrong)
+    assert message in str(caught.value)
+
+
+def test_the_score_that_decides_is_computed_once_whether_asked_for_or_not() -> None:
+    assert TrainConfig().decoded_metrics == ()
+    assert TrainConfig(best="bleu").decoded_metrics == ("bleu",)
+    assert TrainConfig(metrics=("chrf", "bleu"), best="bleu").decoded_metrics == ("chrf", "bleu")
+
+
+def test_averaging_keeps_as_many_checkpoints_as_it_needs() -> None:
+    assert TrainConfig(keep_last=2, average=5).checkpoints_kept == 2
+    assert TrainConfig(keep_last=2, average=5, final="average").checkpoints_kept == 5
+    assert TrainConfig(keep_last=7, average=5, final="average").checkpoints_kept == 7

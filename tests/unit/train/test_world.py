@@ -1,0 +1,32 @@
+"""One process by itself. Several are tried in tests/reliability/test_ranks.py."""
+
+import pytest
+import torch
+from torch import nn
+
+from attendo.train.world import World, joined
+
+CPU = torch.device("cpu")
+
+
+def test_one_process_leads_and_agrees_with_itself() -> None:
+    world = World()
+    assert world.leads
+    assert not World(1, 2).leads
+    assert (world.agreed(True), world.agreed(False), world.any(True), world.any(False)) == (True, False, True, False)
+    tensor = torch.tensor([1.0, 2.0])
+    assert torch.equal(world.sum(tensor), tensor)
+    assert world.gathered(tensor) == [tensor]
+    world.wait()
+    network = nn.Linear(2, 2)
+    assert world.wrapped(network) is network
+
+
+@pytest.mark.parametrize("size", [None, "1"])
+def test_without_others_nothing_is_joined(monkeypatch: pytest.MonkeyPatch, size: str | None) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    if size is not None:
+        monkeypatch.setenv("WORLD_SIZE", size)
+    with joined(CPU) as (world, device):
+        assert (world, device) == (World(), CPU)
+        assert not torch.distributed.is_initialized()
