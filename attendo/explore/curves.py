@@ -1,0 +1,188 @@
+"""Learning curves: the lines of metrics.jsonl, read back as one history a run."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attendo.errors import DataError, UsageError
+
+Numbers = NDArray[np.float64]
+Axis = Literal["step", "seconds", "tokens"]
+
+METRICS = "metrics.jsonl"
+TRAINED = ("loss", "lr")  # told at every step; everything else is told by validations
+
+
+@dataclass(frozen=True)
+class History:
+    """What a run told of itself: a value a step, or a validation, in each array; nan where there is none."""
+
+    name: str
+    steps: Numbers
+    loss: Numbers
+    lr: Numbers
+    tokens: Numbers  # target tokens, from the beginning to the end of each step
+    seconds: Numbers  # of training, to the end of each step
+    skipped: Numbers  # the steps that left the weights as they were
+    validated: Numbers  # the steps after which the validations came
+    scores: dict[str, Numbers]  # of the validations, by name: valid_loss, bleu ...; old_bleu: on the old model's pairs
+    best: float | None  # the step of the best validation
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of what can be drawn, those with no value at all left out."""
+        return tuple(name for name in dict.fromkeys((*TRAINED, *self.scores)) if self._has(name))
+
+    def curve(self, metric: str) -> tuple[Numbers, Numbers]:
+        """Steps and values of a metric, where it has any."""
+        steps, values = self._all(metric)
+        known = np.isfinite(values)
+        return steps[known], values[known]
+
+    def at(self, steps: Numbers, axis: Axis) -> Numbers:
+        """Where these steps lie on an axis."""
+        if axis == "step":
+            return steps
+        if not len(self.steps):
+            raise UsageError(f"{self.name} tells of no step, only of validations: draw it with --x step")
+        return np.interp(steps, self.steps, self.seconds if axis == "seconds" else self.tokens)
+
+    def smooth_loss(self, window: int) -> tuple[Numbers, Numbers]:
+        """Steps, and the loss per token over so many steps around each.
+
+        As many before as after, so that the steep beginning is not shown too low; at the end there are fewer after.
+        """
+        known = np.isfinite(self.loss)
+        tokens = np.diff(self.tokens, prepend=0.0)[known]
+        places = np.arange(len(tokens))
+        reach = np.minimum(window // 2, places)
+        first, last = places - reach, np.minimum(places + reach + 1, len(tokens))
+        sums = [np.concatenate(([0.0], np.cumsum(each))) for each in (self.loss[known] * tokens, tokens)]
+        above, below = (each[last] - each[first] for each in sums)
+        return self.steps[known], above / np.maximum(below, 1.0)
+
+    def _has(self, metric: str) -> bool:
+        return bool(np.isfinite(self._all(metric)[1]).any())
+
+    def _all(self, metric: str) -> tuple[Numbers, Numbers]:
+        if metric in TRAINED:
+            return self.steps, self.loss if metric == "loss" else self.lr
+        return self.validated, self.scores.get(metric, np.full(len(self.validated), math.nan))
+
+
+def read_histories(places: Sequence[Path]) -> list[History]:
+    """One history for each run folder or metrics file, named so that no two have the same name."""
+    files = list({path.resolve(): path for path in map(metrics_file, places)}.values())
+    return [_read(path, name) for path, name in zip(files, _names(files), strict=True)]
+
+
+def metrics_file(place: Path) -> Path:
+    """The file that tells of a run, given itself or by its folder."""
+    return place / METRICS if place.is_dir() else place
+
+
+@dataclass
+class _Lines:
+    """What was read so far. Of two lines about the same step the later one counts: the run went back and came again."""
+
+    steps: dict[int, tuple[float, float, float, float]] = field(default_factory=dict)
+    skipped: set[int] = field(default_factory=set)
+    validations: dict[int, dict[str, float]] = field(default_factory=dict)
+    best: dict[int, bool] = field(default_factory=dict)
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Raises ValueError for a line that lacks what its kind must have; kinds unknown here are passed over."""
+        step, kind = line.get("step"), line.get("kind")
+        if not isinstance(step, int) or not isinstance(kind, str):
+            raise ValueError
+        if kind == "step":
+            loss, lr, tokens, seconds = (_number(line.get(name)) for name in ("loss", "lr", "tokens", "seconds"))
+            if math.isnan(tokens + seconds):
+                raise ValueError
+            self.steps[step] = (loss, lr, tokens, seconds)
+            (self.skipped.add if line.get("skipped", False) else self.skipped.discard)(step)
+        elif kind == "validation":
+            scores, old = line.get("scores", {}), line.get("old", {})
+            if not isinstance(scores, dict) or not isinstance(old, dict):
+                raise ValueError
+            told = {"valid_loss": line.get("loss"), **scores, **{f"old_{name}": old[name] for name in old}}
+            self.validations[step] = {name: _number(value) for name, value in told.items()}
+            self.best[step] = bool(line.get("best", False))
+
+    def history(self, name: str) -> History:
+        steps, validated = sorted(self.steps), sorted(self.validations)
+        rows = np.array([self.steps[step] for step in steps], np.float64).reshape(-1, 4)
+        scores = dict.fromkeys(score for step in validated for score in self.validations[step])
+        return History(
+            name=name,
+            steps=np.array(steps, np.float64),
+            loss=rows[:, 0],
+            lr=rows[:, 1],
+            tokens=np.cumsum(np.nan_to_num(rows[:, 2])),
+            seconds=rows[:, 3],
+            skipped=np.array(sorted(self.skipped), np.float64),
+            validated=np.array(validated, np.float64),
+            scores={
+                score: np.array([self.validations[step].get(score, math.nan) for step in validated]) for score in scores
+            },
+            best=max((float(step) for step in validated if self.best[step]), default=None),
+        )
+
+
+def _read(path: Path, name: str) -> History:
+    lines = _Lines()
+    number = 0
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                number += 1
+                lines.add(_parsed(line))
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}; give a run folder or its {METRICS}") from None
+    except ValueError:
+        raise DataError(f"{path}, line {number} is not what a run writes: give a run folder or its {METRICS}") from None
+    if not lines.steps and not lines.validations:
+        raise DataError(f"{path} tells of no step (lines: {number}): wait until the run has taken one")
+    return lines.history(name)
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError):
+        if not line.endswith(b"\n"):  # still being written, or cut by a crash
+            return {"kind": "cut", "step": 0}
+        raise ValueError from None
+    if not isinstance(content, dict):
+        raise ValueError
+    return content
+
+
+def _number(value: object) -> float:
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError from None
+
+
+def _names(files: Sequence[Path]) -> Iterator[str]:
+    """The shortest ends of the paths that tell the runs apart."""
+    homes = [path.resolve().parent if path.name == METRICS else path.resolve() for path in files]
+    for home in homes:
+        others = [other for other in homes if other != home]
+        depth = next(
+            depth
+            for depth in range(1, len(home.parts) + 1)
+            if all(other.parts[-depth:] != home.parts[-depth:] for other in others)
+        )
+        yield str(Path(*home.parts[-depth:]))

@@ -1,0 +1,237 @@
+"""Learning curves as a picture of one panel a metric and one colour a run. Needs matplotlib, the `plot` extra."""
+
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.cells import cell_len
+
+from attendo.errors import UsageError
+from attendo.explore.curves import TRAINED, Axis, History, Numbers
+from attendo.explore.curves_style import FAINT, look, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg", "pdf")
+
+PANEL = (3.7, 2.6)  # inches
+LINE = 0.22  # inches, of the legend
+LETTER = 0.075  # inches, on average
+SMOOTHING = (100, 201)  # the line of the loss is a mean over one part in 100 of the run, but 201 steps at most
+POINTS = 1000  # more cannot be told apart on a panel, and make an SVG heavy
+MARKED = 40  # a line of no more points than this shows each of them
+
+NAMES = {
+    "loss": ("Training loss", "nats per target token"),
+    "valid_loss": ("Validation loss", "nats per target token"),
+    "lr": ("Learning rate", ""),
+    "bleu": ("BLEU", ""),
+    "chrf": ("chrF", ""),
+    "exact_match": ("Exact match", "%"),
+    "word_error_rate": ("Word error rate", "%"),
+}
+TIMES = (("seconds", 1.0, 0.0), ("minutes", 60.0, 180.0), ("hours", 3600.0, 10_800.0), ("days", 86_400.0, 259_200.0))
+COUNTS = (("", 1.0, 0.0), (" (thousands)", 1e3, 1e4), (" (millions)", 1e6, 2e6), (" (billions)", 1e9, 2e9))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The horizontal axis: what it is called, and how much of it is one unit."""
+
+    axis: Axis
+    label: str
+    unit: float
+    end: float  # in units
+
+    def places(self, run: History, steps: Numbers) -> Numbers:
+        return run.at(steps, self.axis) / self.unit
+
+
+def draw_curves(runs: Sequence[History], metrics: Sequence[str], axis: Axis, form: str) -> bytes:
+    """The picture as a png, svg or pdf file, with a panel for each of these metrics, or for all there are."""
+    with style("".join(run.name for run in runs)):
+        file = io.BytesIO()
+        undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
+        curves_figure(runs, metrics, axis).savefig(file, format=form, metadata=undated)
+    return file.getvalue()
+
+
+def curves_figure(runs: Sequence[History], metrics: Sequence[str], axis: Axis) -> "Figure":
+    """The picture as matplotlib has it, for whoever wants to change it before it is saved."""
+    from matplotlib.figure import Figure
+
+    chosen, scale = _chosen(runs, metrics), _scale(runs, axis)
+    columns = len(chosen) if len(chosen) <= 3 else 2 if len(chosen) == 4 else 3
+    rows = math.ceil(len(chosen) / columns)
+    figure = Figure(layout="constrained", facecolor="white")
+    for number, metric in enumerate(chosen):
+        panel = figure.add_subplot(rows, columns, number + 1)
+        panel.set_xlim(-0.02 * scale.end, 1.03 * scale.end)
+        panel.xaxis.set_major_formatter("{x:,.5g}")
+        if number + columns >= len(chosen):
+            panel.set_xlabel(scale.label)
+        _fill_panel(panel, runs, metric, scale)
+    width = PANEL[0] * columns
+    lines = _name_runs(figure, runs, chosen, width) + _explain_marks(figure, runs, chosen, columns)
+    figure.set_size_inches(width, PANEL[1] * rows + LINE * lines)
+    return figure
+
+
+def smoothing_window(count: int) -> int:
+    """Over how many of so many steps the loss is averaged; an odd number."""
+    parts, most = SMOOTHING
+    return min(2 * (count // (2 * parts)) + 1, most)
+
+
+def thinned(places: Numbers, values: Numbers) -> tuple[Numbers, Numbers]:
+    """The lowest and the highest point of each stretch of a long line: it looks the same, and is drawn at once."""
+    size = math.ceil(2 * len(places) / POINTS)
+    if size <= 2:
+        return places, values
+    kept = []
+    for start in range(0, len(places), size):
+        stretch = values[start : start + size]
+        kept += sorted({start + int(stretch.argmin()), start + int(stretch.argmax())})
+    return places[kept], values[kept]
+
+
+def _chosen(runs: Sequence[History], metrics: Sequence[str]) -> list[str]:
+    there = sorted({name: None for run in runs for name in run.metrics}, key=_rank)
+    for name in metrics:
+        if name not in there:
+            near = get_close_matches(name, there, 1)
+            raise UsageError(
+                f"no metric {name} in these runs{f' (did you mean {near[0]}?)' if near else ''}: "
+                f"there is {', '.join(there) or 'none'}"
+            )
+    if not there:
+        raise UsageError("there is nothing to draw: every step of these runs was skipped")
+    return list(dict.fromkeys(metrics)) or there
+
+
+def _rank(metric: str) -> int:
+    return list(NAMES).index(metric) if metric in NAMES else len(NAMES)
+
+
+def _scale(runs: Sequence[History], axis: Axis) -> Scale:
+    end = max(run.at(np.append(run.steps, run.validated), axis).max() for run in runs) or 1.0
+    if axis == "step":
+        return Scale(axis, "step", 1.0, end)
+    name, unit, _ = [each for each in (TIMES if axis == "seconds" else COUNTS) if end >= each[2]][-1]
+    return Scale(axis, f"training time ({name})" if axis == "seconds" else f"target tokens{name}", unit, end / unit)
+
+
+def _fill_panel(panel: "Axes", runs: Sequence[History], metric: str, scale: Scale) -> None:
+    title, unit = _named(metric)
+    panel.set_title(title, parse_math=False)
+    panel.set_ylabel(unit)
+    for order, run in enumerate(runs):
+        if metric in run.metrics:
+            _draw(panel, run, metric, scale, look(order))
+    if metric == "loss":
+        panel.set_ylim(*_loss_limits(runs))
+    elif metric == "lr":
+        _name_power(panel)
+
+
+def _named(metric: str) -> tuple[str, str]:
+    """Title and unit of a panel."""
+    if metric == "old_loss":
+        metric = "old_valid_loss"
+    if metric.startswith("old_"):
+        title, unit = _named(metric.removeprefix("old_"))
+        return f"{title}, old pairs", unit
+    return NAMES.get(metric, (metric.replace("_", " ").capitalize(), ""))
+
+
+def _draw(panel: "Axes", run: History, metric: str, scale: Scale, line: dict[str, Any]) -> None:
+    steps, values = run.curve(metric)
+    places = scale.places(run, steps)
+    colour = line["color"]
+    if metric == "lr":
+        panel.plot(*thinned(places, values), **line)
+    elif metric == "loss":
+        if (window := smoothing_window(len(steps))) > 1:
+            panel.plot(*thinned(places, values), color=colour, alpha=0.25, linewidth=0.6, zorder=1.9)
+        panel.plot(*thinned(places, run.smooth_loss(window)[1]), **line)
+        bottom = panel.get_xaxis_transform()
+        panel.plot(scale.places(run, run.skipped), [0.02] * len(run.skipped), "x", color=colour, transform=bottom)
+    else:
+        panel.plot(places, values, marker="o" if len(steps) <= MARKED else "", markersize=2.8, **line)
+        best = steps == run.best
+        panel.plot(places[best], values[best], "o", markersize=7.5, fillstyle="none", color=colour)
+
+
+def _name_power(panel: "Axes") -> None:
+    """Write the power of ten of small numbers beside the axis, where it does not push the title up."""
+    from matplotlib.ticker import FuncFormatter
+
+    panel.set_ylim(bottom=0)
+    power = math.floor(math.log10(panel.get_ylim()[1]))
+    if power == 0:
+        return
+    panel.set_ylabel(f"$\\times\\,10^{{{power}}}$")
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 10**power:.3g}"))
+
+
+def _loss_limits(runs: Sequence[History]) -> tuple[float, float]:
+    """Room for nearly every step: one wild batch must not flatten the rest."""
+    ends = []
+    for run in runs:
+        values = run.curve("loss")[1]
+        if len(values):
+            smooth = run.smooth_loss(smoothing_window(len(values)))[1]
+            ends += [*np.quantile(values, (0.002, 0.998)), smooth.min(), smooth.max()]
+    low, high = min(ends), max(ends)
+    margin = 0.05 * (high - low) or 0.5
+    return low - margin, high + margin
+
+
+def _name_runs(figure: "Figure", runs: Sequence[History], metrics: Sequence[str], width: float) -> int:
+    """A legend above the panels; returns its lines."""
+    from matplotlib.lines import Line2D
+
+    drawn = {order: run for order, run in enumerate(runs) if set(run.metrics) & set(metrics)}
+    names = [_shortened(run.name, int(width / LETTER) - 8) for run in drawn.values()]
+    columns = min(len(drawn), max(1, int(width / (max(map(cell_len, names)) * LETTER + 0.6))))
+    samples = [Line2D([], [], **look(order)) for order in drawn]
+    # Numbers hold the places: there are versions of matplotlib that leave out a name that begins with an underscore.
+    legend = figure.legend(samples, list(map(str, drawn)), loc="outside upper left", ncols=columns)
+    for text, name in zip(legend.get_texts(), names, strict=True):
+        text.set(text=name, parse_math=False)
+    return math.ceil(len(drawn) / columns)
+
+
+def _explain_marks(figure: "Figure", runs: Sequence[History], metrics: Sequence[str], panels: int) -> int:
+    """A legend below the panels, of what is there; returns its lines."""
+    from matplotlib.lines import Line2D
+
+    marks: dict[str, dict[str, Any]] = {}
+    windows = sorted({smoothing_window(len(run.curve("loss")[0])) for run in runs if "loss" in run.metrics})
+    if "loss" in metrics and windows[-1] > 1:
+        width = f"{windows[0]} to {windows[-1]}" if len(windows) > 1 else f"{windows[0]}"
+        marks[f"single steps; the line is the mean of {width}"] = {"alpha": 0.5, "linewidth": 0.6}
+    if "loss" in metrics and any(len(run.skipped) for run in runs):
+        marks["skipped step"] = {"linestyle": "", "marker": "x"}
+    if set(metrics) - set(TRAINED) and any(run.best is not None for run in runs):
+        marks["best validation"] = {"linestyle": "", "marker": "o", "markersize": 7, "fillstyle": "none"}
+    if not marks:
+        return 0
+    columns = len(marks) if panels > 1 else 1
+    samples = [Line2D([], [], color=FAINT, **mark) for mark in marks.values()]
+    figure.legend(samples, list(marks), loc="outside lower left", ncols=columns, labelcolor=FAINT, fontsize=8)
+    return math.ceil(len(marks) / columns)
+
+
+def _shortened(name: str, width: int) -> str:
+    """In one line; of a long name the end, where runs of a kind differ."""
+    name = "".join(letter if letter.isprintable() else "·" for letter in name)
+    while cell_len(name) > width:
+        name = "…" + name[2:]
+    return name

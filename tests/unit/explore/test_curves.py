@@ -1,0 +1,325 @@
+"""Learning curves: what is read from metrics.jsonl, and what is on the picture."""
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attendo.errors import DataError, UsageError
+from attendo.explore.curves import History, read_histories
+from attendo.explore.curves_figure import POINTS, curves_figure, draw_curves, smoothing_window, thinned
+from attendo.explore.curves_style import COLOURS, fonts, look, style
+
+
+def step_line(number: int, **changes: Any) -> dict[str, Any]:
+    values = {"loss": 10.0 - number / 100, "lr": 1e-3, "tokens": 100, "seconds": 2.0 * number, "skipped": False}
+    return {"kind": "step", "step": number, **values, **changes}
+
+
+def validation_line(number: int, loss: float, best: bool = False, **scores: float | None) -> dict[str, Any]:
+    return {"kind": "validation", "step": number, "loss": loss, "scores": scores, "signatures": {}, "best": best}
+
+
+LINES = [
+    *(step_line(number) for number in (1, 2, 3)),
+    validation_line(3, 8.0, best=True, bleu=1.0),
+    {"kind": "saved", "step": 3, "folder": "x", "bytes": 1},
+    step_line(4, loss=None, skipped=True),
+    {"kind": "savefailed", "step": 4, "reason": "x", "failures": 1},
+    {"kind": "skipped", "step": 4, "pairs": [1, 2]},
+    {"kind": "of another day", "step": 4},
+    *(step_line(number) for number in (5, 6)),
+    validation_line(6, 8.5, bleu=2.5, exact_match=None),
+    {"kind": "stopped", "step": 6, "reason": "x"},
+]
+
+
+def write(folder: Path, lines: list[dict[str, Any]], end: str = "") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + end, "utf-8")
+    return folder
+
+
+def history(tmp_path: Path, lines: list[dict[str, Any]], name: str = "run") -> History:
+    return read_histories([write(tmp_path / name, lines)])[0]
+
+
+def test_a_history_holds_what_the_lines_told(tmp_path: Path) -> None:
+    run = history(tmp_path, LINES)
+    assert run.name == "run"
+    assert run.metrics == ("loss", "lr", "valid_loss", "bleu")
+    assert [each.tolist() for each in run.curve("loss")] == [[1, 2, 3, 5, 6], [9.99, 9.98, 9.97, 9.95, 9.94]]
+    assert run.curve("lr")[0].tolist() == [1, 2, 3, 4, 5, 6]
+    assert [each.tolist() for each in run.curve("valid_loss")] == [[3, 6], [8.0, 8.5]]
+    assert [each.tolist() for each in run.curve("bleu")] == [[3, 6], [1.0, 2.5]]
+    assert len(run.curve("exact_match")[0]) == len(run.curve("unheard of")[0]) == 0
+    assert (run.skipped.tolist(), run.best) == ([4], 3.0)
+
+
+def test_steps_lie_on_every_axis(tmp_path: Path) -> None:
+    run = history(tmp_path, LINES)
+    places = np.array([3.0, 6.0])
+    assert run.at(places, "step").tolist() == [3.0, 6.0]
+    assert run.at(places, "seconds").tolist() == [6.0, 12.0]
+    assert run.at(places, "tokens").tolist() == [300.0, 600.0]
+
+
+def test_of_two_lines_about_a_step_the_later_one_counts(tmp_path: Path) -> None:
+    again = [step_line(2, loss=1.0), validation_line(3, 7.0), step_line(4)]
+    run = history(tmp_path, LINES + again)
+    assert run.curve("loss")[0].tolist() == [1, 2, 3, 4, 5, 6]
+    assert run.curve("loss")[1][1] == 1.0
+    assert run.curve("valid_loss")[1].tolist() == [7.0, 8.5]
+    assert (run.skipped.tolist(), run.best) == ([], None)
+
+
+@pytest.mark.parametrize("end", ["{", '{"kind": "step", "step": 7, "loss": 1', '{"kind": "step", "st', "\0\0"])
+def test_a_last_line_that_was_cut_is_passed_over(tmp_path: Path, end: str) -> None:
+    run = read_histories([write(tmp_path / "run", LINES, end)])[0]
+    assert run.steps.tolist() == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "{",
+        "",
+        "no JSON",
+        "[1, 2]",
+        "3",
+        "[" * 100_000,
+        '{"step": 3}',
+        '{"kind": "step"}',
+        '{"kind": 1, "step": 3}',
+        '{"kind": "step", "step": "3"}',
+        '{"kind": "step", "step": 3, "loss": "low", "lr": 1, "tokens": 1, "seconds": 1}',
+        '{"kind": "step", "step": 3, "loss": 1, "lr": true, "tokens": 1, "seconds": 1}',
+        '{"kind": "step", "step": 3, "loss": 1, "lr": 1, "tokens": null, "seconds": 1}',
+        '{"kind": "step", "step": 3, "loss": 1, "lr": 1, "tokens": 1, "seconds": 1' + "0" * 400 + "}",
+        '{"kind": "validation", "step": 3, "loss": 1, "scores": [1]}',
+        '{"kind": "validation", "step": 3, "loss": 1, "old": 1}',
+        '{"kind": "validation", "step": 3, "loss": 1, "scores": {"bleu": "high"}}',
+    ],
+)
+def test_a_line_that_is_not_ours_is_named(tmp_path: Path, bad: str) -> None:
+    folder = write(tmp_path / "run", LINES[:2], f"{bad}\n{json.dumps(step_line(3))}\n")
+    with pytest.raises(DataError, match=r"metrics\.jsonl, line 3 is not what a run writes"):
+        read_histories([folder])
+
+
+def test_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    (tmp_path / "text.jsonl").write_bytes(b'{"kind": "\xff"}\n')
+    with pytest.raises(DataError, match=r"text\.jsonl, line 1 "):
+        read_histories([tmp_path / "text.jsonl"])
+
+
+@pytest.mark.parametrize(("content", "count"), [("", 0), ("cut", 1), ('{"kind": "saved", "step": 3}\n', 1)])
+def test_a_file_without_a_step_is_named(tmp_path: Path, content: str, count: int) -> None:
+    write(tmp_path / "run", [], content)
+    with pytest.raises(DataError, match=rf"metrics\.jsonl tells of no step \(lines: {count}\)"):
+        read_histories([tmp_path / "run"])
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(DataError, match="cannot be read: No such file"):
+            read_histories([place])
+
+
+def test_runs_are_named_by_the_shortest_ends_of_their_paths_that_differ(tmp_path: Path) -> None:
+    for name in ("a/x", "b/x", "b/y"):
+        write(tmp_path / name, LINES)
+    (tmp_path / "old.jsonl").write_bytes((tmp_path / "a/x/metrics.jsonl").read_bytes())
+    places = [tmp_path / each for each in ("a/x", "b/x/metrics.jsonl", "b/y", "a/../a/x", "old.jsonl")]
+    assert [run.name for run in read_histories(places)] == ["a/x", "b/x", "y", "old.jsonl"]
+
+
+def test_the_smooth_loss_is_a_mean_per_token_of_the_steps_around(tmp_path: Path) -> None:
+    values = [(8.0, 100), (6.0, 300), (None, 100), (4.0, 100), (2.0, 100), (3.0, 100)]
+    lines = [step_line(number, loss=loss, tokens=tokens) for number, (loss, tokens) in enumerate(values, 1)]
+    run = history(tmp_path, lines)
+    steps, loss = run.smooth_loss(3)
+    assert steps.tolist() == [1, 2, 4, 5, 6]
+    assert loss.tolist() == pytest.approx([8.0, 3000 / 500, 2400 / 500, 3.0, 2.5])
+    assert run.smooth_loss(1)[1].tolist() == pytest.approx([8.0, 6.0, 4.0, 2.0, 3.0])
+
+
+def test_smoothing_takes_a_hundredth_of_the_run_and_never_too_much() -> None:
+    assert [smoothing_window(count) for count in (0, 1, 199, 200, 1000, 10**6)] == [1, 1, 1, 3, 11, 201]
+
+
+@given(st.integers(1, 5 * POINTS), st.integers(0, 99))
+def test_a_thinned_line_is_short_and_keeps_its_extremes(count: int, seed: int) -> None:
+    values = np.random.default_rng(seed).normal(size=count)
+    places, kept = thinned(np.arange(float(count)), values)
+    assert len(kept) <= POINTS
+    assert (kept.min(), kept.max()) == (values.min(), values.max())
+    assert (np.diff(places) > 0).all()
+    assert (values[places.astype(int)] == kept).all()
+
+
+def test_a_long_line_is_thinned() -> None:
+    places = np.arange(100_000.0)
+    assert len(thinned(places, np.sin(places))[0]) == POINTS
+
+
+def test_every_metric_has_a_panel_with_its_name_and_its_unit(tmp_path: Path) -> None:
+    last = validation_line(6, 8.5, bleu=2.5, exact_match=50.0, own_score=1.0)
+    run = history(tmp_path, [*LINES, {**last, "old": {"loss": 3.0, "bleu": 30.0}}])
+    panels = curves_figure([run], [], "step").axes
+    assert [(panel.get_title("left") or panel.get_title(), panel.get_ylabel()) for panel in panels] == [
+        ("Training loss", "nats per target token"),
+        ("Validation loss", "nats per target token"),
+        ("Learning rate", "$\\times\\,10^{-3}$"),
+        ("BLEU", ""),
+        ("Exact match", "%"),
+        ("Own score", ""),
+        ("Validation loss, old pairs", "nats per target token"),
+        ("BLEU, old pairs", ""),
+    ]
+    assert [panel.get_xlabel() for panel in panels] == [""] * 5 + ["step"] * 3
+
+
+def test_the_chosen_metrics_are_drawn_in_their_order(tmp_path: Path) -> None:
+    run = history(tmp_path, LINES)
+    with style(""):
+        titles = [panel.get_title(loc="left") for panel in curves_figure([run], ["bleu", "loss", "bleu"], "step").axes]
+    assert titles == ["BLEU", "Training loss"]
+
+
+def test_a_metric_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    run = history(tmp_path, LINES)
+    with pytest.raises(
+        UsageError, match=r"no metric blue in these runs \(did you mean bleu\?\): there is loss, valid_"
+    ):
+        curves_figure([run], ["blue"], "step")
+    with pytest.raises(UsageError, match="no metric exact_match in these runs"):
+        curves_figure([run], ["exact_match"], "step")
+
+
+def test_a_run_that_skipped_every_step_has_nothing_but_its_learning_rate(tmp_path: Path) -> None:
+    run = history(tmp_path, [step_line(1, loss=None, skipped=True)])
+    assert run.metrics == ("lr",)
+    assert draw_curves([run], [], "step", "png")
+    with pytest.raises(UsageError, match="nothing to draw"):
+        curves_figure([history(tmp_path, [step_line(1, loss=None, lr=None)])], [], "step")
+
+
+@pytest.mark.parametrize(
+    ("axis", "seconds", "tokens", "label", "end"),
+    [
+        ("step", 1.0, 1, "step", 10.0),
+        ("seconds", 17.9, 1, "training time (seconds)", 179.0),
+        ("seconds", 18.0, 1, "training time (minutes)", 3.0),
+        ("seconds", 1080.0, 1, "training time (hours)", 3.0),
+        ("seconds", 86_400.0, 1, "training time (days)", 10.0),
+        ("tokens", 1.0, 999, "target tokens", 9990.0),
+        ("tokens", 1.0, 1000, "target tokens (thousands)", 10.0),
+        ("tokens", 1.0, 10**6, "target tokens (millions)", 10.0),
+        ("tokens", 1.0, 10**9, "target tokens (billions)", 10.0),
+    ],
+)
+def test_the_axis_has_a_unit_that_suits_the_run(
+    tmp_path: Path, axis: Any, seconds: float, tokens: int, label: str, end: float
+) -> None:
+    lines = [step_line(number, seconds=seconds * number, tokens=tokens) for number in range(1, 11)]
+    panel = curves_figure([history(tmp_path, lines)], ["loss"], axis).axes[0]
+    assert panel.get_xlabel() == label
+    assert panel.lines[0].get_xdata()[-1] == pytest.approx(end)
+
+
+def test_validations_without_steps_need_the_axis_of_steps(tmp_path: Path) -> None:
+    run = history(tmp_path, [validation_line(0, 5.0)])
+    assert len(curves_figure([run], [], "step").axes) == 1
+    with pytest.raises(UsageError, match="run tells of no step, only of validations: draw it with --x step"):
+        curves_figure([run], [], "seconds")
+
+
+def test_the_picture_marks_what_was_skipped_what_is_best_and_what_is_a_mean(tmp_path: Path) -> None:
+    lines = [step_line(number, loss=None if number == 70 else 5.0, skipped=number == 70) for number in range(1, 301)]
+    run = history(tmp_path, [*lines, validation_line(100, 4.0, best=True), validation_line(200, 4.5)])
+    figure = curves_figure([run], [], "step")
+    loss, valid, _ = figure.axes
+    raw, mean, skipped = loss.lines
+    assert (raw.get_alpha(), mean.get_alpha()) == (0.25, None)
+    assert (skipped.get_marker(), list(skipped.get_xdata())) == ("x", [70.0])
+    best = valid.lines[1]
+    assert (best.get_fillstyle(), list(best.get_xdata()), list(best.get_ydata())) == ("none", [100.0], [4.0])
+    named, explained = ([text.get_text() for text in legend.get_texts()] for legend in figure.legends)
+    assert named == ["run"]
+    assert explained == ["single steps; the line is the mean of 3", "skipped step", "best validation"]
+
+
+def test_one_wild_step_does_not_flatten_the_rest(tmp_path: Path) -> None:
+    lines = [step_line(number, loss=1000.0 if number == 5000 else 5.0 - number / 10_000) for number in range(1, 10_001)]
+    low, high = curves_figure([history(tmp_path, lines)], ["loss"], "step").axes[0].get_ylim()
+    assert 3.0 < low < 4.0
+    assert 5.0 < high < 20.0
+
+
+def test_runs_are_told_apart_and_keep_their_colours(tmp_path: Path) -> None:
+    looks = [(look(order)["color"], look(order)["linestyle"]) for order in range(24)]
+    assert len(set(looks)) == 24
+    runs = [history(tmp_path, LINES[:3], "a"), history(tmp_path, LINES, "_b"), history(tmp_path, LINES, "$c$" * 60)]
+    figure = curves_figure(runs, ["bleu"], "step")
+    assert [line.get_color() for line in figure.axes[0].lines[::2]] == list(COLOURS[1:3])
+    texts = figure.legends[0].get_texts()
+    names = [text.get_text() for text in texts]
+    assert not any(text.get_parse_math() for text in texts)
+    assert names[0] == "_b"
+    assert names[1].startswith("…")
+    assert names[1].endswith("$c$")
+
+
+@pytest.mark.parametrize(("form", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+def test_the_same_runs_give_the_same_bytes_whatever_matplotlib_is_set_to(
+    tmp_path: Path, form: str, start: bytes
+) -> None:
+    import matplotlib
+
+    runs = [history(tmp_path, LINES, "a_$b$"), history(tmp_path, LINES, "c\nd")]
+    first = draw_curves(runs, ["loss"], "step", form)
+    with matplotlib.rc_context({"lines.linewidth": 9, "axes.facecolor": "black", "font.size": 30}):
+        assert draw_curves(runs, ["loss"], "step", form) == first
+        assert matplotlib.rcParams["lines.linewidth"] == 9
+    assert first.startswith(start)
+
+
+def test_chinese_names_are_drawn_with_a_font_that_has_them(tmp_path: Path) -> None:
+    from matplotlib.font_manager import findfont, fontManager
+    from matplotlib.ft2font import FT2Font
+
+    assert fonts("plain text, é") == ["DejaVu Sans"]
+    if not any("CJK" in font.name for font in fontManager.ttflist):
+        pytest.skip("no Chinese font is installed")
+    chosen = fonts("base 英译中")
+    assert len(chosen) == 2
+    assert set(map(ord, "英译中")) <= FT2Font(findfont(chosen[1])).get_charmap().keys()
+    assert draw_curves([history(tmp_path, LINES, "英译中")], ["lr"], "step", "pdf").count(b"/Type3") > 0
+
+
+def test_letters_that_no_font_has_make_no_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.font_manager import fontManager
+
+    own = [font for font in fontManager.ttflist if font.name.startswith("DejaVu")]
+    monkeypatch.setattr(fontManager, "ttflist", own)
+    assert fonts("中") == ["DejaVu Sans"]
+    assert draw_curves([history(tmp_path, LINES, "中")], ["lr"], "step", "png")
+
+
+def test_without_matplotlib_the_way_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = history(tmp_path, LINES)
+    monkeypatch.setitem(sys.modules, "matplotlib.style", None)
+    with pytest.raises(UsageError, match=r"attendo plot needs matplotlib: pip install 'attendo\[plot\]'"):
+        draw_curves([run], [], "step", "png")
+
+
+def test_numbers_that_are_none_are_not_drawn(tmp_path: Path) -> None:
+    lines = [step_line(1, loss=math.nan), step_line(2, loss=math.inf), step_line(3)]
+    assert history(tmp_path, lines).curve("loss")[0].tolist() == [3]
