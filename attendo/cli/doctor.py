@@ -1,0 +1,106 @@
+"""`attendo doctor`: is something wrong with a run, before it trains?"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attendo.errors import DataError, ModelError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from attendo.recipes.doctor import Finding
+    from attendo.recipes.run_config import RunConfig
+
+COLOURS = {"ok": "green", "note": "cyan", "warning": "yellow", "fault": "red"}
+
+
+def doctor(
+    run_file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="Settings of the run.")] = None,
+    source: Annotated[Path | None, typer.Option(help="Source text, as attendo train takes it.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Target text, line by line beside it.")] = None,
+    change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Only what attendo train looks at before it begins.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a finding.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Look for what would spoil a run: in its network and in its data, without training it.
+
+    The exit code is 0 where there is no fault, 3 for a fault of the data, 4 for one of the network.
+    """
+    from attendo.cli.train import new_config
+
+    if run_file is None and None in (source, target):
+        raise UsageError("give a run file, or --source and --target")
+    config = new_config(run_file, {"source": source, "target": target}, change or [])
+    findings = []
+    for finding in _examined(config, device, quick):
+        findings.append(finding)
+        if as_json:
+            print(json.dumps(finding.as_json(), ensure_ascii=False), flush=True)
+        else:
+            _say(finding)
+    if not as_json:
+        _show(findings)
+    raise typer.Exit(_exit_code(findings))
+
+
+def _examined(config: "RunConfig", device: str, quick: bool) -> Iterator["Finding"]:
+    """Text is prepared in a folder that goes when this ends."""
+    from attendo.cli.preparing import show_preparing
+    from attendo.data.screening import TooManyBadLinesError
+    from attendo.recipes.doctor import examine, too_many_bad_lines
+    from attendo.recipes.run import Run
+    from attendo.text_model import pick_device
+
+    with TemporaryDirectory(prefix="attendo-doctor-") as folder:
+        run = Run(config, Path(folder), pick_device(device))
+        try:
+            show_preparing(run)
+        except TooManyBadLinesError:
+            listing = run.data_folder.with_name(f"{run.data_folder.name}.bad-lines.tsv")
+            yield too_many_bad_lines(listing, config.data.max_bad_ratio)
+            return
+        run.build()
+        yield from examine(run, quick)
+
+
+def _say(finding: "Finding") -> None:
+    """As it comes, so that nobody waits in the dark; what it says in full is in the table."""
+    from rich.console import Console
+
+    Console(stderr=True).print(f"[{COLOURS[finding.level]}]{finding.level:8}[/] {finding.check}", highlight=False)
+
+
+def _show(findings: list["Finding"]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_lines=False)
+    table.add_column("check", no_wrap=True)
+    table.add_column("level", no_wrap=True)
+    table.add_column("found")
+    for finding in findings:
+        table.add_row(finding.check, Text(finding.level, COLOURS[finding.level]), _told(finding))
+    Console().print(table)
+
+
+def _told(finding: "Finding") -> "RenderableType":
+    """As it is, because a sentence may look like markup."""
+    from rich.text import Text
+
+    advice = (f"→ {finding.advice}",) if finding.advice else ()
+    return Text("\n".join((finding.found, *(f"  {example}" for example in finding.examples), *advice)))
+
+
+def _exit_code(findings: list["Finding"]) -> int:
+    about = {finding.about for finding in findings if finding.level == "fault"}
+    if not about:
+        return 0
+    return DataError.exit_code if "data" in about else ModelError.exit_code

@@ -1,0 +1,84 @@
+"""The checks in their order, each finding told as soon as it is known."""
+
+from collections.abc import Callable, Iterator
+
+from attendo.data.prepared import Prepared
+from attendo.data.stream import BatchStream
+from attendo.errors import AttendoError
+from attendo.model.config import ModelConfig
+from attendo.recipes.doctor.finding import Finding
+from attendo.recipes.doctor.learning import first_loss, overfitting
+from attendo.recipes.doctor.left_out import Places, bad_lines
+from attendo.recipes.doctor.lengths import Lengths, length_ratios, long_sentences, misaligned
+from attendo.recipes.doctor.masks import causal_leak, padding
+from attendo.recipes.doctor.memory import memory
+from attendo.recipes.doctor.passes import few_pairs, some_batches, undisturbed
+from attendo.recipes.doctor.reading import middle, stretches
+from attendo.recipes.doctor.repeats import Repeats
+from attendo.recipes.doctor.vocabulary import VocabularyUse
+from attendo.recipes.doctor.wiring import shift, tying
+from attendo.recipes.run import Run
+
+_STREAMED_PAIRS = 2048  # of each corpus: a stream of all would first read a whole pool
+
+
+def examine(run: Run, quick: bool = False) -> Iterator[Finding]:
+    """All findings on a run that was prepared and built; `quick` leaves out what takes more than seconds.
+
+    The run is not changed: it trains bit for bit as it would have without.
+    """
+    yield bad_lines(run.data)
+    yield from examine_network(run, quick)
+    if not quick:
+        yield from examine_data(run.data, run.model.network.config, run.config.train.batch_tokens)
+
+
+def quick_faults(run: Run) -> list[Finding]:
+    """Warnings and faults of the quick part: to be told, or stopped at, before the first step."""
+    return [finding for finding in examine(run, quick=True) if finding.level in ("warning", "fault")]
+
+
+def examine_network(run: Run, quick: bool = False) -> Iterator[Finding]:
+    """The network as the run built it, on its device, with batches of its data."""
+    learner, data = run.trainer.learner, run.data
+    tables = tying(learner.network, data)
+    yield tables
+    if tables.level == "fault":  # ids outside a table would end everything else, on a GPU the whole process
+        return
+    some = middle(data, _STREAMED_PAIRS)
+    dropout = run.config.tokenizer.dropout
+    batches = some_batches(BatchStream(some, run.config.train.batch_tokens, run.config.seed, dropout))
+    pairs = few_pairs(batches, learner.network)
+    trained = run.config.start_from is not None
+    checks: dict[str, Callable[[], Finding]] = {
+        "shift": lambda: shift(batches[:2], some, recut=dropout > 0),
+        "causal leak": lambda: causal_leak(learner, pairs),
+        "padding": lambda: padding(learner, pairs),
+        "first loss": lambda: first_loss(learner, pairs, trained),
+        "memory": lambda: memory(learner, data, measure=not quick),
+    }
+    if run.trainer.step:  # its first loss is long past
+        del checks["first loss"]
+    if not quick:
+        checks["overfitting one batch"] = lambda: overfitting(learner, pairs)
+    for name, check in checks.items():
+        with undisturbed(learner):
+            try:
+                finding = check()
+            except AttendoError as error:  # such as a sentence that is too long for learned positions
+                finding = Finding(name, "fault", str(error), about="network")
+        yield finding
+
+
+def examine_data(data: Prepared, model: ModelConfig, batch_tokens: int) -> Iterator[Finding]:
+    """The training pairs, read once, beside the validation texts."""
+    places = Places(data)
+    lengths, repeats, use = Lengths(), Repeats(data, places), VocabularyUse(data)
+    for stretch in stretches(data):
+        for tally in (lengths, repeats, use):
+            tally.add(stretch)
+    yield misaligned(lengths, places)
+    yield length_ratios(lengths, places)
+    yield long_sentences(lengths, places, model, batch_tokens)
+    yield from repeats.findings()
+    yield from use.findings()

@@ -1,0 +1,140 @@
+"""The memory that one update of the widest batch needs, beside what there is."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attendo.data.batch import Batch
+from attendo.data.buckets import cut
+from attendo.data.prepared import Prepared
+from attendo.recipes.doctor.finding import Finding
+from attendo.recipes.doctor.machine import free_memory, measured
+from attendo.recipes.doctor.reading import stretches
+from attendo.recipes.doctor.shape import Shape
+from attendo.train.learner import Learner
+from attendo.train.loss import summed_divergence, summed_loss
+
+SAMPLED_PAIRS = 65_536
+MOST_USED = 0.8  # of the memory that is there
+_NEIGHBOURS = 1024
+# On the way back gradients come and go: first of the logits and of what the loss is the sum of, then of each layer.
+_LOGITS_AT_ONCE = 3
+_LAYERS_AT_ONCE = 0.35  # of all activations, with the gaps that they leave in a CPU's memory
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """In bytes."""
+
+    shape: Shape
+    weights: int  # with gradients, moments and the moving average
+    activations: int  # kept for the way back
+    passing: int  # gradients of logits and layers, at most
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.activations + self.passing
+
+
+def memory(learner: Learner, data: Prepared, measure: bool = False) -> Finding:
+    """With `measure` one such update is made, where there is room for it, and the estimate compared."""
+    shapes = widest_shapes(data, learner.config.batch_tokens)
+    most = max((estimate(learner, shape) for shape in shapes), key=lambda each: each.total)
+    free = free_memory(learner.device)
+    fits = free is None or most.total <= MOST_USED * free
+    values: dict[str, float] = {"estimate": most.total, **({} if free is None else {"free": free})}
+    found = (
+        f"{size(most.total)} for a batch of {most.shape}: {size(most.weights)} weights, gradients and moments, "
+        f"{size(most.activations)} activations, {size(most.passing)} gradients of logits and layers"
+    )
+    taken = measured(learner, most.shape) if measure and fits else None
+    if taken is not None:
+        values["measured"] = taken
+        found += f"; measured {size(taken)}, {_apart(most.total / taken - 1)} the estimate"
+    found += "; how much is free is not known" if free is None else f"; {size(free)} free"
+    if fits:
+        return Finding("memory", "ok", found, values=values, about="network")
+    assert free is not None
+    return Finding("memory", "warning", found, _advice(learner, most, free), values=values, about="network")
+
+
+def widest_shapes(data: Prepared, batch_tokens: int) -> list[Shape]:
+    """The batches with most positions and with the longest sentences, of those that a sample of the pairs makes."""
+    parts = [(each.source.lengths + 1, each.target.lengths + 1) for each in stretches(data, SAMPLED_PAIRS, _NEIGHBOURS)]
+    source, target = (np.concatenate(side) for side in zip(*parts, strict=True))
+    groups = cut(source, target, batch_tokens)
+    shapes = [Shape(len(rows), int(source[rows].max()), int(target[rows].max())) for rows in groups]
+    most = max(shapes, key=lambda shape: shape.rows * (shape.source + shape.target))
+    longest = max(shapes, key=lambda shape: max(shape.source, shape.target))
+    return list(dict.fromkeys((most, longest)))
+
+
+def estimate(learner: Learner, shape: Shape) -> Estimate:
+    """What a third row keeps for the way back is counted and multiplied by their number: one alone is special."""
+    config, network = learner.config, learner.network
+    rows = -(-shape.rows // learner.world.size)
+    weights = sum(weight.nbytes for weight in network.parameters())
+    copies = 5 if config.ema else 4  # themselves, gradients, two moments, and their average
+    passes = 2 if config.r_drop else 1
+    logits = passes * rows * shape.target * network.output.out_features * 4
+    two, three = (_kept(learner, replace(shape, rows=count).batch()) for count in (2, 3))
+    activations = two + (rows - 2) * (three - two)
+    passing = max(_LOGITS_AT_ONCE * logits, round(_LAYERS_AT_ONCE * activations))
+    return Estimate(shape, copies * weights, activations, passing)
+
+
+def size(count: float) -> str:
+    """Bytes as people say them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def _apart(share: float) -> str:
+    """How the measured value lies to an estimate that is larger by this share of it."""
+    return f"{abs(share):.0%} {'below' if share > 0 else 'above'}"
+
+
+def _kept(learner: Learner, batch: Batch) -> int:
+    """Bytes of all that the way forward keeps for the way back, each piece of memory once, weights apart."""
+    weights = {weight.untyped_storage().data_ptr() for weight in learner.network.parameters()}
+    kept: dict[int, Tensor] = {}  # held fast, or the same memory might be given out twice
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    learner.network.train()
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        _forward(learner, batch.to(learner.device))
+    return sum(tensor.untyped_storage().nbytes() for place, tensor in kept.items() if place not in weights)
+
+
+def _forward(learner: Learner, batch: Batch) -> Tensor:
+    smoothing, r_drop = learner.config.label_smoothing, learner.config.r_drop
+    rows = batch.repeated(2) if r_drop else batch
+    with learner.autocast():
+        logits = learner.network(rows.source_ids, rows.target_ids, rows.source_mask)
+        loss = summed_loss(logits, rows.labels, smoothing)
+        if r_drop:
+            first, second = logits.chunk(2)
+            loss = loss + r_drop * summed_divergence(first, second, batch.labels)
+        return loss
+
+
+def _advice(learner: Learner, most: Estimate, free: int) -> str:
+    config = learner.config
+    room = MOST_USED * free - most.weights
+    if room <= 0:
+        return "the weights alone do not fit: take a smaller preset"
+    smaller = room / (most.activations + most.passing)
+    tokens = max(1, int(config.batch_tokens * smaller))
+    digits = max(0, int(math.log10(tokens)) - 1)
+    tokens = tokens // 10**digits * 10**digits
+    times = math.ceil(config.accumulate * config.batch_tokens / tokens)
+    return f"set train.batch_tokens to {tokens} and train.accumulate to {times}, which learns from as much at a time"

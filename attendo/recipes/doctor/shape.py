@@ -1,0 +1,23 @@
+"""The shape of a batch, which decides what it costs."""
+
+from dataclasses import dataclass
+
+from attendo.data.batch import Batch, Example, collate
+from attendo.text import EOS
+
+
+@dataclass(frozen=True)
+class Shape:
+    """In positions, control tokens and padding included."""
+
+    rows: int
+    source: int
+    target: int
+
+    def batch(self) -> Batch:
+        """Made up: memory does not ask which tokens they are."""
+        pair = Example([EOS] * (self.source - 1), [EOS] * (self.target - 1))
+        return collate([pair] * self.rows)
+
+    def __str__(self) -> str:
+        return f"{self.rows:,} rows, {self.source:,} source and {self.target:,} target positions wide"

@@ -1,0 +1,123 @@
+"""How the vocabularies fit the text: tokens that are unknown, pieces that nobody needs, characters in a token."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attendo.data.prepared import Prepared
+from attendo.recipes.doctor.finding import MOST_EXAMPLES, Finding, Level, share, shortened
+from attendo.recipes.doctor.reading import Stretch
+from attendo.text import CONTROL_PIECES, UNK, SentencePiece, Tokenizer
+
+MANY_UNKNOWN = 0.01
+SOME_UNUSED, MANY_UNUSED = 0.2, 0.5
+SHORT_TOKENS = 1.2  # characters
+_READ_AS_TEXT = 200  # pairs of a stretch, to count their characters
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
+
+SIDES = ("source", "target")
+
+
+class VocabularyUse:
+    """Counts tokens and characters of both sides."""
+
+    def __init__(self, data: Prepared) -> None:
+        self._data = data
+        self._tokenizers = (data.source_tokenizer, data.target_tokenizer)
+        self._counts = [np.zeros(tokenizer.vocab_size, np.int64) for tokenizer in self._tokenizers]
+        self._characters, self._tokens = [0, 0], [0, 0]
+
+    def add(self, stretch: Stretch) -> None:
+        for side, sequences in enumerate((stretch.source, stretch.target)):
+            self._counts[side] += np.bincount(sequences.ids, minlength=len(self._counts[side]))
+            numbers = np.unique(np.linspace(0, len(sequences) - 1, _READ_AS_TEXT).astype(np.int64))
+            for number in numbers.tolist():
+                ids = sequences[number]
+                self._tokens[side] += len(ids)
+                self._characters[side] += len(self._tokenizers[side].decode(ids))
+
+    def findings(self) -> Iterator[Finding]:
+        yield self._unknown()
+        yield self._unused()
+        yield self._characters_a_token()
+
+    def _unknown(self) -> Finding:
+        """A token that the vocabulary does not have is the same to the network as every other one it does not have."""
+        validation = [self._unknown_in_validation(side) for side in range(2)]
+        rates = {}
+        for side, name in enumerate(SIDES):
+            rates[f"{name}_training"] = int(self._counts[side][UNK]) / max(1, int(self._counts[side].sum()))
+            rates[f"{name}_validation"] = validation[side][0]
+        parts = [f"{name.replace('_', ' of ')} {share(rate)}" for name, rate in rates.items()]
+        worst = max(rates.values())
+        if not worst:
+            return Finding("unknown tokens", "ok", "none", values=rates)
+        level: Level = "warning" if worst >= MANY_UNKNOWN else "note"
+        advice = "raise tokenizer.size, or use tokenizer.kind bpe, which cuts rare words into known pieces"
+        examples = [example for side, name in enumerate(SIDES) for example in _most_common(name, validation[side][1])]
+        return Finding("unknown tokens", level, ", ".join(parts), advice, tuple(examples[:MOST_EXAMPLES]), rates)
+
+    def _unknown_in_validation(self, side: int) -> tuple[float, Counter[str]]:
+        """Their share of the tokens, and which they are."""
+        tokenizer, texts = self._tokenizers[side], [pair[side] for pair in self._data.valid]
+        sentences = tokenizer.encode_many(texts)
+        unknown = sum(ids.count(UNK) for ids in sentences)
+        which: Counter[str] = Counter()
+        for text, ids in zip(texts, sentences, strict=True):
+            which.update(tokenizer.unknown(text) if UNK in ids else ())
+        return unknown / max(1, sum(map(len, sentences))), which
+
+    def _unused(self) -> Finding:
+        """Their vectors are never learnt, and cost memory and time at every step."""
+        counts = dict(zip(SIDES, self._counts, strict=True))
+        if self._tokenizers[0] is self._tokenizers[1]:
+            counts = {"vocabulary": self._counts[0] + self._counts[1]}
+        tokenizers = dict(zip(counts, self._tokenizers, strict=False))
+        learnt = {side: _learnt_pieces(tokenizer) for side, tokenizer in tokenizers.items()}
+        unused = {side: ids[counts[side][ids] == 0] for side, ids in learnt.items()}
+        shares = {side: len(ids) / max(1, len(learnt[side])) for side, ids in unused.items()}
+        found = ", ".join(
+            f"{side}: {len(ids):,} of {len(learnt[side]):,} pieces ({share(shares[side])}) never occur in training"
+            for side, ids in unused.items()
+        )
+        values = {f"{side}_unused": part for side, part in shares.items()}
+        worst = max(shares, key=lambda side: shares[side])
+        if shares[worst] < SOME_UNUSED:
+            return Finding("unused pieces", "ok", found, values=values)
+        level: Level = "warning" if shares[worst] >= MANY_UNUSED else "note"
+        needed = tokenizers[worst].vocab_size - len(unused[worst])
+        examples = tokenizers[worst].pieces(unused[worst][:MOST_EXAMPLES].tolist())
+        shown = tuple(f"{shortened(piece)!r} is never used" for piece in examples)
+        return Finding("unused pieces", level, found, f"lower tokenizer.size, to about {needed:,}", shown, values)
+
+    def _characters_a_token(self) -> Finding:
+        lengths = [self._characters[side] / max(1, self._tokens[side]) for side in range(2)]
+        found = ", ".join(f"{name} {length:.1f}" for name, length in zip(SIDES, lengths, strict=True))
+        values = dict(zip(SIDES, lengths, strict=True))
+        subwords = [isinstance(tokenizer, SentencePiece) for tokenizer in self._tokenizers]
+        if any(is_subwords and length < SHORT_TOKENS for is_subwords, length in zip(subwords, lengths, strict=True)):
+            advice = "words are cut into single letters: raise tokenizer.size, or learn the tokenizer from this text"
+            return Finding("characters a token", "note", found, advice, values=values)
+        return Finding("characters a token", "ok", found, values=values)
+
+
+def _learnt_pieces(tokenizer: Tokenizer) -> NDArray[np.int64]:
+    """Ids of the pieces that are there because of the text: not control pieces, and not all 256 bytes."""
+    ids = np.arange(len(CONTROL_PIECES), tokenizer.vocab_size)
+    if tokenizer.kind == "bytes":
+        return ids[:0]
+    if not isinstance(tokenizer, SentencePiece):
+        return ids
+    return ids[[_BYTE.fullmatch(piece) is None for piece in tokenizer.pieces(ids.tolist())]]
+
+
+def _most_common(side: str, unknown: Counter[str]) -> list[str]:
+    return [
+        f"{shortened(part)!r}, {count:,} times in the {side} of the validation text"
+        if count > 1
+        else f"{shortened(part)!r} in the {side} of the validation text"
+        for part, count in unknown.most_common(2)
+    ]

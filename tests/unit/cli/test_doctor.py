@@ -1,0 +1,128 @@
+"""`attendo doctor`: what is wrong with a run, before it trains."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from tiny import Command, settings
+
+from attendo.nn.masks import Mask
+
+SMALL = ("preset=tiny", "tokenizer.kind=words", "model.d_model=16", "model.num_heads=2", "model.d_ff=24")
+
+
+@pytest.fixture(autouse=True)
+def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attendo.recipes.doctor.memory.measured", lambda learner, shape: None)
+
+
+@pytest.fixture
+def run_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run on text that is sound, in a folder with nothing else in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    write(120)
+    Path("mine.toml").write_text('[data]\nsource = "a.source"\ntarget = "a.target"\n[train]\nbatch_tokens = 256\n')
+    return Path("mine.toml")
+
+
+def write(count: int, slipped: slice = slice(0)) -> None:
+    dice = random.Random(0)
+    lengths = [dice.randint(3, 20) for _ in range(count)]
+    sources = [" ".join(dice.choice("abcdefghijk") for _ in range(length)) for length in lengths]
+    targets = [" ".join(dice.choice("uvwxyz") for _ in range(length)) for length in lengths]
+    moved = targets[slipped]
+    targets[slipped] = moved[1:] + moved[:1]
+    Path("a.source").write_text("".join(f"{line}\n" for line in sources))
+    Path("a.target").write_text("".join(f"{line}\n" for line in targets))
+
+
+def test_a_sound_run_gets_a_table_and_exit_code_0(attendo: Command, run_file: Path) -> None:
+    done = attendo("doctor", run_file, *settings(*SMALL))
+    assert done.code == 0
+    for check in ("bad lines", "causal leak", "overfitting one batch", "misaligned lines", "unused pieces"):
+        assert check in done.output
+    assert "fault" not in done.output
+    assert done.errors.splitlines()[-1] == "ok       characters a token"
+    assert sorted(path.name for path in Path().iterdir()) == ["a.source", "a.target", "mine.toml"], "nothing is left"
+
+
+def test_the_quick_part_is_what_train_asks(attendo: Command, run_file: Path) -> None:
+    done = attendo("doctor", run_file, "--quick", *settings(*SMALL))
+    assert done.code == 0
+    assert "memory" in done.output
+    assert "misaligned" not in done.output
+    assert "overfitting" not in done.output
+
+
+def test_json_is_one_object_a_line_and_nothing_else(attendo: Command, run_file: Path) -> None:
+    done = attendo("doctor", run_file, "--quick", "--json", *settings(*SMALL))
+    findings = [json.loads(line) for line in done.output.splitlines()]
+    assert [finding["check"] for finding in findings][:2] == ["bad lines", "tying"]
+    assert all(
+        finding.keys() == {"check", "level", "found", "advice", "examples", "values", "about"} for finding in findings
+    )
+    assert {finding["level"] for finding in findings} == {"ok"}
+    assert "causal leak" not in done.errors
+
+
+def test_two_files_are_enough(attendo: Command, run_file: Path) -> None:
+    done = attendo("doctor", "--source", "a.source", "--target", "a.target", "--quick", *settings(*SMALL))
+    assert (done.code, "first loss" in done.output) == (0, True)
+
+
+def test_a_fault_of_the_data_is_exit_code_3(attendo: Command, run_file: Path) -> None:
+    write(800, slice(400, 550))
+    done = attendo("doctor", run_file, "--json", *settings(*SMALL))
+    assert done.code == 3
+    (fault,) = (json.loads(line) for line in done.output.splitlines() if '"fault"' in line)
+    assert fault["check"] == "misaligned lines"
+    assert fault["examples"][0].startswith(("lines 39", "lines 40"))
+
+
+def test_a_fault_of_the_network_is_exit_code_4(
+    attendo: Command, run_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attendo.model.transformer.padding_mask", lambda is_token: Mask())
+    done = attendo("doctor", run_file, "--quick", *settings(*SMALL))
+    assert done.code == 4
+    assert "mend the padding mask" in done.output
+    assert "fault    padding\n" in done.errors
+
+
+def test_too_many_bad_lines_are_a_finding_with_examples(attendo: Command, run_file: Path) -> None:
+    with Path("a.source").open("a") as source, Path("a.target").open("a") as target:
+        source.write("\n" * 20)
+        target.write("[red]x\n" * 20)
+    done = attendo("doctor", run_file, *settings(*SMALL))
+    assert done.code == 3
+    assert "20 lines are bad" in done.output
+    assert "line 121: empty" in done.output
+    assert "data.max_bad_ratio, now 0.01" in done.output
+
+
+def test_text_that_looks_like_markup_is_shown_as_it_is(attendo: Command, run_file: Path) -> None:
+    for name in ("a.source", "a.target"):
+        with Path(name).open("a") as file:
+            file.write("[red]same[/nothing]\n" * 10)
+    done = attendo("doctor", run_file, *settings(*SMALL))
+    assert done.code == 0
+    assert "[red]same[/nothing] → [red]same[/nothing]" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give a run file, or --source and --target"),
+        (["--source", "a.source"], "give a run file, or --source and --target"),
+        (["missing.toml"], "missing.toml cannot be read"),
+        (["mine.toml", "--set", "train.setps=1"], "did you mean steps?"),
+    ],
+)
+def test_a_mistake_of_use_is_one_line_and_exit_code_2(
+    attendo: Command, run_file: Path, arguments: list[str], message: str
+) -> None:
+    failed = attendo("doctor", *arguments)
+    assert failed.code == 2
+    assert message in failed.error
