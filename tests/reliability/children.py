@@ -1,0 +1,93 @@
+"""Commands in processes of their own that cost no import of torch: a server imports it once and forks for each."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SERVER = Path(__file__).with_name("fork_server.py")
+
+Job = tuple[str, Mapping[str, Any]]  # the name of a function in jobs.py, and its arguments
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Less than zero: the number of the signal that killed it."""
+
+    code: int
+    errors: str
+
+    @property
+    def error(self) -> str:
+        """The one line of a command that failed; warnings and progress may come before it."""
+        assert "Traceback" not in self.errors, self.errors
+        *_, last = self.errors.splitlines()
+        assert last.startswith("attendo: "), self.errors
+        return last.removeprefix("attendo: ")
+
+
+class Children:
+    """Starts them, in a folder where what they say is kept too."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._number = 0
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self._server = subprocess.Popen(
+            [sys.executable, str(SERVER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env=environment,
+        )
+
+    def attendo(self, *arguments: str | Path, before: Sequence[Job] = (), **environment: str) -> Ended:
+        """A command, run to its end."""
+        return self.start_attendo(*arguments, before=before, **environment).wait()
+
+    def start_attendo(self, *arguments: str | Path, before: Sequence[Job] = (), **environment: str) -> "Child":
+        return self.start(
+            [*before, ("attendo_command", {"arguments": [str(each) for each in arguments]})], **environment
+        )
+
+    def start(self, jobs: Sequence[Job], **environment: str) -> "Child":
+        """One process that does all the jobs, one after the other."""
+        self._number += 1
+        errors = self._folder / f"errors-{self._number}.txt"
+        pid = self.ask({"jobs": jobs, "errors": str(errors), "environment": environment})
+        return Child(self, pid, errors)
+
+    def ask(self, question: Mapping[str, Any]) -> int:
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(json.dumps(question) + "\n")
+        self._server.stdin.flush()
+        answer = self._server.stdout.readline()
+        assert answer, "the server has died"
+        return int(answer)
+
+    def close(self) -> None:
+        """It ends when nobody can ask any more."""
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.close()
+        self._server.wait()
+        self._server.stdout.close()
+
+
+class Child:
+    def __init__(self, children: Children, pid: int, errors: Path) -> None:
+        self._children, self.pid, self._errors = children, pid, errors
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        os.kill(self.pid, number)  # until it is waited for, even a dead one has its number to itself
+
+    def wait(self) -> Ended:
+        code = self._children.ask({"wait": self.pid})
+        return Ended(code, self._errors.read_text("utf-8"))

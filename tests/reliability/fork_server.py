@@ -1,0 +1,58 @@
+"""Forks a process for every line of jobs on standard input, and answers with its number; or waits for one to end.
+
+It has trained once itself, so that whatever torch imports late is there already, and has no threads: forking is safe.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import jobs
+from small_run import begin, run_config, train_to_the_end, write_text
+
+OTHER_FAILURE = 70
+
+
+def main() -> None:
+    os.environ.pop("WORLD_SIZE", None)
+    with tempfile.TemporaryDirectory() as folder:
+        text = write_text(Path(folder), pairs=40)
+        train_to_the_end(begin(run_config(text, {"steps": 2}), Path(folder) / "run"))
+    for line in sys.stdin:
+        question = json.loads(line)
+        answer = _wait(question["wait"]) if "wait" in question else _start(question)
+        print(answer, flush=True)
+
+
+def _start(question: dict[str, Any]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code = OTHER_FAILURE
+    try:
+        nothing, errors = os.open(os.devnull, os.O_RDWR), os.open(question["errors"], os.O_CREAT | os.O_WRONLY, 0o600)
+        os.dup2(nothing, 0)
+        os.dup2(nothing, 1)
+        os.dup2(errors, 2)
+        os.environ.update(question["environment"])
+        for name, arguments in question["jobs"]:
+            getattr(jobs, name)(**arguments)
+        code = 0
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else OTHER_FAILURE
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _wait(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+if __name__ == "__main__":
+    main()

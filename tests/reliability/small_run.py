@@ -1,0 +1,152 @@
+"""A run that is over in a second: sentences made up here, a tiny network, and what a finished run is compared by."""
+
+import hashlib
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+
+from attendo.recipes.run import Run
+from attendo.recipes.run_config import RunConfig, to_toml
+
+CPU = torch.device("cpu")
+STEPS = 24
+VALIDATED_AT = 9
+
+LETTERS = "abcdefgh"
+
+
+def write_text(folder: Path, pairs: int = 240, words: tuple[int, int] = (2, 8), seed: int = 0) -> dict[str, str]:
+    """Two parallel files: the target is the source backwards in capitals. As settings of a run's data."""
+    chance = random.Random(seed)
+    sources = [
+        " ".join(chance.choice(LETTERS) + chance.choice(LETTERS) for _ in range(chance.randint(*words)))
+        for _ in range(pairs)
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {"source": folder / "text.source", "target": folder / "text.target"}
+    files["source"].write_text("".join(f"{line}\n" for line in sources), "utf-8")
+    files["target"].write_text("".join(f"{line[::-1].upper()}\n" for line in sources), "utf-8")
+    return {name: str(path) for name, path in files.items()}
+
+
+def run_config(data: Mapping[str, Any], train: Mapping[str, Any] | None = None, **changes: Any) -> RunConfig:
+    """`train` is laid over the settings of a run of 24 steps, some 10 of them an epoch."""
+    training = {
+        "steps": STEPS,
+        "batch_tokens": 200,
+        "warmup": 5,
+        "peak_lr": 3e-3,
+        "validate_every": VALIDATED_AT,
+        "save_every": 7,
+        "samples": 0,
+        "workers": 0,
+        **(train or {}),
+    }
+    sizes = {"d_model": 16, "num_heads": 2, "d_ff": 24, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    values: dict[str, Any] = {
+        "seed": 3,
+        "preset": "tiny",
+        "data": dict(data),
+        "tokenizer": {"kind": "words"},
+        **changes,
+        "model": {**sizes, "dropout": 0.0, **changes.get("model", {})},
+        "train": training,
+    }
+    return RunConfig(**values)
+
+
+def write_run_file(path: Path, config: RunConfig) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(to_toml(config), "utf-8")
+    return path
+
+
+def begin(config: RunConfig, folder: Path) -> Run:
+    return _built(Run.begin(config, folder, CPU))
+
+
+def resume(folder: Path) -> Run:
+    """As a fresh process would: whatever was drawn in this one before must not matter."""
+    torch.manual_seed(99)
+    random.seed(99)
+    np.random.seed(99)
+    return _built(Run.resume(folder, CPU))
+
+
+def train_to_the_end(run: Run) -> Run:
+    for _ in run.train():
+        pass
+    run.finish()
+    return run
+
+
+def _built(run: Run) -> Run:
+    for _ in run.prepare():
+        pass
+    run.build()
+    return run
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What two equal runs have in common, to the last bit."""
+
+    model: str
+    optimizer: str
+    random: str
+    state: dict[str, Any]
+    steps: list[dict[str, Any]]
+    validations: list[dict[str, Any]]
+    written_model: str  # the weights in the model folder
+
+
+def outcome(folder: Path, step: int = STEPS) -> Outcome:
+    checkpoint = folder / "checkpoints" / f"step-{step:08d}"
+    state = json.loads((checkpoint / "state.json").read_text("utf-8"))
+    del state["seconds"]
+    lines = reports(folder)
+    for line in lines:
+        line.pop("seconds", None)
+    return Outcome(
+        model=sha256(checkpoint / "model.safetensors"),
+        optimizer=sha256(checkpoint / "optimizer.safetensors"),
+        random=_random_state(checkpoint / "random.safetensors"),
+        state=state,
+        steps=[line for line in lines if line["kind"] == "step"],
+        validations=[line for line in lines if line["kind"] == "validation"],
+        written_model=sha256(folder / "model" / "weights.safetensors"),
+    )
+
+
+def _random_state(path: Path) -> str:
+    """Of what draws for training. Python's own source is left out: the checker of types in tests draws from it."""
+    tensors = sorted((name, tensor) for name, tensor in load_file(path).items() if not name.endswith("/python"))
+    return hashlib.sha256(b"".join(name.encode() + tensor.numpy().tobytes() for name, tensor in tensors)).hexdigest()
+
+
+def reports(folder: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl; one that a kill has cut is none."""
+    whole = (folder / "metrics.jsonl").read_text("utf-8").split("\n")[:-1]
+    return [json.loads(line) for line in whole]
+
+
+def acknowledged(folder: Path) -> int:
+    """The last step whose checkpoint was reported as safe."""
+    if not (folder / "metrics.jsonl").exists():
+        return 0
+    return max((line["step"] for line in reports(folder) if line["kind"] == "saved"), default=0)
+
+
+def left_behind(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob(".*"))
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

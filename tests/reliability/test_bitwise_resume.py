@@ -1,0 +1,177 @@
+"""R1: a run that was stopped and resumed is the uninterrupted run, to the last bit of weights, optimizer and losses."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from children import Children
+from small_run import (
+    CPU,
+    STEPS,
+    VALIDATED_AT,
+    Outcome,
+    begin,
+    outcome,
+    resume,
+    run_config,
+    train_to_the_end,
+    write_run_file,
+)
+
+import attendo.train.learner
+from attendo.cli.training import follow
+from attendo.recipes.run import Run
+from attendo.recipes.run_config import RunConfig
+from attendo.train.reports import Report, Step, Validation
+
+Stop = Callable[[Report, Run], bool]
+Configs = Callable[..., RunConfig]
+References = Callable[..., Outcome]
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "dropout": {"model": {"dropout": 0.3, "attention_dropout": 0.2}},
+    "moving average": {"model": {"dropout": 0.1}, "train": {"ema": 0.9, "weight_decay": 0.1, "optimizer": "adam"}},
+    "BPE-dropout": {"tokenizer": {"dropout": 0.2}, "train": {"workers": 2, "r_drop": 1.0}, "model": {"dropout": 0.1}},
+}
+STOPS: dict[str, Stop] = {
+    "at the first step": lambda report, run: isinstance(report, Step) and report.step == 1,
+    "amid an epoch": lambda report, run: isinstance(report, Step) and report.step == 5,
+    "at the end of an epoch": lambda report, run: at_the_end_of_an_epoch(report, run),
+    "before a validation": lambda report, run: isinstance(report, Step) and report.step == VALIDATED_AT,
+    "after a validation": lambda report, run: isinstance(report, Validation) and report.step == VALIDATED_AT,
+    "before the last validation": lambda report, run: isinstance(report, Step) and report.step == STEPS,
+}
+
+
+def at_the_end_of_an_epoch(report: Report, run: Run) -> bool:
+    position = run.trainer.standing.position
+    return isinstance(report, Step) and (position.epoch, position.batch) == (1, 0)
+
+
+@pytest.fixture(scope="module")
+def configs(prepared: Path, prepared_pieces: Path) -> Configs:
+    """The settings of a variant."""
+
+    def make(variant: str, **train: Any) -> RunConfig:
+        changes = VARIANTS[variant]
+        data = prepared_pieces if "tokenizer" in changes else prepared
+        tokenizer = {"kind": "bpe", **changes["tokenizer"]} if "tokenizer" in changes else {"kind": "words"}
+        training = {**changes.get("train", {}), **train}
+        return run_config({"prepared": data}, training, tokenizer=tokenizer, model=changes.get("model", {}))
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(configs: Configs, tmp_path_factory: pytest.TempPathFactory) -> References:
+    """What a variant comes to when nobody stops it; each is trained once."""
+    known: dict[str, Outcome] = {}
+
+    def of(variant: str, **train: Any) -> Outcome:
+        name = f"{variant} {train}"
+        if name not in known:
+            folder = tmp_path_factory.mktemp("uninterrupted") / "run"
+            train_to_the_end(begin(configs(variant, **train), folder))
+            known[name] = outcome(folder)
+        return known[name]
+
+    return of
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_R1_a_run_stopped_and_resumed_is_the_uninterrupted_one(
+    configs: Configs, uninterrupted: References, tmp_path: Path, variant: str, stop: str
+) -> None:
+    run = begin(configs(variant), tmp_path / "run")
+    stopped_at = stop_when(run, STOPS[stop])
+    again = resume(run.folder)
+    assert again.trainer.step == stopped_at
+    assert again.warnings == []
+    train_to_the_end(again)
+    expected = uninterrupted(variant)
+    found = outcome(run.folder)
+    if stop == "before the last validation":  # that step was saved before it was validated, and is not saved again
+        found.state.update({name: expected.state[name] for name in ("validated", "best", "best_step", "since_best")})
+    assert found == expected
+    assert [line["step"] for line in found.steps] == list(range(1, STEPS + 1))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_R1_a_signal_between_two_batches_of_an_update_waits_for_its_end(
+    configs: Configs, uninterrupted: References, tmp_path: Path, variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run.begin(configs(variant, accumulate=3), tmp_path / "run", CPU)
+    learned = 0
+    learn = attendo.train.learner.Learner._learn_as_it_comes
+
+    def signalling(*arguments: Any) -> None:
+        nonlocal learned
+        learned += 1
+        if learned == 3 * 4 + 2:  # the second batch of the fifth update
+            os.kill(os.getpid(), signal.SIGTERM)
+        learn(*arguments)
+
+    monkeypatch.setattr(attendo.train.learner.Learner, "_learn_as_it_comes", signalling)
+    done = follow(run)
+    assert (done.stopped, done.exit_code, run.trainer.step) == (True, 143, 5)
+    monkeypatch.undo()
+    train_to_the_end(resume(run.folder))
+    assert outcome(run.folder) == uninterrupted(variant, accumulate=3)
+
+
+def test_R1_a_run_stopped_after_every_single_step_is_the_uninterrupted_one(
+    configs: Configs, uninterrupted: References, tmp_path: Path
+) -> None:
+    run = begin(configs("dropout"), tmp_path / "run")
+    for step in range(1, STEPS):
+        assert stop_when(run, lambda report, run: isinstance(report, Step)) == step
+        run = resume(run.folder)
+    train_to_the_end(run)
+    assert outcome(run.folder) == uninterrupted("dropout")
+
+
+@pytest.mark.parametrize("variant", ["dropout", "BPE-dropout"])
+def test_R1_fresh_processes_of_the_command_line_go_on_bit_for_bit(
+    children: Children, configs: Configs, uninterrupted: References, tmp_path: Path, variant: str
+) -> None:
+    run, run_file = tmp_path / "run", write_run_file(tmp_path / "run.toml", configs(variant))
+    assert children.attendo("train", run_file, "--out", run, "--stop-at", "3").code == 0
+    for stop in (VALIDATED_AT, STEPS - 1):
+        ended = children.attendo("train", "--resume", run, "--stop-at", str(stop))
+        assert ended.code == 0, ended.errors
+        assert not any(word in ended.errors for word in ("passed over", "may differ", "drawn anew"))
+        assert f"stopped at step {stop}, saved; go on with: attendo train --resume {run}\n" in ended.errors
+    assert children.attendo("train", "--resume", run).code == 0
+    assert outcome(run) == uninterrupted(variant)
+
+
+def test_another_stop_point_would_be_noticed(configs: Configs, uninterrupted: References, tmp_path: Path) -> None:
+    """The comparison is worth something: dropout that is drawn anew gives another run."""
+    run = begin(configs("dropout"), tmp_path / "run")
+    stop_when(run, STOPS["amid an epoch"])
+    again = resume(run.folder)
+    torch.manual_seed(1)
+    train_to_the_end(again)
+    found, expected = outcome(run.folder), uninterrupted("dropout")
+    assert found.steps[:5] == expected.steps[:5]
+    assert found.steps[5] != expected.steps[5]
+    assert (found.model != expected.model, found.random != expected.random) == (True, True)
+
+
+def stop_when(run: Run, stop: Stop) -> int:
+    """Stop listening there, and save, as the command line does."""
+    reports = run.train()
+    for report in reports:
+        if stop(report, run):
+            break
+    else:
+        raise AssertionError("the run went on to its end")
+    reports.close()  # type: ignore[attr-defined]
+    run.save()
+    return run.trainer.step

@@ -1,0 +1,175 @@
+"""R5: a disk without room is waited for: what is there stays whole, training goes on, and saves again when it can."""
+
+import errno
+import os
+import re
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from children import Children
+from small_run import STEPS, begin, outcome, reports, resume, run_config, train_to_the_end, write_run_file
+
+from attendo.recipes.run import Run
+from attendo.train import checkpoint
+from attendo.train.loop import SaveError
+from attendo.train.reports import Report, Saved, SaveFailed, Step
+
+MAY_NOT = 77
+SAVES = [3, 6, 9, 12, 15, 18, 21, 24]  # 9 and 18 are validated too
+
+
+@pytest.fixture
+def run(prepared: Path, tmp_path: Path) -> Run:
+    return begin(run_config({"prepared": prepared}, {"save_every": 3}, model={"dropout": 0.2}), tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def expected(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    config = run_config({"prepared": prepared}, {"save_every": 3}, model={"dropout": 0.2})
+    return outcome(train_to_the_end(begin(config, tmp_path_factory.mktemp("undisturbed") / "run")).folder)
+
+
+@contextmanager
+def longest_file(size: int) -> Iterator[None]:
+    """The system refuses to write a longer one; in place of a disk without room, which takes an administrator."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def no_room_for_tensors(size: int) -> Iterator[None]:
+    def refusing(tensors: Any, path: Path) -> None:
+        path.write_bytes(bytes(100))
+        raise checkpoint.SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "save_file", refusing)
+        yield
+
+
+@contextmanager
+def no_room_at_all(size: int) -> Iterator[None]:
+    """Not even enough to begin, which is looked at first."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attendo.durable.shutil.disk_usage", lambda path: type("Usage", (), {"free": size}))
+        yield
+
+
+@contextmanager
+def no_room_to_sync(size: int) -> Iterator[None]:
+    """Some file systems find out late."""
+
+    def refusing(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attendo.durable.os.fsync", refusing)
+        yield
+
+
+@contextmanager
+def a_broken_disk(size: int) -> Iterator[None]:
+    def refusing(tensors: Any, path: Path) -> None:
+        raise checkpoint.SafetensorError("Error while serializing: I/O error: Input/output error (os error 5)")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "save_file", refusing)
+        yield
+
+
+@pytest.mark.parametrize("fault", [longest_file, no_room_for_tensors, no_room_at_all, no_room_to_sync, a_broken_disk])
+def test_R5_training_goes_on_and_saves_when_there_is_room_again(
+    run: Run, expected: Any, fault: Callable[[int], Any]
+) -> None:
+    told = train_with(run, fault, first=4, last=13)
+    failed = {report.step: report for report in told if isinstance(report, SaveFailed)}
+    assert list(failed) == [6, 9, 12]
+    assert [report.failures for report in failed.values()][-1] >= 3
+    assert sorted({report.step for report in told if isinstance(report, Saved)} | failed.keys()) == SAVES
+    for report in failed.values():
+        assert str(run.folder) in report.reason
+        assert "\n" not in report.reason
+        assert fault is a_broken_disk or re.search(r"[1-9][\d,]+ (bytes|are needed)", report.reason)
+    run.finish()
+    assert outcome(run.folder) == expected
+
+
+@pytest.mark.parametrize("fault", [longest_file, no_room_for_tensors, no_room_at_all])
+def test_R5_what_was_there_before_is_untouched_and_can_be_gone_on_from(
+    run: Run, expected: Any, fault: Callable[[int], Any]
+) -> None:
+    for report in run.train():
+        if isinstance(report, Saved):
+            break
+    with fault(5_000):
+        run.trainer.learner.step += 1
+        assert isinstance(run.save(), SaveFailed)
+    assert sorted(path.name for path in run.checkpoints.folder.iterdir()) == ["step-00000003"]
+    train_to_the_end(resume(run.folder))
+    assert outcome(run.folder) == expected
+
+
+def test_R5_after_so_many_failures_in_a_row_the_run_ends(prepared: Path, tmp_path: Path) -> None:
+    run = begin(run_config({"prepared": prepared}, {"save_every": 3, "max_save_failures": 2}), tmp_path / "run")
+    with pytest.raises(SaveError, match=r"2 checkpoints in a row could not be written: .*bytes"):
+        train_with(run, longest_file, first=4, last=STEPS)
+    assert run.checkpoints.steps() == [3]
+
+
+def test_R5_the_command_line_then_leaves_with_exit_code_1_and_one_line(
+    children: Children, prepared: Path, tmp_path: Path
+) -> None:
+    config = run_config({"prepared": prepared}, {"save_every": 3, "max_save_failures": 3})
+    run_file, run = write_run_file(tmp_path / "run.toml", config), tmp_path / "run"
+    failed = children.attendo("train", run_file, "--out", run, before=[("limit_file_size", {"limit": 6_000})])
+    assert failed.code == 1
+    assert failed.error.startswith("3 checkpoints in a row could not be written: ")
+    assert f"{run / 'checkpoints'}" in failed.error
+    assert " bytes " in failed.error
+    assert children.attendo("train", "--resume", run).code == 0
+
+
+def test_R5_a_real_disk_without_room_for_checkpoints_model_and_log(
+    children: Children, prepared: Path, tmp_path: Path, expected: Any
+) -> None:
+    disk, kept = tmp_path / "disk", tmp_path / "kept"
+    disk.mkdir()
+    config = run_config({"prepared": prepared}, {"save_every": 3}, model={"dropout": 0.2})
+    run_file = write_run_file(tmp_path / "run.toml", config)
+    ended = children.start(
+        [
+            ("mount_small_disk", {"folder": str(disk), "size": 4_000_000}),
+            ("fill_disk", {"folder": str(disk), "first": 4, "last": 13}),
+            ("attendo_to_the_end", {"arguments": ["train", str(run_file), "--out", str(disk / "run")]}),
+            ("copy_folder", {"source": str(disk / "run"), "target": str(kept)}),
+        ]
+    ).wait()
+    if ended.code == MAY_NOT:
+        pytest.skip("a disk can be mounted by an administrator only")
+    assert ended.code == 0, ended.errors
+    assert f"step 12: the checkpoint could not be saved, 3 times in a row: {disk}" in ended.errors
+    assert "bytes free and" in ended.errors
+    assert f"model written to {disk / 'run' / 'model'}\n" in ended.errors
+    assert outcome(kept) == expected
+    assert [line["step"] for line in reports(kept) if line["kind"] == "saved"] == [3, 15, 18, 21, 24]
+
+
+def train_with(run: Run, fault: Callable[[int], Any], first: int, last: int) -> list[Report]:
+    """All reports of a run whose disk is full between two steps."""
+    told: list[Report] = []
+    with ExitStack() as disk:
+        for report in run.train():
+            told.append(report)
+            if isinstance(report, Step) and report.step == first:
+                disk.enter_context(fault(5_000))
+            if isinstance(report, Step) and report.step == last:
+                disk.close()
+    return told

@@ -1,0 +1,34 @@
+"""R11: a long run takes no more memory, files or threads than a short one."""
+
+import json
+from pathlib import Path
+
+import pytest
+from children import Children
+from small_run import begin, run_config, write_run_file, write_text
+
+SETTLED = 200  # steps after which everything has been done a few times
+
+
+@pytest.mark.parametrize("steps", [300, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_R11_memory_files_and_threads_do_not_grow(children: Children, tmp_path: Path, steps: int, workers: int) -> None:
+    text = write_text(tmp_path, pairs=200, words=(5, 5))
+    settings = {"steps": steps, "workers": workers, "batch_tokens": 60, "save_every": 20, "validate_every": 50}
+    config = run_config(text, settings)
+    prepared = begin(config, tmp_path / "prepared").data_folder
+    config = config.replace(data={"prepared": prepared})
+    job = {
+        "run_file": str(write_run_file(tmp_path / "run.toml", config)),
+        "folder": str(tmp_path / "run"),
+        "result": str(tmp_path / "measured.json"),
+    }
+    ended = children.start([("measure_memory", job)]).wait()
+    assert ended.code == 0, ended.errors
+    measured = json.loads((tmp_path / "measured.json").read_text())
+    assert len(measured) == steps
+    settled = measured[SETTLED - 1]
+    for resident, files, threads in measured[SETTLED:]:
+        assert resident < 1.02 * settled[0]
+        assert files <= settled[1]
+        assert threads <= settled[2]

@@ -1,0 +1,42 @@
+"""R2: the same seed gives the same run, in fresh processes and for as long as nothing is changed on purpose."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small_run import begin, outcome, reports, run_config, train_to_the_end, write_run_file, write_text
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "training_losses.json"
+
+
+def test_R2_two_fresh_processes_make_the_same_run_from_the_same_text(tmp_path: Path) -> None:
+    config = run_config(write_text(tmp_path), {"steps": 8}, model={"dropout": 0.2})
+    run_file = write_run_file(tmp_path / "run.toml", config)
+    command = [sys.executable, "-m", "attendo", "train", str(run_file), "--device", "cpu", "--out"]
+    running = [subprocess.Popen([*command, str(tmp_path / name)], stderr=subprocess.PIPE) for name in ("one", "other")]
+    for each in running:
+        _, errors = each.communicate()
+        assert each.returncode == 0, errors
+    one, other = (outcome(tmp_path / name, 8) for name in ("one", "other"))
+    assert one == other
+    assert len(one.steps) == 8
+
+
+def test_R2_another_seed_makes_another_run(tmp_path: Path, prepared: Path) -> None:
+    losses = []
+    for seed in (1, 2):
+        run = begin(run_config({"prepared": prepared}, {"steps": 2}, seed=seed), tmp_path / f"{seed}")
+        losses.append([line["loss"] for line in reports(train_to_the_end(run).folder) if line["kind"] == "step"])
+    assert losses[0] != losses[1]
+
+
+def test_R2_losses_are_those_that_were_frozen(tmp_path: Path, prepared: Path) -> None:
+    """Written once, on a CPU with torch 2.13; a change of them means that training computes something else."""
+    run = begin(run_config({"prepared": prepared}, {"steps": 20, "label_smoothing": 0.1}), tmp_path / "run")
+    lines = [line for line in reports(train_to_the_end(run).folder) if line["kind"] == "step"]
+    golden = json.loads(GOLDEN.read_text("utf-8"))
+    assert [line["loss"] for line in lines] == pytest.approx(golden["loss"], rel=1e-5)
+    assert [line["norm"] for line in lines] == pytest.approx(golden["norm"], rel=1e-4)
+    assert [line["tokens"] for line in lines] == golden["tokens"]
