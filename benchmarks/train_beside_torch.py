@@ -6,63 +6,24 @@ Both take turns on every batch, so that whatever else the machine does falls on 
 """
 
 import argparse
-import math
+import random
 import statistics
 import time
 from collections.abc import Callable
-from itertools import islice
 
 import torch
-from torch import Tensor, nn
+from rival import Rival
+from torch import nn
 
 from attendo import ModelConfig, Transformer
-from attendo.data.batch import Batch, Example
-from attendo.data.buckets import bucketed
-from attendo.recipes.corpus import read_corpus
+from attendo.data.batch import Batch, Example, collate
+from attendo.data.buckets import group_by_length
+from attendo.recipes.corpora import BuiltinCorpus
 from attendo.recipes.demo import demo_config
-from attendo.recipes.run import build_tokenizers
+from attendo.text.build import build_tokenizers
 from attendo.train.loss import summed_loss
 
-
-class Rival(nn.Module):
-    """torch.nn.Transformer with the same embeddings, positions, tying and masks."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.width = config.d_model
-        self.source = nn.Embedding(config.source_vocab_size, config.d_model)
-        self.target = nn.Embedding(config.target_vocab_size, config.d_model)
-        self.core = nn.Transformer(
-            config.d_model,
-            config.num_heads,
-            config.num_encoder_layers,
-            config.num_decoder_layers,
-            config.d_ff,
-            config.dropout,
-            config.activation,
-            batch_first=True,
-            norm_first=config.norm == "pre",
-        )
-        self.dropout = nn.Dropout(config.dropout)
-        self.register_buffer("table", _sinusoids(512, config.d_model))
-        for name in ("source", "target"):
-            nn.init.normal_(getattr(self, name).weight, std=config.d_model**-0.5)
-
-    def forward(self, source_ids: Tensor, target_ids: Tensor, source_mask: Tensor | None) -> Tensor:
-        padding = None if source_mask is None else ~source_mask
-        causal = nn.Transformer.generate_square_subsequent_mask(target_ids.size(1), device=target_ids.device)
-        x = self.core(
-            self._embed(self.source, source_ids),
-            self._embed(self.target, target_ids),
-            tgt_mask=causal,
-            tgt_is_causal=True,
-            src_key_padding_mask=padding,
-            memory_key_padding_mask=padding,
-        )
-        return x @ self.target.weight.T
-
-    def _embed(self, table: nn.Embedding, ids: Tensor) -> Tensor:
-        return self.dropout(table(ids) * math.sqrt(self.width) + self.table[: ids.size(1)])
+PAIRS = 8192
 
 
 def main() -> None:
@@ -96,13 +57,14 @@ def main() -> None:
 
 def _batches(count: int, dropout: float) -> tuple[list[Batch], ModelConfig]:
     settings = demo_config()
-    corpus = read_corpus(settings.data, settings.seed)
-    source, target = build_tokenizers(corpus.sample, settings.tokenizer)
-    pairs = next(corpus.epochs())
-    examples = (Example(source.encode(left), target.encode(right)) for left, right in pairs)
-    batches = list(islice(bucketed(examples, settings.train.batch_tokens, settings.seed), count))
+    pairs = [(row.source, row.target) for row in BuiltinCorpus(settings.seed, PAIRS).rows()]
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    source, target = build_tokenizers(sources, targets, settings.tokenizer)
+    examples = [Example(source.encode(left), target.encode(right)) for left, right in pairs]
+    groups = list(group_by_length(examples, settings.train.batch_tokens))
+    random.Random(settings.seed).shuffle(groups)
     config = settings.network(source.vocab_size, target.vocab_size)
-    return batches, config.replace(dropout=dropout, attention_dropout=None)
+    return [collate(group) for group in groups[:count]], config.replace(dropout=dropout, attention_dropout=None)
 
 
 def _stepper(network: nn.Module, compiled: bool, label_smoothing: float) -> Callable[[Batch], None]:
@@ -125,11 +87,6 @@ def _timed(step: Callable[[Batch], None], batch: Batch, device: torch.device) ->
     if device.type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter() - begin
-
-
-def _sinusoids(length: int, width: int) -> Tensor:
-    angles = torch.arange(length)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(10_000) / width))
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
 
 
 def _arguments() -> argparse.Namespace:

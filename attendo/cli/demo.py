@@ -28,20 +28,20 @@ def demo(
     from rich.console import Console
 
     from attendo.cli.training import follow
+    from attendo.recipes.builtin import BuiltinTask
     from attendo.recipes.demo import demo_config, evaluate
     from attendo.recipes.run import Run
     from attendo.text_model import pick_device
 
-    run = Run(demo_config(seed), out, pick_device(device), overwrite=_is_demo(out))
+    run = Run.begin(demo_config(seed), out, pick_device(device), overwrite=_is_demo(out))
     done = follow(run)
-    if done.exit_code:
+    if done.stopped:
         done.say(f"stopped early; the model as far as it has come: attendo generate {done.model_folder}")
         raise typer.Exit(done.exit_code)
-    assert run.corpus.endless is not None
     done.say("translating 1,000 sentence pairs it never saw ...")
-    scores = evaluate(run.model, run.corpus.endless)
+    scores = evaluate(run.model, BuiltinTask(seed))
     run.model.scores.update(scores.summary())
-    run.save()
+    run.model.save(done.model_folder)
     _show(Console(), run, scores, _facts(run, scores, done.seconds))
 
 
@@ -50,7 +50,7 @@ def _is_demo(folder: Path) -> bool:
     from attendo.recipes.run_config import read_run_file
 
     path = folder / "run.toml"
-    return path.is_file() and read_run_file(path).get("data") == {"task": "builtin"}
+    return path.is_file() and read_run_file(path).get("data", {}).get("task") == "builtin"
 
 
 def _facts(run: "Run", scores: "DemoScores", seconds: float) -> list[tuple[str, str]]:
@@ -62,7 +62,7 @@ def _facts(run: "Run", scores: "DemoScores", seconds: float) -> list[tuple[str, 
         ("exact match", f"{scores.exact_match:.1%} ({scores.right} of {len(scores.translations)} pairs it never saw)"),
         ("alignment accuracy", f"{head.accuracy:.1%} (decoder layer {head.layer + 1}, head {head.head + 1})"),
         ("training time", f"{seconds:.0f} s on {hardware}"),
-        ("parameters", f"{run.prepared.parameters:,}"),
+        ("parameters", f"{sum(weight.numel() for weight in run.model.network.parameters()):,}"),
     ]
 
 

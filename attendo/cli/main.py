@@ -6,10 +6,17 @@ from typing import Any
 import typer
 
 from attendo import __version__
+from attendo.cli.average import average
 from attendo.cli.demo import demo
 from attendo.cli.describe import describe
+from attendo.cli.doctor import doctor
+from attendo.cli.evaluate import evaluate
+from attendo.cli.finetune import finetune
 from attendo.cli.generate import generate
+from attendo.cli.plot import plot
+from attendo.cli.prepare import prepare
 from attendo.cli.train import train
+from attendo.cli.verify_resume import verify_resume
 from attendo.errors import AttendoError
 
 # typer carries its own copy of click and shows only the leaves of its exceptions; this is what they all stem from.
@@ -23,9 +30,16 @@ app = typer.Typer(
     epilog="Start with: attendo demo",
 )
 app.command()(demo)
+app.command()(prepare)
 app.command()(train)
+app.command()(finetune)
+app.command()(average)
+app.command()(plot)
+app.command()(doctor)
+app.command("verify-resume")(verify_resume)
 app.command()(generate)
 app.command("translate", hidden=True, help="The same as generate.")(generate)
+app.command()(evaluate)
 app.command()(describe)
 
 

@@ -1,11 +1,16 @@
-"""`attendo train`: text files to a model folder."""
+"""`attendo train`: text to a model folder, or a run that goes on where it stopped."""
 
+import os
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attendo.errors import UsageError
+
+if TYPE_CHECKING:
+    from attendo.recipes.run_config import RunConfig
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
@@ -15,37 +20,113 @@ def train(
     source: Annotated[Path | None, typer.Option(help="Source text, one sentence a line (plain, .gz or .xz).")] = None,
     target: Annotated[Path | None, typer.Option(help="Target text, line by line beside it.")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; the model goes to its model/.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder that the files of the run file are in.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")] = None,
+    override: Annotated[
+        bool, typer.Option("--override", help="With --resume: go on with other settings (--set) than before.")
+    ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a run that is in the folder already.")
     ] = False,
+    stop_at: Annotated[
+        int | None, typer.Option(min=1, help="Stop after this step, saved, to be resumed later.")
+    ] = None,
     show: Annotated[bool, typer.Option("--show", help="Print every setting, resolved, and stop.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write event files for TensorBoard too.")] = False,
     device: Device = "auto",
 ) -> None:
     """Train a model on parallel text.
 
     Either from a run file, or from two text files: attendo train --source a.en --target a.de --out runs/x
-    """
-    from attendo.recipes.run_config import RunConfig, apply_changes, read_run_file, to_toml
 
-    if run_file is None and None in (source, target, out):
-        raise UsageError("give a run file, or --source, --target and --out")
-    values = {} if run_file is None else read_run_file(run_file)
-    files = {"source": source, "target": target}
-    if any(files.values()) and isinstance(values.setdefault("data", {}), dict):
-        values["data"] |= {name: path for name, path in files.items() if path is not None}
-    config = RunConfig(**apply_changes(values, change or []))
+    What is left open is chosen from the data and printed. Ctrl-C saves; --resume goes on, bit for bit.
+    """
+    from attendo.recipes.run_config import to_toml
+
+    if resume is not None:
+        if any((run_file, source, target, out, data, overwrite)):
+            raise UsageError("--resume takes all settings from the run's folder: give nothing but --set with it")
+        config = resumed_config(resume, change or [], override)
+    else:
+        nowhere = out is None and not show
+        config = new_config(run_file, {"source": source, "target": target, "folder": data}, change or [], nowhere)
     if show:
-        print(to_toml(config), end="")
+        print(to_toml(config or stored_config(resume)), end="")
         return
 
     from attendo.cli.training import follow
     from attendo.recipes.run import Run
+    from attendo.recipes.sinks import TensorBoard
     from attendo.text_model import pick_device
+    from attendo.train.world import joined
 
-    folder = out or Path("runs") / (run_file or Path()).stem
-    done = follow(Run(config, folder, pick_device(device), overwrite))
-    done.say(f"model written to {done.model_folder}")
-    if done.exit_code:
+    with joined(pick_device(device)) as (world, own_device):
+        if resume is not None:
+            run = Run.resume(resume, own_device, world, config)
+        else:
+            assert config is not None
+            run = Run.begin(config, out or Path("runs") / (run_file or Path()).stem, own_device, overwrite, world)
+        run.sinks += [TensorBoard()] if tensorboard else []
+        done = follow(run, stop_at)
+    if done.stopped:
         raise typer.Exit(done.exit_code)
+    done.say(f"model written to {done.model_folder}")
     done.say(f"next: attendo generate {done.model_folder} < text")
+
+
+def new_config(
+    run_file: Path | None,
+    files: dict[str, Path | None],
+    changes: list[str],
+    needs_out: bool = False,
+    told: str = "",
+) -> "RunConfig":
+    """The settings of a new run, those left open chosen from its data; choices that begin with `told` are told."""
+    from attendo.recipes.run_config import RunConfig, apply_changes, read_run_file
+
+    named = files["source"] is not None and files["target"] is not None
+    if run_file is None and (needs_out or not (named or changes)):
+        raise UsageError("give a run file, or --source, --target and --out")
+    values: dict[str, Any] = {} if run_file is None else read_run_file(run_file)
+    if any(files.values()) and isinstance(values.setdefault("data", {}), dict):
+        values["data"] |= {name: path for name, path in files.items() if path is not None}
+    values = apply_changes(values, changes)
+    config = RunConfig(**values)
+    if config.preset != "auto":
+        return config
+    return _chosen(values, config, told)
+
+
+def _chosen(values: dict[str, Any], config: "RunConfig", told: str) -> "RunConfig":
+    """With what was left open chosen from the data, each choice told with its reason, as a line of a run file."""
+    from attendo.recipes.auto import applied, choose
+    from attendo.recipes.corpora import amount
+    from attendo.recipes.run_config import RunConfig, toml_literal
+
+    choices = choose(config.model_dump(exclude_unset=True), amount(config.data, config.seed))
+    for choice in choices:
+        if choice.name.startswith(told) and os.environ.get("RANK", "0") == "0":  # of several processes one speaks
+            print(f"{choice.name} = {toml_literal(choice.value)}  # {choice.reason}", file=sys.stderr)
+    return RunConfig(**applied(values, choices))
+
+
+def stored_config(folder: Path | None) -> "RunConfig":
+    from attendo.recipes.run_config import RunConfig, read_run_file
+
+    assert folder is not None
+    return RunConfig(**read_run_file(folder / "run.toml"))
+
+
+def resumed_config(folder: Path, changes: list[str], override: bool) -> "RunConfig | None":
+    """The settings that replace the run's own; None where they stay."""
+    from attendo.recipes.run_config import RunConfig, apply_changes, read_run_file, to_toml
+
+    values = read_run_file(folder / "run.toml")
+    before, after = to_toml(RunConfig(**values)), to_toml(RunConfig(**apply_changes(values, changes)))
+    if before == after and not override:
+        return None
+    if not override:
+        other = [line for line in after.splitlines() if line not in before.splitlines()]
+        raise UsageError(f"{folder} was begun with other settings than {', '.join(other)}: say --override to mean it")
+    return RunConfig(**apply_changes(values, changes))

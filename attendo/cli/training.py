@@ -5,38 +5,109 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+
 from attendo.cli.interrupt import interruptible
-from attendo.cli.progress import TrainingProgress
+from attendo.cli.preparing import show_preparing
+from attendo.cli.progress import Best, TrainingProgress
 from attendo.errors import AttendoError
+from attendo.recipes.doctor import quick_faults
 from attendo.recipes.run import Run
-from attendo.train.loop import Step
+from attendo.train.loop import DivergedError
+from attendo.train.reports import SaveFailed
+
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Followed:
-    """How a run ended. `exit_code` is 0, or tells which signal stopped it early."""
+    """How a run ended. `exit_code` is 0, or tells which signal stopped it early; `stopped` is any early end."""
 
     model_folder: Path
     seconds: float  # of training
+    stopped: bool
     exit_code: int
-    say: Callable[[str], None]
+    say: Say
 
 
-def follow(run: Run) -> Followed:
-    """Train to the end, or until Ctrl-C or SIGTERM asks to stop; then save."""
-    seconds = 0.0
-    with TrainingProgress(run.config.train.steps) as progress, interruptible() as interrupt:
-        progress.say_prepared(run.prepared)
+def follow(run: Run, stop_at: int | None = None) -> Followed:
+    """Prepare, then train to the end, or until Ctrl-C or SIGTERM asks to stop; then save."""
+    show_preparing(run)
+    run.build()
+    standing, config = run.trainer.standing, run.config.train
+    before = Best(standing.best, standing.best_step) if standing.best is not None and standing.best_step else None
+    console = Console(stderr=True, quiet=not run.world.leads)
+    with TrainingProgress(config.steps, config.best, before, console) as progress, interruptible() as interrupt:
+        say = progress.say
+        _say_beginning(run, say)
+        _look_before_the_first_step(run, say)
+        stopped, faults = False, set(run.faults)
         try:
-            for report in run.train():
+            for report in run.train(stop_at):
                 progress.show(report)
-                if isinstance(report, Step):
-                    seconds = report.seconds
-                if interrupt:
+                faults = _say_faults(run, faults, say)
+                due = stop_at is not None and run.trainer.step >= stop_at
+                if stopped := run.world.any((bool(interrupt) or due) and run.trainer.all_told):
                     break
-        except Exception:
-            if seconds:  # something was learned, and must not be lost with whatever went wrong
-                with suppress(AttendoError, OSError):
-                    progress.say(f"the model as far as it has come is in {run.save()}")
+            else:
+                run.finish()
+                _say_faults(run, faults, say)
+        except DivergedError:
             raise
-        return Followed(run.save(), seconds, interrupt.exit_code, progress.say)
+        except Exception:
+            if run.world.size == 1:  # saving takes all ranks, and the others do not know of this
+                with suppress(AttendoError, OSError):  # what was learned must not be lost with whatever went wrong
+                    run.save()
+            raise
+        if stopped:
+            _save_early(run, say)
+        return Followed(run.folder / "model", run.trainer.standing.seconds, stopped, interrupt.exit_code, say)
+
+
+def _look_before_the_first_step(run: Run, say: Say) -> None:
+    """What would waste the whole run stops it; what is worth a change is said."""
+    if run.world.size > 1:  # a check on one rank alone would leave the others waiting
+        return
+    for finding in quick_faults(run):
+        if finding.level == "fault":
+            raise finding.error()
+        say(f"{finding.level}: {finding.line}")
+
+
+def _save_early(run: Run, say: Say) -> None:
+    saved = run.save()
+    if isinstance(saved, SaveFailed):
+        raise AttendoError(f"stopped at step {saved.step}, which could not be saved: {saved.reason}")
+    if not run.world.agreed((run.folder / "model").exists()):
+        run.finish()
+    say(f"stopped at step {saved.step}, saved; go on with: attendo train --resume {run.folder}")
+
+
+def _say_faults(run: Run, known: set[str], say: Say) -> set[str]:
+    """Each once while it lasts, however its wording changes."""
+    faults = run.faults
+    for name in sorted(faults.keys() - known):
+        say(f"warning: {faults[name]}")
+    if known and not faults:
+        say("everything can be written again")
+    return set(faults)
+
+
+def _say_beginning(run: Run, say: Say) -> None:
+    for warning in run.warnings:
+        say(f"warning: {warning}")
+    data = run.data
+    say(f"{data.pairs:,} sentence pairs to train on, {len(data.valid):,} to validate with")
+    for corpus in data.corpora:
+        if corpus.bad:
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(corpus.bad.items()))
+            say(f"{corpus.name}: lines left out: {reasons} (listed in {data.folder / 'bad-lines.tsv'})")
+    sizes = f"{data.source_tokenizer.vocab_size:,} source and {data.target_tokenizer.vocab_size:,} target tokens"
+    joint = data.source_tokenizer is data.target_tokenizer
+    parameters = sum(weight.numel() for weight in run.model.network.parameters())
+    vocabulary = (
+        f"one vocabulary of {data.source_tokenizer.vocab_size:,} tokens" if joint else f"vocabularies of {sizes}"
+    )
+    say(f"{vocabulary}, {parameters:,} parameters, {run.trainer.learner.precision} on {run.device}")
+    if run.trainer.step:
+        say(f"going on from step {run.trainer.step}")

@@ -31,8 +31,10 @@ class ModelConfig(Settings):
     d_model: Count = Field(512, description="width of the vectors that run through the network")
     num_heads: Count = Field(8, description="attentions side by side in each sub-layer")
     d_ff: Count = Field(2048, description="inner width of the feed-forward network")
-    num_encoder_layers: Annotated[int, Field(ge=0)] = Field(6, description="0 makes a decoder-only network")
-    num_decoder_layers: Count = 6
+    num_encoder_layers: Annotated[int, Field(ge=0)] = Field(
+        6, description="layers that read the source; 0 makes a decoder-only network, which no run trains"
+    )
+    num_decoder_layers: Count = Field(6, description="layers that write the target")
     d_key: Count | None = Field(None, description="width of a head's queries and keys; d_model / num_heads unless set")
     d_value: Count | None = Field(None, description="width of a head's values; d_model / num_heads unless set")
 
@@ -41,12 +43,16 @@ class ModelConfig(Settings):
     activation_dropout: Share | None = Field(None, description="inside the feed-forward network; as dropout unless set")
 
     norm: Literal["pre", "post"] = Field("pre", description="the norm stands before a sub-layer or after its sum")
-    norm_kind: Literal["layer", "rms"] = "layer"
-    norm_epsilon: Annotated[float, Field(gt=0)] = 1e-5
+    norm_kind: Literal["layer", "rms"] = Field("layer", description="rms: without a mean and a bias")
+    norm_epsilon: Annotated[float, Field(gt=0)] = Field(1e-5, description="added to the variance before its root")
     final_norm: bool | None = Field(None, description="a norm behind each stack; with pre-norm unless set")
-    activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
+    activation: Literal["relu", "gelu", "silu", "swiglu"] = Field(
+        "relu", description="inside the feed-forward network; swiglu has a third matrix, a gate"
+    )
 
-    positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
+    positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field(
+        "sinusoidal", description="how the order of tokens enters; rotary turns queries and keys"
+    )
     position_layout: Literal["interleaved", "halves"] = Field("interleaved", description="order of sines and cosines")
     position_offset: Annotated[int, Field(ge=0)] = Field(0, description="number of the first position")
     max_length: Count = Field(1024, description="longest sequence; learned positions only")

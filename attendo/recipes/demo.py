@@ -13,7 +13,7 @@ from attendo.explore.alignment import HeadScore, HeadScores
 from attendo.explore.heatmap import AttentionMap, html, svg
 from attendo.recipes.builtin import STUDY_SENTENCES, BuiltinTask, Pair
 from attendo.recipes.run_config import RunConfig
-from attendo.text_model import TextModel, Trace
+from attendo.text_model import TextModel, Trace, evaluating
 
 SHOWN = "I love natural language processing"
 
@@ -27,7 +27,15 @@ def demo_config(seed: int = 1) -> RunConfig:
         tokenizer={"kind": "words"},
         # Two heads with dropout on their weights: each then learns to find the word it translates by itself.
         model={"norm": "post", "num_heads": 2, "dropout": 0.0, "attention_dropout": 0.15},
-        train={"steps": 2800, "batch_tokens": 512, "peak_lr": 1.6e-3, "warmup": 120, "validate_every": 700},
+        train={
+            "steps": 2800,
+            "batch_tokens": 512,
+            "schedule": "cosine",
+            "peak_lr": 1.6e-3,
+            "warmup": 120,
+            "validate_every": 700,
+            "save_every": 700,
+        },
     )
 
 
@@ -97,7 +105,8 @@ def score_heads(model: TextModel, pairs: Sequence[Pair], rows: int = 100) -> Hea
         batch = collate([Example(source.encode(pair.source), target.encode(pair.target)) for pair in group])
         batch = batch.to(model.device)
         seen: dict[str, Tensor] = {}
-        model.network(batch.source_ids, batch.target_ids, batch.source_mask, tap=seen.__setitem__)
+        with evaluating(model.network):
+            model.network(batch.source_ids, batch.target_ids, batch.source_mask, tap=seen.__setitem__)
         for layer in range(model.network.config.num_decoder_layers):
             weights = seen[f"decoder.{layer}.cross"].float().cpu().numpy()  # [B, H, T, S]
             for row, pair in enumerate(group):

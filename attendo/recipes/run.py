@@ -1,138 +1,297 @@
-"""A run: text in, a trained model folder out, told as a stream of reports."""
+"""A run: text in, a trained model folder out, told as a stream of reports, and resumable at every moment.
 
+runs/NAME/  run.toml  run.json  metrics.jsonl  skipped.jsonl  data/  validation/  checkpoints/  model/
+"""
+
+import hashlib
 import json
 import platform
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from attendo import __version__
-from attendo.data.batch import Batch, Example, collate
-from attendo.data.buckets import bucketed, group_by_length
-from attendo.errors import DataError, UsageError
+from attendo import __version__, durable
+from attendo.data.prepare import Preparing, prepare, settings_hash
+from attendo.data.prepared import Prepared, open_prepared
+from attendo.data.stream import BatchStream
+from attendo.errors import AttendoError, DataError, ModelError, UsageError
 from attendo.model.transformer import Transformer
-from attendo.recipes.corpus import TextPair, read_corpus
-from attendo.recipes.run_config import RunConfig, TokenizerConfig, to_toml
-from attendo.store import StoredModel
-from attendo.text import Characters, SentencePiece, Tokenizer, Words
+from attendo.recipes.corpora import corpora
+from attendo.recipes.run_config import RunConfig, read_run_file, to_toml
+from attendo.recipes.sinks import MetricsFile, SampleFile, Sink
+from attendo.recipes.skipped import SkippedFile
+from attendo.store import StoredModel, load_model
 from attendo.text_model import TextModel
-from attendo.train.loop import Report, train
+from attendo.train.averaging import average_checkpoints
+from attendo.train.checkpoint import Checkpoints
+from attendo.train.learner import Learner
+from attendo.train.loop import Trainer
+from attendo.train.randomness import seed_everything, use_deterministic
+from attendo.train.reports import Report, Saved, SaveFailed, Validation
+from attendo.train.snapshot import averaged_weights
+from attendo.train.validation import Validator
+from attendo.train.world import World
 
-
-@dataclass(frozen=True)
-class Prepared:
-    """What was read and decided before the first step."""
-
-    train_pairs: int | None  # None where there is no end of them
-    valid_pairs: int
-    empty_pairs: int
-    source_vocab_size: int
-    target_vocab_size: int
-    parameters: int
+SAMPLE_PAIRS = 1000  # validation pairs that the model folder keeps, to be checked with later
 
 
 class Run:
-    """A folder and the model that grows in it; the model is whole, and can be saved, after every report."""
+    """One folder. Begin or resume it, `prepare` its data, `train`, `finish`; `save` at any report in between."""
 
-    def __init__(self, config: RunConfig, folder: Path, device: torch.device, overwrite: bool = False) -> None:
-        """Read the text, build the tokenizers and the network, and write the settings down."""
-        if (folder / "model").exists() and not overwrite:
-            raise UsageError(f"{folder} holds a run already: name another folder, or overwrite it (--overwrite)")
-        self.config = config
-        self.folder = folder
-        self.corpus = read_corpus(config.data, config.seed)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"the run folder {folder} cannot be made: {error.strerror}") from None
-        source, target = build_tokenizers(self.corpus.sample, config.tokenizer)
-        generator = torch.Generator().manual_seed(config.seed)
-        network = Transformer(config.network(source.vocab_size, target.vocab_size), generator)
-        self.model = TextModel(StoredModel(network.to(device), source, target))
-        self._refuse_too_long()
-        (folder / "run.toml").write_text(to_toml(config), "utf-8")
-        (folder / "run.json").write_text(json.dumps(_circumstances(config, device), indent=2) + "\n", "utf-8")
+    def __init__(self, config: RunConfig, folder: Path, device: torch.device, world: World | None = None) -> None:
+        self.config, self.folder, self.device = config, folder, device
+        self.world = world or World()
+        self.checkpoints = Checkpoints(folder / "checkpoints")
+        self._overrides = False
+        self.warnings: list[str] = []  # to be told to the user before the first step
+        self.sinks: list[Sink] = [MetricsFile(), SampleFile(), SkippedFile()]
+        self._model_fault: str | None = None
+        self.trainer: Trainer
+        self.model: TextModel
+        self.data: Prepared
+
+    @classmethod
+    def begin(
+        cls, config: RunConfig, folder: Path, device: torch.device, overwrite: bool = False, world: World | None = None
+    ) -> "Run":
+        """A new run; the folder must not hold another one, unless it may be overwritten."""
+        run = cls(config, folder, device, world)
+        if run.world.leads:
+            run._claim(overwrite)
+        run.world.wait()
+        return run
+
+    @classmethod
+    def resume(
+        cls, folder: Path, device: torch.device, world: World | None = None, config: RunConfig | None = None
+    ) -> "Run":
+        """The run in a folder, to go on where its newest checkpoint stands; `config` overrides its settings."""
+        if not (folder / "run.toml").is_file():
+            raise UsageError(f"{folder} holds no run to resume: name a folder that attendo train wrote")
+        stored = RunConfig(**read_run_file(folder / "run.toml"))
+        run = cls(config or stored, folder, device, world)
+        run._overrides = config is not None
+        if run.world.leads:
+            durable.sweep(run.checkpoints.folder)
+            durable.sweep(folder)
+            durable.sweep(folder / "validation")
+            if config is not None:
+                durable.replace(folder / "run.toml", to_toml(config).encode())
+        run.world.wait()
+        return run
 
     @property
-    def prepared(self) -> Prepared:
-        return Prepared(
-            train_pairs=None if self.corpus.endless else len(self.corpus.sample),
-            valid_pairs=len(self.corpus.valid),
-            empty_pairs=self.corpus.empty,
-            source_vocab_size=self.model.source_tokenizer.vocab_size,
-            target_vocab_size=self.model.target_tokenizer.vocab_size,
-            parameters=sum(weight.numel() for weight in self.model.network.parameters()),
-        )
+    def data_folder(self) -> Path:
+        return self.config.data.prepared or self.folder / "data"
 
-    def train(self) -> Iterator[Report]:
-        """Learn, telling every step and writing it to metrics.jsonl."""
-        config = self.config.train
-        torch.manual_seed(self.config.seed)  # dropout draws from torch's own generator
-        valid = [self._example(pair) for pair in self.corpus.valid]
-        valid_batches = [collate(group) for group in group_by_length(valid, config.batch_tokens)]
-        with (self.folder / "metrics.jsonl").open("w", encoding="utf-8", buffering=1) as log:
-            for report in train(self.model.network, self._batches(), valid_batches, config):
-                log.write(json.dumps({"kind": type(report).__name__.lower(), **asdict(report)}) + "\n")
-                yield report
+    def prepare(self, verify: bool = False) -> Iterator[Preparing]:
+        """Turn text into shards where that was not done yet, and open them."""
+        if self.world.leads and self.config.data.prepared is None and not (self.data_folder / "index.json").exists():
+            training, valid = corpora(self.config.data, self.config.seed)
+            yield from prepare(
+                training, valid, self.config.data, self._tokenizers(), self.config.seed, self.data_folder
+            )
+        self.world.wait()
+        self.data = open_prepared(self.data_folder, verify)
+        self._check_settings_of_data()
+        if not self.data.valid:
+            raise DataError("there are no validation pairs: name validation files, or bring more text")
 
-    def _refuse_too_long(self) -> None:
-        """Before the first step, not when the sentence comes up in the middle of the run."""
-        network = self.config.network(8, 8)
-        if network.positions != "learned" or self.corpus.endless is not None:
+    def _check_settings_of_data(self) -> None:
+        if self.config.data.prepared is not None or self.config.start_from is not None:
             return
-        for pair in (*self.corpus.sample, *self.corpus.valid):
-            if (length := self._example(pair).length) > network.max_length:
-                raise DataError(
-                    f"a pair has {length} tokens, more than model.max_length {network.max_length}: raise it, choose "
-                    f"other positions, or shorten the pair that begins {pair[0][:40]!r}"
-                )
+        meant = settings_hash(self.config.data, self.config.tokenizer, self.config.seed)
+        if self.data.settings_hash != meant:
+            raise UsageError(
+                f"{self.data_folder} was prepared with other [data], [tokenizer] or seed: a run cannot change these; "
+                "begin a new one"
+            )
 
-    def _batches(self) -> Iterator[Batch]:
-        # Epoch by epoch: sorted by length, two copies of a pair would end up in one batch.
-        for number, epoch in enumerate(self.corpus.epochs()):
-            seed = f"{self.config.seed} epoch {number}"
-            yield from bucketed(map(self._example, epoch), self.config.train.batch_tokens, seed)
+    def build(self) -> None:
+        """The network, its optimizer and the stream of batches, as the newest checkpoint left them."""
+        seed_everything(self.config.seed, self.world)
+        use_deterministic(self.config.train.deterministic)
+        stored = self._first_model()
+        self.model = TextModel(stored)
+        learner = Learner(self.model.network, self.config.train, self.world)
+        stream = BatchStream(self.data, self.config.train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
+        old = self._old_model().sample if self.config.start_from is not None else []
+        validate = Validator(self.model, self.data.valid, learner, old)
+        self.trainer = Trainer(learner, stream, validate, self.checkpoints, self._facts())
+        found = self.checkpoints.newest()
+        if found is None:
+            return
+        self.warnings += [f"passed over: {reason}" for reason in found.passed_over]
+        self._compare_facts(found.snapshot.facts)
+        if not self.trainer.restore(found.snapshot):
+            self.warnings.append("another number of processes or device: dropout is drawn anew, not bit for bit")
 
-    def save(self) -> Path:
+    @property
+    def faults(self) -> dict[str, str]:
+        """What could not be written besides checkpoints, by what it is, as long as that lasts. Training goes on."""
+        told = {type(sink).__name__: getattr(sink, "fault", None) for sink in self.sinks}
+        return {name: fault for name, fault in {**told, "model": self._model_fault}.items() if fault}
+
+    def train(self, stop_at: int | None = None) -> Iterator[Report]:
+        """Learn, telling every report to the sinks first. Listen up to `stop_at` at least."""
+        if not hasattr(self, "trainer"):
+            self.build()
+        sinks = self.sinks if self.world.leads else []
+        for sink in sinks:
+            sink.open(self.folder, self.trainer.step)
+        try:
+            for report in self.trainer.train(stop_at):
+                for sink in sinks:
+                    sink.write(report)
+                self._write_down(report)
+                yield report
+        finally:
+            for sink in sinks:
+                sink.close()
+
+    def save(self) -> Saved | SaveFailed:
+        """A checkpoint of this moment, to be resumed from."""
+        return self.trainer.save()
+
+    def finish(self) -> Path:
+        """Write the model folder: the best weights, the last, or the mean of the last checkpoints, by train.final."""
+        folder = self.folder / "model"
+        if self.world.leads:
+            self._load_final_weights()
+            self._write_model()
+        self.world.wait()
+        return folder
+
+    def _load_final_weights(self) -> None:
+        kept = self.checkpoints.steps()
+        choice, best = self.config.train.final, self.trainer.standing.best_step
+        if choice == "average" and kept:
+            weights = average_checkpoints(self.checkpoints, kept[-self.config.train.average :])
+        elif choice == "best" and best is not None and (found := self._best_weights(best)):
+            weights = found
+        else:
+            average = self.trainer.learner.average
+            weights = dict(self.model.network.named_parameters()) if average is None else average.weights
+        with torch.no_grad():
+            for name, weight in self.model.network.named_parameters():
+                weight.copy_(weights[name])
+
+    def _best_weights(self, best: int) -> dict[str, Tensor] | None:
+        """From its checkpoint, or from the model folder, which is written at every best validation."""
+        with suppress(ModelError):
+            return averaged_weights(self.checkpoints.load(best))
+        with suppress(ModelError):
+            written = load_model(self.folder / "model", self.device)
+            if written.scores.get("best_step") == best:
+                return dict(written.network.named_parameters())
+        last = self.trainer.step
+        self._model_fault = (
+            f"the weights of the best step, {best}, could not be kept: the model has those of step {last}"
+        )
+        return None
+
+    def _write_model(self) -> None:
+        standing, best = self.trainer.standing, self.config.train.best
+        if standing.best is not None:
+            scores = {"step": self.trainer.step, "best_step": standing.best_step, f"valid_{best}": standing.best}
+            self.model.scores.update(scores)
         self.model.save(self.folder / "model")
-        return self.folder / "model"
 
-    def _example(self, pair: TextPair) -> Example:
-        source, target = pair
-        return Example(self.model.source_tokenizer.encode(source), self.model.target_tokenizer.encode(target))
+    def _write_down(self, report: Report) -> None:
+        """The best model so far. Where there is no room for it the run goes on, and `finish` tries again."""
+        if not (self.world.leads and isinstance(report, Validation) and report.best):
+            return
+        if self.config.train.final != "best":
+            return
+        self.model.scores.update({f"valid_{name}": value for name, value in report.scores.items()})
+        self.model.scores.update({"signatures": report.signatures})
+        self._model_fault = None
+        try:
+            with self.trainer.learner.weights():
+                self._write_model()
+        except (AttendoError, OSError) as error:
+            self._model_fault = str(error)
+            durable.remove(self.folder / f"{durable.TEMPORARY}model")  # half a model would only take up room
 
+    def _claim(self, overwrite: bool) -> None:
+        """Make the folder ours: nothing of an earlier run may be taken for this one's."""
+        if (self.folder / "run.toml").exists() and not overwrite:
+            raise UsageError(
+                f"{self.folder} holds a run already: continue it (--resume {self.folder}), name another folder, or "
+                "replace it (--overwrite)"
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for name in ("run.toml", "checkpoints", "data", "model", "validation", "metrics.jsonl", "skipped.jsonl"):
+                durable.remove(self.folder / name)
+            durable.write(self.folder / "run.json", (json.dumps(self._circumstances(), indent=2) + "\n").encode())
+            durable.replace(self.folder / "run.toml", to_toml(self.config).encode())
+        except OSError as error:
+            raise UsageError(f"the run folder {self.folder} cannot be made: {error.strerror}") from None
 
-def _circumstances(config: RunConfig, device: torch.device) -> dict[str, Any]:
-    """What is not in the settings and may still matter to whoever looks at the run later."""
-    return {
-        "attendo": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "machine": platform.machine(),
-        "threads": torch.get_num_threads(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        "seed": config.seed,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    def _tokenizers(self) -> Any:
+        if self.config.start_from is None:
+            return self.config.tokenizer
+        old = self._old_model()
+        return old.source_tokenizer, old.target_tokenizer
 
+    def _old_model(self) -> StoredModel:
+        assert self.config.start_from is not None
+        return load_model(self.config.start_from)
 
-def build_tokenizers(pairs: Sequence[TextPair], config: TokenizerConfig) -> tuple[Tokenizer, Tokenizer]:
-    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    if config.joint:
-        joint = _build(sources + targets, config)
-        return joint, joint
-    return _build(sources, config), _build(targets, config)
+    def _first_model(self) -> StoredModel:
+        source, target = self.data.source_tokenizer, self.data.target_tokenizer
+        sample = self.data.valid[:SAMPLE_PAIRS]
+        if self.config.start_from is not None:
+            old = self._old_model()
+            network = Transformer(old.network.config.replace(**self.config.model))
+            network.load_state_dict(old.network.state_dict())
+        else:
+            generator = torch.Generator().manual_seed(self.config.seed)
+            network = Transformer(self.config.network(source.vocab_size, target.vocab_size), generator)
+        return StoredModel(network.to(self.device), source, target, sample=sample)
 
+    def _facts(self) -> dict[str, Any]:
+        """What a checkpoint's manifest says of the run it belongs to."""
+        return {
+            "config_sha256": hashlib.sha256(to_toml(self.config).encode()).hexdigest(),
+            "data_sha256": self.data.fingerprint,
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "world_size": self.world.size,
+            "device": self.device.type,
+        }
 
-def _build(texts: Sequence[str], config: TokenizerConfig) -> Tokenizer:
-    match config.kind:
-        case "words":
-            return Words.build(texts, limit=config.size)
-        case "characters":
-            return Characters.build(texts, limit=config.size)
-        case "bpe" | "unigram":
-            return SentencePiece.train(texts, config.size, config.kind)
+    def _compare_facts(self, facts: dict[str, Any]) -> None:
+        now = self._facts()
+        if facts["config_sha256"] != now["config_sha256"] and not self._overrides:
+            raise UsageError(
+                f"{self.folder / 'run.toml'} is not what the checkpoints were trained with: restore it, or --override"
+            )
+        if facts["data_sha256"] != now["data_sha256"]:
+            raise ModelError(
+                f"{self.data_folder} is not the data that the checkpoints were trained on: bring that back"
+            )
+        for name in ("torch", "threads", "world_size", "device"):
+            if facts[name] != now[name]:
+                self.warnings.append(f"{name} was {facts[name]} and is {now[name]}: the last bits may differ")
+
+    def _circumstances(self) -> dict[str, Any]:
+        """What is not in the settings and may still matter to whoever looks at the run later."""
+        cuda = self.device.type == "cuda"
+        return {
+            "attendo": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "machine": platform.machine(),
+            "threads": torch.get_num_threads(),
+            "processes": self.world.size,
+            "device": torch.cuda.get_device_name(self.device) if cuda else self.device.type,
+            "seed": self.config.seed,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        }

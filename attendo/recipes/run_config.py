@@ -3,63 +3,53 @@
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from attendo.data.config import DataConfig
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
 from attendo.settings import Settings
-from attendo.train.config import TrainConfig
-
-
-class DataConfig(Settings):
-    """Parallel text: one sentence a line, plain, .gz or .xz. Without validation files some pairs are kept back."""
-
-    task: Literal["files", "builtin"] = Field("files", description="builtin: the English → Chinese grammar, no files")
-    source: Path | None = None
-    target: Path | None = None
-    valid_source: Path | None = None
-    valid_target: Path | None = None
-
-    @model_validator(mode="after")
-    def _files_fit_the_task(self) -> Self:
-        files = (self.source, self.target, self.valid_source, self.valid_target)
-        if self.task == "builtin" and any(files):
-            raise ValueError("data.task builtin makes its own sentences: give no data files with it")
-        if self.task == "files" and (self.source is None or self.target is None):
-            raise ValueError("data.source and data.target are missing: name the two text files")
-        if (self.valid_source is None) != (self.valid_target is None):
-            raise ValueError("give both data.valid_source and data.valid_target, or neither")
-        return self
-
-
-class TokenizerConfig(Settings):
-    """How text becomes ids."""
-
-    kind: Literal["bpe", "unigram", "characters", "words"] = "bpe"
-    size: Annotated[int, Field(ge=8)] = Field(8000, description="vocabulary at most; of each side unless joint")
-    joint: bool = Field(False, description="one vocabulary for source and target, as tie all needs")
+from attendo.text.config import TokenizerConfig
+from attendo.train.config import DEFAULT_PEAK, TrainConfig
 
 
 class RunConfig(Settings):
     """A run: which text, which network, how it learns."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    preset: str = "small"
-    data: DataConfig
-    tokenizer: TokenizerConfig = TokenizerConfig()
-    model: dict[str, Any] = Field({}, description="settings of ModelConfig that differ from the preset")
-    train: TrainConfig = TrainConfig()
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(1, description="decides first weights, order of data, dropout")
+    preset: str = Field(
+        "auto", description="size of the network; auto chooses it, and all that is left open, from the data"
+    )
+    start_from: Path | None = Field(None, description="a model folder to go on from, with its network and tokenizer")
+    data: DataConfig = Field(description="table [data]: which text")
+    tokenizer: TokenizerConfig = Field(TokenizerConfig(), description="table [tokenizer]: how text becomes ids")
+    model: dict[str, Any] = Field({}, description="table [model]: what differs from the preset's network")
+    train: TrainConfig = Field(TrainConfig(), description="table [train]: how the network learns")
 
     @model_validator(mode="after")
     def _network_makes_sense(self) -> Self:
+        if self.start_from is not None:
+            self._check_start()
+            return self
         self.network(8, 8)
-        if self.model.get("tie") == "all" and not self.tokenizer.joint:
+        separate = not self.tokenizer.joint and self.data.prepared is None
+        if self.model.get("tie") == "all" and separate and self.preset != "auto":
             raise ValueError(
                 "model.tie all needs one joint vocabulary: set tokenizer.joint to true, or model.tie to output"
             )
         return self
+
+    def _check_start(self) -> None:
+        if "tokenizer" in self.model_fields_set and self.tokenizer.model_fields_set - {"dropout"}:
+            raise ValueError("start_from keeps the model's tokenizer: leave [tokenizer] out")
+        if "preset" in self.model_fields_set and self.preset != "auto":
+            raise ValueError("start_from keeps the model's network: leave preset out")
+        if fixed := sorted(self.model.keys() - {"dropout", "attention_dropout", "activation_dropout"}):
+            raise ValueError(
+                f"start_from keeps the model's network: model.{fixed[0]} cannot be changed, only dropout can"
+            )
 
     def network(self, source_vocab_size: int, target_vocab_size: int) -> ModelConfig:
         """The network's settings, once the vocabularies are known."""
@@ -68,8 +58,9 @@ class RunConfig(Settings):
             raise ValueError(f"model.{decided[0]} comes from the tokenizer: set tokenizer.size")
         if self.model.get("num_encoder_layers") == 0:
             raise ValueError("model.num_encoder_layers 0: a run needs an encoder to read its source")
+        preset = "small" if self.preset == "auto" else self.preset
         try:
-            return ModelConfig.preset(self.preset, **sizes, **self.model)
+            return ModelConfig.preset(preset, **sizes, **self.model)
         except UsageError as error:
             raise UsageError(f"[model] {error}") from None
 
@@ -103,13 +94,36 @@ def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, A
 def to_toml(config: RunConfig) -> str:
     """Every setting, those of the preset and of ModelConfig too, as a run file that reads back to the same run."""
     content = config.model_dump(mode="json", exclude_none=True)
-    network = config.network(8, 8).model_dump(mode="json", exclude_none=True)
-    content["model"] = {name: value for name, value in network.items() if not name.endswith("vocab_size")}
+    if config.train.schedule != "noam":
+        resolved = config.train.replace(peak_lr=config.train.peak_lr or DEFAULT_PEAK)
+        content["train"] = resolved.model_dump(mode="json")
+    if config.start_from is None:
+        network = config.network(8, 8).model_dump(mode="json", exclude_none=True)
+        content["model"] = {name: value for name, value in network.items() if not name.endswith("vocab_size")}
+    else:
+        del content["tokenizer"], content["preset"]
+        if config.tokenizer.dropout:
+            content["tokenizer"] = {"dropout": config.tokenizer.dropout}
+    corpora = content["data"].pop("corpora")
     tables = {key: value for key, value in content.items() if isinstance(value, dict)}
-    lines = [f"{key} = {_toml_literal(value)}" for key, value in content.items() if key not in tables]
+    lines = [f"{key} = {toml_literal(value)}" for key, value in content.items() if key not in tables]
     for table, values in tables.items():
-        lines += ["", f"[{table}]", *(f"{key} = {_toml_literal(value)}" for key, value in values.items())]
+        lines += ["", f"[{table}]", *(f"{key} = {toml_literal(value)}" for key, value in values.items())]
+        for corpus in corpora if table == "data" else ():
+            lines += ["", "[[data.corpora]]", *(f"{key} = {toml_literal(value)}" for key, value in corpus.items())]
     return "\n".join(lines) + "\n"
+
+
+def toml_literal(value: Any) -> str:
+    """A value as TOML spells it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(toml_literal(each) for each in value) + "]"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
+    return repr(value)
 
 
 def _toml_value(text: str) -> Any:
@@ -117,12 +131,3 @@ def _toml_value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
-
-
-def _toml_literal(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
-    return repr(value)

@@ -1,16 +1,20 @@
 """Code in the documents runs, and the two languages of the README say the same."""
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from documents import DOCUMENTS, ROOT, Block, blocks, document, headings
+from documents import DOCUMENTS, ROOT, Block, Command, blocks, commands, document, headings, missing
 
+from attendo.cli.main import app
 from attendo.recipes.demo import demo_config
 from attendo.recipes.run import Run
+from attendo.recipes.run_file_reference import PLACE, reference
 
 BLOCKS = [block for path in DOCUMENTS for block in document(path) if block.runs]
+WALKS = [path for path in DOCUMENTS if commands(document(path))]
 
 SAMPLE = """# Title
 ```python run
@@ -24,16 +28,37 @@ assert attendo.load("runs/demo/model").trace("The cat sat").cross.shape[:2] == (
 ```
 """
 
+WALK = """```sh run
+echo one > a
+```
+```sh run
+cat a
+attendo --version
+$ATTENDO --version >&2
+```
+```output
+one
+attendo 7.8.9
+attendo 0
+```
+"""
+
 
 @pytest.fixture(scope="module")
 def demo_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model like that of the demo, layers and heads included, but narrow and hardly trained."""
     config = demo_config().replace(
-        model={**demo_config().model, "d_model": 16, "d_ff": 16}, train={"steps": 10, "batch_tokens": 256}
+        data={"task": "builtin", "pairs": 2000},
+        model={**demo_config().model, "d_model": 16, "d_ff": 16},
+        train={"steps": 10, "batch_tokens": 256, "samples": 0},
     )
-    run = Run(config, tmp_path_factory.mktemp("documents"), torch.device("cpu"))
-    list(run.train())
-    return run.save()
+    run = Run.begin(config, tmp_path_factory.mktemp("documents") / "run", torch.device("cpu"))
+    for _ in run.prepare():
+        pass
+    run.build()
+    for _ in run.train():
+        pass
+    return run.finish()
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)
@@ -53,6 +78,66 @@ def test_a_block_may_ask_for_a_model(
     assert (tmp_path / "runs" / "demo" / "model").is_dir()
     with pytest.raises(ZeroDivisionError):
         run_block(Block("sample.md:1", "python run", "1 / 0"), tmp_path, monkeypatch, request)
+
+
+@pytest.mark.parametrize("path", WALKS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_commands_of_a_guide_run_one_after_the_other_and_say_what_it_says(path: Path, tmp_path: Path) -> None:
+    for command in commands(document(path)):
+        command.run(tmp_path)
+
+
+def test_the_guide_to_training_is_run() -> None:
+    assert ROOT / "docs/guides/your-data.md" in WALKS
+
+
+def test_commands_keep_their_files_and_know_attendo(tmp_path: Path) -> None:
+    first, second = commands(blocks(WALK, "walk.md"))
+    assert (first.output, second.output) == ((), ["one", "attendo 7.8.9", "attendo 0"])
+    first.run(tmp_path)
+    second.run(tmp_path)
+    with pytest.raises(AssertionError, match=r"walk\.md:4: its output has no line like 'two'"):
+        commands(blocks(WALK.replace("```output\none", "```output\ntwo"), "walk.md"))[1].run(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["false\necho on", "exit 3", "false | cat", "attendo trian"])
+def test_a_command_that_fails_is_told(tmp_path: Path, text: str) -> None:
+    with pytest.raises(AssertionError, match=r"sample\.md:1 ends with exit code"):
+        Command(Block("sample.md:1", "sh run", text)).run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("expected", "line"),
+    [
+        (["step 7: loss 1.5e-03"], None),
+        (["step ...", "..."], None),
+        (["left 0:00:05", "step 2: loss 2"], "step 2: loss 2"),  # in this order
+        (["step"], "step"),
+        (["model ... written"], None),
+        (["step 2: loss 2  best"], "step 2: loss 2  best"),
+    ],
+)
+def test_lines_are_compared_but_for_their_numbers(expected: list[str], line: str | None) -> None:
+    found = ["begin", "step 1,000: loss 0.25", "left 12:34:56", "model x was written"]
+    assert missing(expected, found) == line
+
+
+def test_the_reference_of_the_run_file_is_that_of_the_settings() -> None:
+    """Renewed by `python -m attendo.recipes.run_file_reference`."""
+    assert (ROOT / PLACE).read_text("utf-8") == reference()
+
+
+def test_every_command_is_documented() -> None:
+    text = (ROOT / "docs/commands.md").read_text("utf-8")
+    names = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert {
+        name for name in names if f"attendo {name.replace('_', '-')} " not in text and f"`{name}`" not in text
+    } == set()
+
+
+def test_links_lead_to_files() -> None:
+    for path in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text("utf-8")):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
 
 
 def test_headings_are_told_from_comments() -> None:

@@ -47,7 +47,9 @@ def test_the_search_finds_what_it_looks_for(code: str) -> None:
     assert list(forbidden(ast.parse(code)))
 
 
-@pytest.mark.parametrize("code", ["network.eval()", "re.compile('x')", "from safetensors.torch import load_file"])
+@pytest.mark.parametrize(
+    "code", ["network.eval()", "re.compile('x')", "from safetensors.torch import load_file", "compile: bool = True"]
+)
 def test_the_search_lets_the_rest_alone(code: str) -> None:
     assert not list(forbidden(ast.parse(code)))
 
@@ -61,7 +63,7 @@ def forbidden(module: ast.Module) -> Iterator[str]:
             if home.split(".")[0] in MODULES:
                 yield home
             yield from (f"{home}.{each.name}" for each in node.names if f"{home}.{each.name}" in CALLS)
-        elif isinstance(node, ast.Name | ast.Attribute) and dotted(node) in CALLS:
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load) and dotted(node) in CALLS:
             yield dotted(node)
         elif isinstance(node, ast.keyword) and isinstance(node.value, ast.Constant):
             yield from (f"{name}={value}" for name, value in ARGUMENTS if (node.arg, node.value.value) == (name, value))

@@ -11,11 +11,24 @@ NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load"]
 
 OPTIONS = {
     "": ["--help", "--version"],
+    "average": ["--help", "--last", "--out", "RUN"],
     "demo": ["--device", "--help", "--out", "--seed"],
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
-    "generate": ["--device", "--help", "--max-length", "MODEL"],
-    "train": ["--device", "--help", "--out", "--overwrite", "--set", "--show", "--source", "--target", "RUN.toml"],
-    "translate": ["--device", "--help", "--max-length", "MODEL"],
+    "doctor": ["--device", "--help", "--json", "--quick", "--set", "--source", "--target", "RUN.toml"],
+    "evaluate": [
+        *("--beam", "--device", "--help", "--json", "--length-penalty", "--metric", "--output", "--reference"),
+        *("--source", "MODEL"),
+    ],
+    "finetune": ["--device", "--help", "--out", "--overwrite", "--set", "--source", "--target", "MODEL"],
+    "generate": ["--beam", "--device", "--help", "--length-penalty", "--max-length", "MODEL"],
+    "plot": ["--help", "--metric", "--output", "--x", "-o", "RUN"],
+    "prepare": ["--data", "--help", "--out", "--set", "--source", "--target", "--verify", "RUN.toml"],
+    "train": [
+        *("--data", "--device", "--help", "--out", "--override", "--overwrite", "--resume", "--set", "--show"),
+        *("--source", "--stop-at", "--target", "--tensorboard", "RUN.toml"),
+    ],
+    "verify-resume": ["--data", "--device", "--help", "--set", "--steps", "RUN.toml"],
+    "translate": ["--beam", "--device", "--help", "--length-penalty", "--max-length", "MODEL"],
 }
 
 

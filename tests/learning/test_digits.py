@@ -35,11 +35,12 @@ dropout = 0.0
 tie = "all"
 
 [train]
-steps = 700
+steps = 500
 batch_tokens = 600
-peak_lr = 1.5e-3
+schedule = "linear"
+peak_lr = 2.5e-3
 warmup = 80
-validate_every = 700
+validate_every = 500
 label_smoothing = 0.0
 """
 

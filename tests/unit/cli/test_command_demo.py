@@ -1,23 +1,35 @@
 """`attendo demo`, made short: what is shown, not how well it has learnt."""
 
+import signal
 from pathlib import Path
 
 import pytest
-from tiny import Command
+from tiny import QUICK_RUN, Command, settings, write_pairs
 
 from attendo.recipes import demo
+from attendo.recipes.run import Run
 from attendo.text_model import load
 
 
-def test_the_demo_trains_translates_and_shows_what_to_do_next(
-    attendo: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    short = demo.demo_config(3).replace(
-        model={"d_model": 16, "num_heads": 2, "d_ff": 16}, train={"steps": 2, "batch_tokens": 256}
-    )
-    evaluate = demo.evaluate
-    monkeypatch.setattr(demo, "demo_config", lambda seed: short)
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few sentences, a narrow network, two steps."""
+    whole, evaluate = demo.demo_config, demo.evaluate
+
+    def config(seed: int) -> object:
+        return whole(seed).replace(
+            data={"task": "builtin", "pairs": 500},
+            model={"d_model": 16, "num_heads": 2, "d_ff": 16},
+            train={"steps": 2, "batch_tokens": 256, "warmup": 1},
+        )
+
+    monkeypatch.setattr("attendo.recipes.corpora.BUILTIN_VALID", 20)
+    monkeypatch.setattr(demo, "demo_config", config)
     monkeypatch.setattr(demo, "evaluate", lambda model, task: evaluate(model, task, count=30))
+
+
+@pytest.mark.usefixtures("short")
+def test_the_demo_trains_translates_and_shows_what_to_do_next(attendo: Command, tmp_path: Path) -> None:
     done = attendo("demo", "--seed", "3", "--out", tmp_path / "demo")
     assert done.code == 0
     folder = tmp_path / "demo" / "model"
@@ -26,4 +38,37 @@ def test_the_demo_trains_translates_and_shows_what_to_do_next(
     assert f"model     {folder}\n" in done.output
     assert "step 2: validation loss" in done.errors
     assert {path.name for path in (tmp_path / "demo").iterdir()} >= {"attention.svg", "attention.html", "model"}
-    assert set(load(folder, "cpu").scores) == {"exact_match", "alignment_accuracy", "alignment_head"}
+    assert load(folder, "cpu").scores.keys() >= {"exact_match", "alignment_accuracy", "alignment_head"}
+    again = attendo("demo", "--seed", "4", "--out", tmp_path / "demo")  # a demonstration may replace another
+    assert again.code == 0
+    assert "seed = 4\n" in (tmp_path / "demo" / "run.toml").read_text()
+
+
+@pytest.mark.usefixtures("short")
+def test_a_run_on_other_data_is_not_replaced_by_the_demo(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    out = tmp_path / "mine"
+    assert attendo("train", "--source", source, "--target", target, "--out", out, *settings(*QUICK_RUN)).code == 0
+    before = (out / "run.toml").read_bytes()
+    failed = attendo("demo", "--out", out)
+    assert failed.code == 2
+    assert f"{out} holds a run already" in failed.error
+    assert (out / "run.toml").read_bytes() == before
+
+
+@pytest.mark.usefixtures("short")
+def test_a_demo_that_is_stopped_keeps_its_model(
+    attendo: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = Run.train
+
+    def stopped(run: Run, *arguments: object) -> object:
+        for report in train(run, *arguments):
+            signal.raise_signal(signal.SIGINT)
+            yield report
+
+    monkeypatch.setattr(Run, "train", stopped)
+    done = attendo("demo", "--out", tmp_path / "demo")
+    assert (done.code, done.output) == (130, "")
+    assert f"attendo generate {tmp_path / 'demo' / 'model'}" in done.errors
+    assert load(tmp_path / "demo" / "model", "cpu").generate(["I love"])

@@ -125,7 +125,7 @@ def test_a_place_that_cannot_be_written_is_one_line(attendo: Command, tmp_path: 
 def test_an_output_that_nobody_reads_any_more_ends_quietly(
     model_folder: Path, tmp_path: Path, arguments: list[str]
 ) -> None:
-    (tmp_path / "run.toml").write_text('[data]\ntask = "builtin"\n')
+    (tmp_path / "run.toml").write_text('preset = "tiny"\n[data]\ntask = "builtin"\n')
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing) as closed:

@@ -1,18 +1,15 @@
-"""`attendo train`: text files to a model folder."""
+"""`attendo train`: text files to a model folder, and runs that go on. What signals and kills do: tests/reliability."""
 
-import signal
-import subprocess
-import sys
+import json
+import shutil
 import tomllib
 from pathlib import Path
 
 import pytest
-from tiny import QUICK_RUN, SOURCES, Command, settings, write_pairs
+from tiny import QUICK_RUN, Command, settings, write_pairs
 
 from attendo.recipes.run_config import RunConfig
 from attendo.text_model import load
-
-PROGRAM = "from attendo.cli.main import main; main()"
 
 
 def test_two_files_become_a_model_that_answers(attendo: Command, tmp_path: Path) -> None:
@@ -21,7 +18,7 @@ def test_two_files_become_a_model_that_answers(attendo: Command, tmp_path: Path)
     done = attendo("train", "--source", source, "--target", target, "--out", out, *settings(*QUICK_RUN))
     assert (done.code, done.output) == (0, "")
     assert f"model written to {out / 'model'}\n" in done.errors
-    assert "38 sentence pairs to train on, 2 to validate with\n" in done.errors
+    assert " sentence pairs to train on, " in done.errors
     assert "step 3: validation loss" in done.errors
     assert attendo("generate", out / "model", given=b"the cat\n").output.count("\n") == 1
 
@@ -36,12 +33,17 @@ def test_a_run_file_names_its_run_folder(attendo: Command, tmp_path: Path, monke
     assert load("other/model", "cpu").generate(["the cat"])
 
 
-def test_pairs_left_out_are_counted(attendo: Command, tmp_path: Path) -> None:
+def test_lines_left_out_are_counted_by_reason(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     source.write_text(source.read_text("utf-8") + "\n\n", "utf-8")
     target.write_text(target.read_text("utf-8") + "猫\n\n", "utf-8")
-    done = attendo("train", "--source", source, "--target", target, "--out", tmp_path / "run", *settings(*QUICK_RUN))
-    assert "2 pairs left out: one side has no text\n" in done.errors
+    files = ("--source", source, "--target", target, "--out", tmp_path / "run")
+    refused = attendo("train", *files, *settings(*QUICK_RUN))
+    assert refused.code == 3
+    assert "data.max_bad_ratio" in refused.errors
+    done = attendo("train", *files, "--overwrite", *settings(*QUICK_RUN, "data.max_bad_ratio=0.1"))
+    assert done.code == 0
+    assert f"lines left out: 2 empty (listed in {tmp_path / 'run' / 'data' / 'bad-lines.tsv'})\n" in done.errors
 
 
 def test_what_show_prints_reads_back_to_the_same_settings(attendo: Command, tmp_path: Path) -> None:
@@ -59,9 +61,10 @@ def test_what_show_prints_reads_back_to_the_same_settings(attendo: Command, tmp_
 def test_any_file_name_may_be_given_with_or_without_a_run_file(attendo: Command, tmp_path: Path, name: str) -> None:
     (tmp_path / "run.toml").write_text('[data]\nsource = "a"\ntarget = "b"\n')
     for start in ([tmp_path / "run.toml", "--source", name], ["--source", name, "--target", "b", "--out", "c"]):
-        shown = attendo("train", *start, "--show")
+        shown = attendo("train", *start, "--show", *settings("preset=tiny"))
         assert shown.code == 0, shown.errors
-        assert tomllib.loads(shown.output)["data"] == {"task": "files", "source": name, "target": "b"}
+        data = tomllib.loads(shown.output)["data"]
+        assert (data["source"], data["target"]) == (name, "b")
 
 
 @pytest.mark.parametrize(
@@ -96,27 +99,100 @@ def test_bad_data_is_exit_code_3(attendo: Command, tmp_path: Path) -> None:
     assert f"{source} ends after 40 lines" in failed.error
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_run_with_a_model_that_loads(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    source, target = write_pairs(tmp_path)
-    endless = settings(*QUICK_RUN, "train.steps=1000000")
-    arguments = ["train", "--source", str(source), "--target", str(target), "--out", str(tmp_path / "run"), *endless]
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as running:
-        assert running.stdout is not None
-        assert running.stderr is not None
-        assert "to train on" in running.stderr.readline()
-        running.send_signal(number)
-        errors = running.stderr.read()
-        assert running.stdout.read() == ""
-    assert running.returncode == code
-    assert "Traceback" not in errors
-    assert f"model written to {tmp_path / 'run' / 'model'}" in errors
-    assert len(load(tmp_path / "run" / "model", "cpu").generate(SOURCES)) == len(SOURCES)
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
-        "metrics.jsonl",
-        "model",
-        "run.json",
-        "run.toml",
-    ]
+def test_a_run_stopped_at_a_step_goes_on_with_resume(attendo: Command, tmp_path: Path) -> None:
+    run = begun(attendo, tmp_path, "--stop-at", "2")
+    assert steps(run) == [1, 2]
+    resumed = attendo("train", "--resume", run)
+    assert (resumed.code, resumed.output) == (0, "")
+    assert "going on from step 2\n" in resumed.errors
+    assert steps(run) == [1, 2, 3]
+    assert attendo("train", "--resume", run, "--show").output == (run / "run.toml").read_text("utf-8")
+
+
+def test_a_run_that_is_done_is_told_again_and_stays_as_it_is(attendo: Command, tmp_path: Path) -> None:
+    run = begun(attendo, tmp_path)
+    before = (run / "model" / "weights.safetensors").read_bytes()
+    assert attendo("train", "--resume", run).code == 0
+    assert (run / "model" / "weights.safetensors").read_bytes() == before
+    assert steps(run) == [1, 2, 3]
+
+
+def test_other_settings_are_refused_by_name_unless_they_are_meant(attendo: Command, tmp_path: Path) -> None:
+    run = begun(attendo, tmp_path, "--stop-at", "2")
+    refused = attendo("train", "--resume", run, *settings("train.steps=5", "train.ema=0.5"))
+    assert refused.code == 2
+    assert f"{run} was begun with other settings than steps = 5, ema = 0.5: say --override to mean it" == refused.error
+    assert attendo("train", "--resume", run, "--override", *settings("train.steps=5")).code == 0
+    assert steps(run) == [1, 2, 3, 4, 5]
+    assert tomllib.loads((run / "run.toml").read_text("utf-8"))["train"]["steps"] == 5
+    assert attendo("train", "--resume", run).code == 0, "from now on these are its settings"
+
+
+def test_a_setting_that_is_the_runs_own_needs_no_override(attendo: Command, tmp_path: Path) -> None:
+    run = begun(attendo, tmp_path, "--stop-at", "2")
+    assert attendo("train", "--resume", run, *settings("train.steps=3")).code == 0
+
+
+def test_weights_that_do_not_fit_overriding_settings_are_told(attendo: Command, tmp_path: Path) -> None:
+    run = begun(attendo, tmp_path, "--stop-at", "2")
+    failed = attendo("train", "--resume", run, "--override", *settings("model.d_ff=32"))
+    assert failed.code == 4
+    assert "model.safetensors of the checkpoint does not fit the run's settings" in failed.error
+
+
+def test_settings_edited_by_hand_and_data_exchanged_are_refused(attendo: Command, tmp_path: Path) -> None:
+    run = begun(attendo, tmp_path, "--stop-at", "2")
+    path = run / "run.toml"
+    kept = path.read_text("utf-8")
+    path.write_text(kept.replace("steps = 3\n", "steps = 4\n"), "utf-8")
+    refused = attendo("train", "--resume", run)
+    assert (refused.code, str(path) in refused.error, "--override" in refused.error) == (2, True, True)
+    path.write_text(kept, "utf-8")
+    shutil.rmtree(run / "data")
+    source = tmp_path / "train.source"
+    source.write_text(source.read_text("utf-8").replace("cat", "cow"), "utf-8")
+    refused = attendo("train", "--resume", run)
+    assert refused.code == 4
+    assert f"{run / 'data'} is not the data that the checkpoints were trained on" in refused.errors
+
+
+def test_a_folder_with_a_run_is_not_taken_for_another_unless_told_to(attendo: Command, tmp_path: Path) -> None:
+    run = begun(attendo, tmp_path)
+    files = ("--source", tmp_path / "train.source", "--target", tmp_path / "train.target", "--out", run)
+    refused = attendo("train", *files, *settings(*QUICK_RUN))
+    assert refused.code == 2
+    assert f"continue it (--resume {run}), name another folder, or replace it (--overwrite)" in refused.error
+    assert attendo("train", *files, "--overwrite", *settings(*QUICK_RUN, "train.steps=2")).code == 0
+    assert steps(run) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--resume", "{folder}/missing"], "missing"),
+        (["--resume", "{folder}"], "run.toml"),
+        (["--resume", "{folder}", "--out", "x"], "--resume takes all settings from the run's folder"),
+        (["--resume", "{folder}", "--overwrite"], "--resume takes all settings from the run's folder"),
+        (["--resume", "{folder}", "--stop-at", "0"], "--stop-at"),
+    ],
+)
+def test_what_cannot_be_resumed_is_one_line_and_exit_code_2(
+    attendo: Command, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    failed = attendo("train", *(word.format(folder=tmp_path) for word in arguments))
+    assert failed.code == 2
+    assert message in failed.error
+
+
+def begun(attendo: Command, folder: Path, *more: str) -> Path:
+    """A run of three steps on the tiny sentences."""
+    source, target = write_pairs(folder)
+    files = ("--source", source, "--target", target, "--out", folder / "run")
+    done = attendo("train", *files, *more, *settings(*QUICK_RUN))
+    assert done.code == 0, done.errors
+    return folder / "run"
+
+
+def steps(run: Path) -> list[int]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
+    return [line["step"] for line in lines if line["kind"] == "step"]

@@ -8,6 +8,7 @@ import torch
 
 from attendo.explore.alignment import HeadScore
 from attendo.recipes.builtin import STUDY_SENTENCES, BuiltinTask
+from attendo.recipes.corpora import corpora
 from attendo.recipes.demo import (
     SHOWN,
     DemoScores,
@@ -16,19 +17,29 @@ from attendo.recipes.demo import (
     best_map,
     demo_config,
     evaluate,
+    score_heads,
     write_pictures,
 )
-from attendo.recipes.run import Run, build_tokenizers
-from attendo.recipes.run_config import TokenizerConfig
+from attendo.recipes.run import Run
+from attendo.text.build import build_tokenizers
 from attendo.text_model import TextModel
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> TextModel:
-    small = {"d_model": 16, "num_heads": 2, "d_ff": 16, "dropout": 0.0}
-    config = demo_config().replace(model=small, train={"steps": 2, "batch_tokens": 256})
-    run = Run(config, tmp_path_factory.mktemp("demo"), torch.device("cpu"))
-    list(run.train())
+    """Few sentences, a narrow network, two steps."""
+    config = demo_config().replace(
+        data={"task": "builtin", "pairs": 2000},
+        model={**demo_config().model, "d_model": 16, "d_ff": 16},
+        train={"steps": 2, "batch_tokens": 256, "warmup": 1, "samples": 0},
+    )
+    run = Run.begin(config, tmp_path_factory.mktemp("demo") / "run", torch.device("cpu"))
+    for _ in run.prepare():
+        pass
+    run.build()
+    for _ in run.train():
+        pass
+    run.finish()
     run.model.network.eval()
     return run.model
 
@@ -36,7 +47,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> TextModel:
 def test_every_word_of_the_task_is_one_token_so_that_alignments_fit_attention() -> None:
     task = BuiltinTask(1)
     pairs = [*islice(task.train(), 2000), *task.heldout(300)]
-    source, target = build_tokenizers([(p.source, p.target) for p in pairs], TokenizerConfig(kind="words"))
+    source, target = build_tokenizers(
+        [pair.source for pair in pairs], [pair.target for pair in pairs], demo_config().tokenizer
+    )
     for pair in pairs:
         assert [word.lower() for word in source.pieces(source.encode(pair.source))] == [
             word.lower() for word in pair.source_words
@@ -44,10 +57,17 @@ def test_every_word_of_the_task_is_one_token_so_that_alignments_fit_attention() 
         assert target.pieces(target.encode(pair.target)) == list(pair.target_words)
 
 
-def test_the_vocabulary_of_the_demo_has_every_word_of_the_held_out_pairs(model: TextModel) -> None:
-    for pair in BuiltinTask(1).heldout(1000):
-        assert not model.source_tokenizer.unknown(pair.source)
-        assert not model.target_tokenizer.unknown(pair.target)
+def test_the_vocabulary_of_the_demo_has_every_word_of_the_held_out_pairs() -> None:
+    config = demo_config()
+    (training,), valid = corpora(config.data, config.seed)
+    assert valid is not None
+    rows = list(training.rows())
+    source, target = build_tokenizers([row.source for row in rows], [row.target for row in rows], config.tokenizer)
+    held_out = list(valid.rows())
+    assert len(held_out) == 1000
+    for row in held_out:
+        assert not source.unknown(row.source)
+        assert not target.unknown(row.target)
 
 
 def test_scores_count_exact_answers_and_name_every_head(model: TextModel) -> None:
@@ -62,8 +82,6 @@ def test_scores_count_exact_answers_and_name_every_head(model: TextModel) -> Non
 
 
 def test_heads_score_the_same_whatever_the_batch(model: TextModel) -> None:
-    from attendo.recipes.demo import score_heads
-
     pairs = BuiltinTask(1).heldout(30)
     assert score_heads(model, pairs, rows=1).scores() == score_heads(model, pairs, rows=30).scores()
 

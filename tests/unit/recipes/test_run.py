@@ -1,6 +1,8 @@
-"""A run: text in, a trained model folder out."""
+"""A run: text in, a trained model folder out, resumable at every moment. What crashes do to it: tests/reliability."""
 
 import json
+import os
+import shutil
 import tomllib
 from itertools import islice
 from pathlib import Path
@@ -8,122 +10,322 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import SOURCES, TARGETS, write_pairs
+from tiny import SOURCES, write_pairs
 
-from attendo.errors import AttendoError, DataError, UsageError
-from attendo.recipes.run import Run, build_tokenizers
-from attendo.recipes.run_config import RunConfig, TokenizerConfig
-from attendo.text import Characters, SentencePiece, Tokenizer, Words
+from attendo.data.prepare import Preparing
+from attendo.errors import DataError, ModelError, UsageError
+from attendo.recipes.run import Run
+from attendo.recipes.run_config import RunConfig
 from attendo.text_model import load
+from attendo.train.checkpoint import Checkpoints
+from attendo.train.reports import Report, Saved, Skipped, Step, Validation
+from attendo.train.snapshot import averaged_weights
 
 CPU = torch.device("cpu")
 
 
-def config(folder: Path, times: int = 10, **changes: Any) -> RunConfig:
-    source, target = write_pairs(folder, times)
+def config(folder: Path, **changes: Any) -> RunConfig:
+    source, target = write_pairs(folder)
+    train = {"steps": 4, "batch_tokens": 64, "validate_every": 2, "save_every": 2, "workers": 0, "warmup": 2}
     values: dict[str, Any] = {
         "preset": "tiny",
         "data": {"source": source, "target": target},
         "tokenizer": {"kind": "words"},
         "model": {"d_model": 16, "num_heads": 2, "d_ff": 24, "dropout": 0.4},
-        "train": {"steps": 4, "batch_tokens": 64, "validate_every": 2},
+        **changes,
+        "train": {**train, **changes.get("train", {})},
     }
-    return RunConfig(**{**values, **changes})
+    return RunConfig(**values)
 
 
-def test_a_run_writes_its_settings_its_reports_and_its_model(tmp_path: Path) -> None:
-    run = Run(config(tmp_path), tmp_path / "runs" / "mine", CPU)
+def ready(run: Run) -> Run:
+    for _ in run.prepare():
+        pass
+    run.build()
+    return run
+
+
+def begun(settings: RunConfig, folder: Path, overwrite: bool = False) -> Run:
+    return ready(Run.begin(settings, folder, CPU, overwrite))
+
+
+def trained(settings: RunConfig, folder: Path, overwrite: bool = False) -> Run:
+    run = begun(settings, folder, overwrite)
+    list(run.train())
+    run.finish()
+    return run
+
+
+def weights(run: Run) -> torch.Tensor:
+    return torch.cat([weight.detach().flatten() for weight in run.model.network.parameters()])
+
+
+def test_a_run_writes_its_settings_its_reports_its_checkpoints_and_its_model(tmp_path: Path) -> None:
+    run = begun(config(tmp_path), tmp_path / "runs" / "mine")
     reports = list(run.train())
-    assert run.save() == run.folder / "model"
-    assert sorted(path.name for path in run.folder.iterdir()) == ["metrics.jsonl", "model", "run.json", "run.toml"]
+    assert run.finish() == run.folder / "model"
+    names = ["checkpoints", "data", "metrics.jsonl", "model", "run.json", "run.toml", "validation"]
+    assert sorted(path.name for path in run.folder.iterdir()) == names
     again = RunConfig(**tomllib.loads((run.folder / "run.toml").read_text()))
     assert again.network(9, 9) == run.config.network(9, 9)
-    assert again.replace(model={}) == run.config.replace(model={})
+    assert again.train == run.config.train.replace(peak_lr=1e-3)
     assert json.loads((run.folder / "run.json").read_text())["torch"] == torch.__version__
     written = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
-    assert [line["kind"] for line in written] == ["step", "step", "validation", "step", "step", "validation"]
-    assert [line["loss"] for line in written] == [report.loss for report in reports]
+    kinds = ["step", "step", "validation", "saved", "step", "step", "validation", "saved"]
+    assert [line["kind"] for line in written] == kinds
+    losses = [report.loss for report in reports if isinstance(report, Step | Validation)]
+    assert [line["loss"] for line in written if "loss" in line] == losses
+    assert run.checkpoints.steps() == [2, 4]
     assert load(run.folder / "model", "cpu").generate(SOURCES) == run.model.generate(SOURCES)
 
 
+def test_text_is_prepared_once_and_then_opened(tmp_path: Path) -> None:
+    run = Run.begin(config(tmp_path), tmp_path / "run", CPU)
+    assert {type(each) for each in run.prepare()} == {Preparing}
+    assert run.data.pairs + len(run.data.valid) == 40
+    assert list(Run.resume(run.folder, CPU).prepare()) == []
+
+
+def test_prepared_data_may_be_shared(tmp_path: Path) -> None:
+    first = trained(config(tmp_path), tmp_path / "first")
+    second = trained(config(tmp_path, data={"prepared": first.data_folder}), tmp_path / "second")
+    assert not (second.folder / "data").exists()
+    assert torch.equal(weights(first), weights(second))
+
+
+def test_text_without_validation_pairs_is_refused(tmp_path: Path) -> None:
+    for name in ("s", "t"):
+        (tmp_path / name).write_text("a\n")
+    run = Run.begin(config(tmp_path, data={"source": tmp_path / "s", "target": tmp_path / "t"}), tmp_path / "run", CPU)
+    with pytest.raises(DataError):
+        list(run.prepare())
+
+
 def test_the_same_seed_gives_the_same_model_and_another_seed_another(tmp_path: Path) -> None:
-    weights = []
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        run = Run(config(tmp_path, seed=seed), tmp_path / name, CPU)
-        list(run.train())
-        weights.append(torch.cat([weight.flatten() for weight in run.model.network.parameters()]))
-    assert torch.equal(weights[0], weights[1])
-    assert not torch.equal(weights[0], weights[2])
-
-
-@pytest.mark.parametrize("times", [1, 10])
-def test_a_run_that_is_left_early_has_a_model_that_answers_as_the_saved_one(tmp_path: Path, times: int) -> None:
-    """With so few pairs that none is kept back, as well as with some."""
-    run = Run(config(tmp_path, times), tmp_path / "run", CPU)
-    list(islice(run.train(), 2))
-    folder = run.save()
-    assert run.model.generate(SOURCES) == load(folder, "cpu").generate(SOURCES)
-
-
-def test_what_was_prepared_is_told(tmp_path: Path) -> None:
-    ready = Run(config(tmp_path), tmp_path / "run", CPU)
-    assert (ready.prepared.train_pairs, ready.prepared.valid_pairs, ready.prepared.empty_pairs) == (38, 2, 0)
-    assert ready.prepared.source_vocab_size == ready.model.source_tokenizer.vocab_size
-    assert ready.prepared.parameters == sum(weight.numel() for weight in ready.model.network.parameters())
+    same, again, other = (
+        weights(trained(config(tmp_path, seed=seed), tmp_path / name)) for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    )
+    assert torch.equal(same, again)
+    assert not torch.equal(same, other)
 
 
 def test_a_second_run_replaces_the_first_only_when_told_to(tmp_path: Path) -> None:
-    for steps in (3, 2):
-        settings = config(tmp_path, train={"steps": steps, "batch_tokens": 64})
-        run = Run(settings, tmp_path / "run", CPU, overwrite=True)
-        list(run.train())
-        run.save()
-    with pytest.raises(UsageError, match=r"holds a run already.*--overwrite"):
-        Run(config(tmp_path), tmp_path / "run", CPU)
-    assert tomllib.loads((run.folder / "run.toml").read_text())["train"]["steps"] == 2
-    assert len((run.folder / "metrics.jsonl").read_text().splitlines()) == 3
+    first = trained(config(tmp_path, train={"steps": 6}), tmp_path / "run")
+    (first.folder / "skipped.jsonl").write_text("{}\n")
+    before = (first.folder / "run.toml").read_text()
+    with pytest.raises(UsageError, match=r"holds a run already: continue it \(--resume .*--overwrite\)"):
+        Run.begin(config(tmp_path), first.folder, CPU)
+    assert (first.folder / "run.toml").read_text() == before
+    second = trained(config(tmp_path), first.folder, overwrite=True)
+    assert tomllib.loads((second.folder / "run.toml").read_text())["train"]["steps"] == 4
+    assert second.checkpoints.steps() == [2, 4]
+    assert not (second.folder / "skipped.jsonl").exists()
+    assert (second.folder / "metrics.jsonl").read_text().count('"step"') == 4 + 8
 
 
-def test_a_run_folder_that_cannot_be_made_is_told_before_anything_is_read(tmp_path: Path) -> None:
+def test_a_run_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
-    settings = config(tmp_path, data={"source": "missing", "target": "missing"})
-    with pytest.raises((AttendoError, OSError), match="file"):
-        Run(settings, tmp_path / "file", CPU)
+    with pytest.raises(UsageError, match=r"the run folder .*file cannot be made"):
+        Run.begin(config(tmp_path), tmp_path / "file", CPU)
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [("words", Words), ("characters", Characters), ("bpe", SentencePiece), ("unigram", SentencePiece)],
-)
-@pytest.mark.parametrize("joint", [False, True])
-def test_the_tokenizers_are_of_the_kind_asked_for(kind: str, expected: type[Tokenizer], joint: bool) -> None:
-    pairs = list(zip(SOURCES, TARGETS, strict=True)) * 5
-    source, target = build_tokenizers(pairs, TokenizerConfig(kind=kind, size=400, joint=joint))
-    assert isinstance(source, expected)
-    assert (source is target) == joint
-    assert source.decode(source.encode(SOURCES[0])) == SOURCES[0]
-    assert target.decode(target.encode(TARGETS[0])) == TARGETS[0]
-    assert target.unknown(TARGETS[0]) == []
+def test_a_folder_without_a_run_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no run to resume"):
+        Run.resume(tmp_path, CPU)
 
 
-def test_a_small_vocabulary_is_kept_to() -> None:
-    pairs = list(zip(SOURCES, TARGETS, strict=True))
-    source, target = build_tokenizers(pairs, TokenizerConfig(kind="words", size=9))
-    assert (source.vocab_size, target.vocab_size) == (9, 9)
+def test_a_run_without_checkpoints_is_resumed_at_its_beginning(tmp_path: Path) -> None:
+    whole = trained(config(tmp_path), tmp_path / "whole")
+    stopped = begun(config(tmp_path), tmp_path / "stopped")
+    next(iter(stopped.train()))
+    again = ready(Run.resume(stopped.folder, CPU))
+    assert again.trainer.step == 0
+    list(again.train())
+    again.finish()
+    assert torch.equal(weights(again), weights(whole))
 
 
-def test_no_batch_holds_the_same_pair_twice(tmp_path: Path) -> None:
-    """Also where the corpus is much smaller than the pool that is sorted by length."""
-    lines = [f"a {chr(97 + n)}" for n in range(26)]
-    for side in ("s", "t"):
-        (tmp_path / side).write_text("".join(f"{line}\n" for line in lines))
-    settings = config(tmp_path, data={"source": tmp_path / "s", "target": tmp_path / "t"})
-    for batch in islice(Run(settings, tmp_path / "run", CPU)._batches(), 20):
-        rows = batch.source_ids.tolist()
-        assert len({tuple(row) for row in rows}) == len(rows)
+def test_whatever_an_interrupted_write_left_behind_is_swept_when_a_run_is_resumed(tmp_path: Path) -> None:
+    run = trained(config(tmp_path), tmp_path / "run")
+    left = [
+        run.folder / ".tmp-model",
+        run.checkpoints.folder / ".tmp-step-00000009",
+        run.folder / "validation" / ".tmp-x",
+    ]
+    for path in left:
+        path.mkdir(parents=True)
+    Run.resume(run.folder, CPU)
+    assert not any(path.exists() for path in left)
 
 
-def test_a_pair_longer_than_learned_positions_is_told_before_the_first_step(tmp_path: Path) -> None:
-    settings = config(tmp_path, model={"positions": "learned", "max_length": 2, "d_model": 16, "num_heads": 2})
-    with pytest.raises(DataError, match=r"more than model.max_length 2: raise it"):
-        Run(settings, tmp_path / "run", CPU)
+def test_settings_edited_by_hand_are_refused_and_an_override_is_meant(tmp_path: Path) -> None:
+    run = trained(config(tmp_path), tmp_path / "run")
+    path = run.folder / "run.toml"
+    path.write_text(path.read_text().replace("label_smoothing = 0.1", "label_smoothing = 0.2"))
+    edited = Run.resume(run.folder, CPU)
+    with pytest.raises(UsageError, match=r"run\.toml is not what the checkpoints were trained with: .*--override"):
+        ready(edited)
+    longer = config(tmp_path, train={"steps": 6})
+    again = ready(Run.resume(run.folder, CPU, config=longer))
+    assert (again.trainer.step, again.config.train.steps) == (4, 6)
+    assert tomllib.loads(path.read_text())["train"]["steps"] == 6
+    list(again.train())
+    assert ready(Run.resume(run.folder, CPU)).trainer.step == 6
+
+
+def test_other_data_in_the_place_of_the_runs_own_is_refused(tmp_path: Path) -> None:
+    run = trained(config(tmp_path), tmp_path / "run")
+    shutil.rmtree(run.data_folder)
+    source = tmp_path / "train.source"
+    source.write_text(source.read_text("utf-8").replace("cat", "cow"), "utf-8")
+    with pytest.raises(ModelError, match="is not the data that the checkpoints were trained on: bring that back"):
+        ready(Run.resume(run.folder, CPU))
+
+
+def test_data_that_is_missing_is_prepared_again_from_the_same_text(tmp_path: Path) -> None:
+    run = trained(config(tmp_path), tmp_path / "run")
+    shutil.rmtree(run.data_folder)
+    again = ready(Run.resume(run.folder, CPU))
+    assert (again.trainer.step, again.warnings) == (4, [])
+
+
+def test_other_circumstances_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = trained(config(tmp_path), tmp_path / "run")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 77)
+    again = ready(Run.resume(run.folder, CPU))
+    before = run.checkpoints.load(4).facts["threads"]
+    assert again.warnings == [f"threads was {before} and is 77: the last bits may differ"]
+
+
+@pytest.mark.parametrize("ema", [0.0, 0.5])
+@pytest.mark.parametrize("final", ["best", "last", "average"])
+def test_the_model_has_the_weights_asked_for(tmp_path: Path, final: str, ema: float) -> None:
+    """Validation is made to find the third of five checkpoints the best."""
+    train = {"final": final, "ema": ema, "steps": 5, "save_every": 1, "validate_every": 1, "average": 2, "peak_lr": 0.1}
+    run = begun(config(tmp_path, train={**train, "warmup": 0}), tmp_path / "run")
+    losses = iter([5.0, 4.0, 1.0, 2.0, 3.0])
+    run.trainer._validate_at = lambda step: Validation(step, next(losses))
+    list(run.train())
+    run.finish()
+    kept = {step: averaged_weights(run.checkpoints.load(step)) for step in run.checkpoints.steps()}
+    expected = {
+        "best": lambda name: kept[3][name],
+        "last": lambda name: kept[5][name],
+        "average": lambda name: (kept[4][name].double() + kept[5][name].double()).div(2).float(),
+    }[final]
+    network = load(run.folder / "model", "cpu").network
+    for name, weight in network.named_parameters():
+        assert torch.equal(weight, expected(name)), name
+    assert all(map(torch.equal, network.parameters(), run.model.network.parameters()))
+
+
+@pytest.mark.parametrize("loss", ["damaged", "gone"])
+def test_without_the_best_checkpoint_the_model_written_at_its_validation_stays(tmp_path: Path, loss: str) -> None:
+    run, best = run_whose_second_step_is_best(tmp_path)
+    for path in run.checkpoints.path(2).iterdir():
+        path.write_bytes(b"") if loss == "damaged" else path.unlink()
+    run.finish()
+    for name, weight in load(run.folder / "model", "cpu").network.named_parameters():
+        assert torch.equal(weight, best[name]), name
+    assert run.faults == {}
+
+
+def test_without_any_trace_of_the_best_weights_the_last_are_taken_and_that_is_told(tmp_path: Path) -> None:
+    run, _ = run_whose_second_step_is_best(tmp_path)
+    shutil.rmtree(run.checkpoints.path(2))
+    shutil.rmtree(run.folder / "model")
+    last = [weight.detach().clone() for weight in run.model.network.parameters()]
+    run.finish()
+    assert all(map(torch.equal, load(run.folder / "model", "cpu").network.parameters(), last))
+    assert "the weights of the best step, 2, could not be kept" in run.faults["model"]
+
+
+def test_a_model_that_cannot_be_written_is_told_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = begun(config(tmp_path), tmp_path / "run")
+    save = run.model.save
+
+    def refuse(folder: Path) -> None:
+        (run.folder / ".tmp-model").mkdir()
+        raise OSError("no room for a model")
+
+    monkeypatch.setattr(run.model, "save", refuse)
+    reports = list(run.train())
+    assert [report.step for report in reports if isinstance(report, Saved)] == [2, 4]
+    assert run.faults == {"model": "no room for a model"}
+    assert not (run.folder / ".tmp-model").exists()
+    monkeypatch.setattr(run.model, "save", save)
+    run.finish()
+    assert load(run.folder / "model", "cpu").generate(SOURCES)
+
+
+def test_a_run_that_is_left_early_has_a_model_that_answers_as_the_saved_one(tmp_path: Path) -> None:
+    run = begun(config(tmp_path), tmp_path / "run")
+    list(islice(run.train(), 1))
+    folder = run.finish()
+    assert run.model.generate(SOURCES) == load(folder, "cpu").generate(SOURCES)
+
+
+def test_skipped_pairs_are_named_once_for_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = begun(config(tmp_path), tmp_path / "run")
+    monkeypatch.setattr(run.trainer, "train", lambda stop_at: iter([Skipped(2, (5, 6)), Skipped(3, (7,))]))
+    told: list[Report] = list(run.train())
+    assert told == [Skipped(2, (5, 6)), Skipped(3, (7,))]
+    path = run.folder / "skipped.jsonl"
+    lines = ['{"step": 2, "pairs": [5, 6]}', '{"step": 3, "pairs": [7]}']
+    assert path.read_text().splitlines() == lines
+    run.trainer.learner.step = 2
+    monkeypatch.setattr(run.trainer, "train", lambda stop_at: iter([]))
+    list(run.train())
+    assert path.read_text().splitlines() == lines[:1], "of later steps nothing is known any more"
+
+
+def test_skipped_pairs_that_cannot_be_written_are_kept_until_they_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = begun(config(tmp_path), tmp_path / "run")
+    monkeypatch.setattr(run.trainer, "train", lambda stop_at: iter([Skipped(2, (5,)), Skipped(3, (6,))]))
+    (run.folder / ".tmp-skipped.jsonl").mkdir()
+    for report in run.train():
+        if report.step == 2:
+            assert "skipped.jsonl" in run.faults["SkippedFile"]
+            (run.folder / ".tmp-skipped.jsonl").rmdir()
+    assert run.faults == {}
+    assert len((run.folder / "skipped.jsonl").read_text().splitlines()) == 2
+
+
+def test_deterministic_kernels_are_asked_for_and_let_go_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    run = begun(config(tmp_path, train={"deterministic": True}), tmp_path / "exact")
+    assert torch.are_deterministic_algorithms_enabled()
+    assert os.environ.pop("CUBLAS_WORKSPACE_CONFIG") == ":4096:8"
+    list(run.train())
+    assert run.trainer.step == 4
+    begun(config(tmp_path), tmp_path / "quick")
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
+
+
+def test_fine_tuning_starts_from_a_models_weights_and_looks_at_its_old_pairs(tmp_path: Path) -> None:
+    old = trained(config(tmp_path), tmp_path / "old")
+    start = config(tmp_path).model_dump(exclude={"preset", "tokenizer", "model"}, exclude_unset=True)
+    settings = RunConfig(**{**start, "start_from": old.folder / "model"})
+    new = begun(settings, tmp_path / "new")
+    assert torch.equal(weights(new), weights(old))
+    validations = [report for report in new.train() if isinstance(report, Validation)]
+    assert all(report.old.keys() == {"loss"} for report in validations)
+    again = ready(Run.resume(new.folder, CPU))
+    assert (again.trainer.step, again.warnings) == (4, [])
+
+
+def run_whose_second_step_is_best(folder: Path) -> tuple[Run, dict[str, torch.Tensor]]:
+    """Trained but not finished, and the weights of that step."""
+    settings = config(folder, train={"save_every": 1, "validate_every": 2, "keep_last": 1, "peak_lr": 0.1})
+    run = begun(settings, folder / "run")
+    losses = iter([1.0, 2.0])
+    run.trainer._validate_at = lambda step: Validation(step, next(losses))
+    list(run.train())
+    assert Checkpoints(run.folder / "checkpoints").steps() == [2, 4]
+    # Copies, because loaded tensors are the file itself, which tests damage.
+    return run, {name: tensor.clone() for name, tensor in run.checkpoints.load(2).model.items()}

@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from attendo.errors import UsageError
+from attendo.model.config import ModelConfig
 from attendo.recipes.demo import demo_config
-from attendo.recipes.run_config import RunConfig, apply_changes, read_run_file, to_toml
+from attendo.recipes.run_config import RunConfig, apply_changes, read_run_file, to_toml, toml_literal
+from attendo.train.config import TrainConfig
 
 FILES = {"source": "a", "target": "b"}
+
+
+CORPORA = (
+    {"source": "a", "target": "b", "weight": 2.5, "tag": "<2de>"},
+    {"file": "c.jsonl", "source_field": "en", "target_field": "fr", "tag": "<2fr>"},
+)
 
 
 @pytest.mark.parametrize(
@@ -23,21 +31,42 @@ FILES = {"source": "a", "target": "b"}
         RunConfig(
             seed=3,
             preset="base",
-            data={**FILES, "valid_source": "c", "valid_target": "d"},
-            tokenizer={"kind": "unigram", "joint": True},
+            data={**FILES, "valid_source": "c", "valid_target": "d", "folder": "texts", "tag": "<2de>"},
+            tokenizer={"kind": "unigram", "joint": True, "symbols": ["<a>", '"']},
             model={"tie": "all", "dropout": 0.25, "output_bias": True, "norm": "post", "d_ff": 100},
-            train={"peak_lr": 1.5e-7, "warmup": 0, "clip_norm": 1e20},
+            train={"peak_lr": 1.5e-7, "warmup": 0, "clip_norm": 1e20, "metrics": ["bleu", "chrf"]},
         ),
+        RunConfig(preset="tiny", data={"corpora": CORPORA, "valid_file": "v.tsv"}, tokenizer={"kind": "bytes"}),
+        RunConfig(preset="tiny", data={"prepared": "data"}, model={"tie": "all"}, train={"schedule": "noam"}),
+        RunConfig(start_from="old", data=FILES, tokenizer={"dropout": 0.1}, model={"dropout": 0.2}),
     ],
 )
 def test_settings_written_as_toml_read_back_the_same(config: RunConfig, tmp_path: Path) -> None:
     """The preset and ModelConfig are spelled out, so that other defaults in another version cannot change the run."""
     (tmp_path / "run.toml").write_text(to_toml(config), "utf-8")
     again = RunConfig(**read_run_file(tmp_path / "run.toml"))
-    for name in ("seed", "preset", "data", "tokenizer", "train"):
+    for name in ("seed", "preset", "start_from", "data", "tokenizer"):
         assert getattr(again, name) == getattr(config, name)
+    expected = config.train if config.train.schedule == "noam" else config.train.replace(peak_lr=again.train.peak_lr)
+    assert again.train == expected
+    assert again.train.peak_lr == config.train.peak_lr or config.train.peak_lr is None
     assert again.network(9, 9) == config.network(9, 9)
-    assert again.model["d_model"] == config.network(9, 9).d_model
+    assert to_toml(again) == to_toml(config)
+
+
+def test_every_setting_is_written_down() -> None:
+    written = tomllib.loads(to_toml(RunConfig(preset="small", data=FILES)))
+    assert written["train"].keys() == TrainConfig.model_fields.keys()
+    assert written["train"]["peak_lr"] == 1e-3
+    unset = {name for name, field in ModelConfig.model_fields.items() if field.default is None}
+    assert written["model"].keys() == ModelConfig.model_fields.keys() - unset
+    assert written["model"]["d_model"] == 256
+
+
+def test_a_run_that_starts_from_a_model_leaves_its_network_and_tokenizer_to_it() -> None:
+    written = tomllib.loads(to_toml(RunConfig(start_from="old", data=FILES)))
+    assert written.keys() == {"seed", "start_from", "data", "model", "train"}
+    assert written["model"] == {}
 
 
 @pytest.mark.parametrize(
@@ -102,7 +131,9 @@ def test_a_change_inside_a_value_is_refused() -> None:
     ("values", "message"),
     [
         ({}, "data is missing"),
-        ({"data": {"source": "a"}}, "data.source and data.target are missing"),
+        ({"data": {}}, "data.source and data.target are missing"),
+        ({"data": {"source": "a"}}, "name the two text files (source and target)"),
+        ({"data": {"corpora": [{**FILES, "weight": 0}]}}, "data.corpora.0.weight: "),
         ({"data": {**FILES, "valid_source": "c"}}, "give both data.valid_source and data.valid_target"),
         ({"data": {"task": "builtin", "source": "a"}}, "data.task builtin makes its own sentences"),
         ({"data": FILES, "sed": 1}, "unknown setting sed (did you mean seed?)"),
@@ -117,7 +148,13 @@ def test_a_change_inside_a_value_is_refused() -> None:
         ({"data": FILES, "model": {"vocab_size": 8}}, "model.vocab_size comes from the tokenizer"),
         ({"data": FILES, "model": {"target_vocab_size": 8}}, "model.target_vocab_size comes from the tokenizer"),
         ({"data": FILES, "model": {"num_encoder_layers": 0}}, "a run needs an encoder"),
-        ({"data": FILES, "model": {"tie": "all"}}, "set tokenizer.joint to true"),
+        ({"data": FILES, "model": {"tie": "all"}, "preset": "tiny"}, "set tokenizer.joint to true"),
+        ({"data": FILES, "start_from": "m", "preset": "tiny"}, "keeps the model's network: leave preset out"),
+        ({"data": FILES, "start_from": "m", "tokenizer": {"size": 9}}, "keeps the model's tokenizer"),
+        ({"data": FILES, "start_from": "m", "model": {"d_model": 8}}, "model.d_model cannot be changed"),
+        ({"data": FILES, "train": {"schedule": "noam", "peak_lr": 1e-3}}, "leave peak_lr out"),
+        ({"data": FILES, "train": {"final_lr": 0.1}}, "means nothing with schedule inverse_square_root"),
+        ({"data": FILES, "train": {"metrics": ["blue"]}}, "train.metrics.0: "),
         ({"data": FILES, "train": {"peak_lr": "fast"}}, "train.peak_lr: "),
         ({"data": FILES, "tokenizer": {"kind": "morse"}}, "tokenizer.kind: "),
         ({"data": FILES, "train": 5}, "train: "),
@@ -128,6 +165,29 @@ def test_a_mistake_is_one_line_that_names_it(values: dict[str, Any], message: st
         RunConfig(**values)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_tables_may_be_shared_where_the_vocabulary_is_still_to_be_chosen_or_is_there() -> None:
+    assert RunConfig(data=FILES, model={"tie": "all"}).preset == "auto"
+    assert RunConfig(data={"prepared": "data"}, preset="tiny", model={"tie": "all"}).model == {"tie": "all"}
+
+
+@pytest.mark.parametrize(
+    ("value", "literal"),
+    [
+        (True, "true"),
+        (3, "3"),
+        (1e-9, "1e-09"),
+        ("a\\b", '"a\\\\b"'),
+        (("a", "b"), '["a", "b"]'),
+        ([], "[]"),
+        ([1, 2], "[1, 2]"),
+    ],
+)
+def test_a_value_is_spelled_as_toml_reads_it(value: Any, literal: str) -> None:
+    assert toml_literal(value) == literal
+    read = tomllib.loads(f"value = {literal}")["value"]
+    assert read == (list(value) if isinstance(value, tuple) else value)
 
 
 def test_the_network_gets_its_vocabularies_from_the_tokenizers() -> None:

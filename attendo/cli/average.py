@@ -1,0 +1,33 @@
+"""`attendo average`: the mean of a run's last checkpoints as a model folder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+MOST = 5  # checkpoints, unless more are asked for
+
+
+def average(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, as attendo train wrote it.")],
+    out: Annotated[Path, typer.Option(help="Model folder to write.")],
+    last: Annotated[
+        int | None, typer.Option(min=1, help="How many of the last checkpoints; all that are there, at most 5.")
+    ] = None,
+) -> None:
+    """Average the weights of a run's last checkpoints: often better than the best of them."""
+    from attendo.errors import UsageError
+    from attendo.recipes.averaged import averaged_model
+    from attendo.train.checkpoint import Checkpoints
+
+    if not (run / "run.toml").is_file():
+        raise UsageError(f"{run} holds no run: name a folder that attendo train wrote")
+    kept = Checkpoints(run / "checkpoints").steps()
+    if len(kept) < (last or 1):
+        raise UsageError(
+            f"{run} keeps {len(kept)} checkpoints, fewer than --last {last or 1}: take fewer, or train with a larger "
+            "train.keep_last"
+        )
+    steps = kept[-(last or MOST) :]
+    averaged_model(run, steps).save(out)
+    typer.echo(f"mean of steps {', '.join(map(str, steps))} written to {out}", err=True)

@@ -1,0 +1,67 @@
+"""`attendo prepare`: text to a folder of token ids that training reads without holding it in memory."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from attendo.data.prepare import Tokenizers
+    from attendo.recipes.run_config import RunConfig
+    from attendo.text.config import TokenizerConfig
+
+
+def prepare(
+    run_file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="Settings of the run.")] = None,
+    source: Annotated[Path | None, typer.Option(help="Source text, one sentence a line (plain, .gz or .xz).")] = None,
+    target: Annotated[Path | None, typer.Option(help="Target text, line by line beside it.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the prepared data.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder that the files of the run file are in.")] = None,
+    change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
+    verify: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Check every byte of prepared data, and stop.")
+    ] = None,
+) -> None:
+    """Turn text into memory-mapped shards of token ids, to be used by any number of runs.
+
+    attendo train does this by itself when it is given text. Bad lines are counted by reason and listed.
+    """
+    from attendo.errors import UsageError
+
+    if verify is not None:
+        from attendo.data.prepared import open_prepared
+
+        whole = open_prepared(verify, verify=True)
+        print(f"{verify} is whole: {whole.pairs:,} pairs, {len(whole.valid):,} to validate with")
+        return
+    if out is None:
+        raise UsageError("name the folder for the prepared data: --out DIR")
+
+    from attendo.cli.preparing import follow_preparing
+    from attendo.cli.train import new_config
+    from attendo.data.prepare import prepare as prepare_data
+    from attendo.data.prepared import open_prepared
+    from attendo.recipes.corpora import corpora
+
+    files = {"source": source, "target": target, "folder": data}
+    config = new_config(run_file, files, change or [], told="tokenizer.")
+    if config.data.prepared is not None:
+        raise UsageError(f"data.prepared {config.data.prepared} is prepared already: name the text instead")
+    training, valid = corpora(config.data, config.seed)
+    follow_preparing(prepare_data(training, valid, config.data, _tokenizer(config), config.seed, out))
+    done = open_prepared(out)
+    print(f"{done.pairs:,} pairs, {len(done.valid):,} to validate with, written to {out}")
+    for corpus in done.corpora:
+        for reason, count in sorted(corpus.bad.items()):
+            print(f"{corpus.name}: {count:,} lines left out: {reason} (listed in {out / 'bad-lines.tsv'})")
+    typer.echo(f"next: attendo train --set data.prepared={out} --out runs/NAME", err=True)
+
+
+def _tokenizer(config: "RunConfig") -> "TokenizerConfig | Tokenizers":
+    """How to cut the text; a model that goes on learning has its own way."""
+    if config.start_from is None:
+        return config.tokenizer
+    from attendo.store import load_model
+
+    model = load_model(config.start_from)
+    return model.source_tokenizer, model.target_tokenizer

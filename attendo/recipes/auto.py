@@ -1,0 +1,151 @@
+"""Settings chosen from the data, for whoever names two text files and nothing else.
+
+Only what was left open is chosen: a setting that is given stays as it is. Every choice comes with its reason.
+"""
+
+import importlib.util
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+_LETTERS_LOOKED_AT = 20_000  # lines, for the alphabets
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much text there is, and whether both sides are written alike."""
+
+    pairs: int
+    tokens: int  # of the target side, roughly: four letters or one ideograph each
+    alphabets_overlap: float  # share of the letters of one side that the other uses too
+    kind: str | None = None  # of the tokenizer, where the text is cut already
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One setting that was left open."""
+
+    name: str  # as --set takes it
+    value: Any
+    reason: str
+
+
+def measure(pairs: Iterable[tuple[str, str]]) -> Amount:
+    """Read all pairs once."""
+    count, tokens = 0, 0.0
+    letters: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    stream = iter(pairs)
+    for source, target in islice(stream, _LETTERS_LOOKED_AT):
+        letters[0].update(source)
+        letters[1].update(target)
+        count += 1
+        tokens += _rough_tokens(target)
+    for _, target in stream:
+        count += 1
+        tokens += _rough_tokens(target)
+    return Amount(count, int(tokens), _overlap(*letters))
+
+
+def choose(given: Mapping[str, Any], amount: Amount) -> list[Choice]:
+    """What to use for the settings that `given`, checked values of a run file, leaves open."""
+    given = {name: value for name, value in given.items() if (name, value) != ("preset", "auto")}
+    choices = list(_choose_training(given, amount))
+    if not _is_given(given, "start_from"):  # which brings its own tokenizer and network
+        choices = [*_choose_text(given, amount), *_choose_network(amount), *choices]
+    return [choice for choice in choices if not _is_given(given, choice.name)]
+
+
+def applied(given: Mapping[str, Any], choices: Iterable[Choice]) -> dict[str, Any]:
+    """The values of a run file with the choices in place."""
+    values = {name: dict(value) if isinstance(value, Mapping) else value for name, value in given.items()}
+    for choice in choices:
+        section, _, name = choice.name.rpartition(".")
+        place = values.setdefault(section, {}) if section else values
+        place[name] = choice.value
+    return values
+
+
+def _choose_text(given: Mapping[str, Any], amount: Amount) -> Iterable[Choice]:
+    pairs = f"{amount.pairs:,} pairs"
+    prepared = _is_given(given, "data.prepared")
+    kind = amount.kind if prepared else _get(given, "tokenizer.kind", "bpe")
+    if kind in ("bpe", "unigram") and not prepared:
+        size = _by_size(amount.pairs, {3_000: 1000, 15_000: 4000, 100_000: 8000, 1_000_000: 16_000}, 32_000)
+        yield Choice("tokenizer.size", size, pairs)
+    joint, reason = amount.alphabets_overlap > 0.8, f"{amount.alphabets_overlap:.0%} of letters are used on both sides"
+    if _get(given, "model.tie", None) == "all":
+        joint, reason = True, "model.tie all needs it"
+    if not prepared:
+        yield Choice("tokenizer.joint", joint, reason)
+        joint = _get(given, "tokenizer.joint", joint)
+    yield Choice("model.tie", "all" if joint else "output", "one vocabulary" if joint else "two vocabularies")
+    if kind == "bpe":
+        yield Choice("tokenizer.dropout", 0.1 if amount.pairs < 500_000 else 0.0, pairs)
+
+
+def _choose_network(amount: Amount) -> Iterable[Choice]:
+    pairs = f"{amount.pairs:,} pairs"
+    yield Choice("preset", _by_size(amount.pairs, {5_000: "tiny", 1_000_000: "small"}, "base"), pairs)
+    yield Choice("model.dropout", _by_size(amount.pairs, {60_000: 0.3, 500_000: 0.2}, 0.1), pairs)
+
+
+def _choose_training(given: Mapping[str, Any], amount: Amount) -> Iterable[Choice]:
+    tokens = f"about {amount.tokens:,} target tokens"
+    budget = 2 ** round(math.log2(min(max(amount.tokens / 50, 512), 16_384)))
+    yield Choice("train.batch_tokens", budget, tokens)
+    most = 10 if _is_given(given, "start_from") else 100
+    epochs = min(max(round(most * (10_000 / max(amount.pairs, 1)) ** 0.5), 3), most)
+    in_use = _get(given, "train.batch_tokens", budget) * _get(given, "train.accumulate", 1)
+    steps = _round(min(max(epochs * amount.tokens / in_use, 300), 200_000))
+    yield Choice("train.steps", steps, f"{epochs} epochs of {tokens}")
+    steps = _get(given, "train.steps", steps)
+    yield Choice("train.warmup", _round(min(max(steps / 10, 30), 4000)), "a tenth of the steps, 30 to 4,000 of them")
+    every = _round(max(steps / 30, 25))
+    yield Choice("train.validate_every", every, "30 times over the run, 25 steps apart at least")
+    yield Choice("train.save_every", every, "with every validation")
+    if importlib.util.find_spec("sacrebleu") is None:
+        yield Choice("train.best", "loss", "sacrebleu is not installed: pip install 'attendo[eval]' for chrF")
+    else:
+        yield Choice("train.best", "chrf", "text that is right counts, not the loss")
+        yield Choice("train.metrics", ("bleu", "chrf"), "of decoded validation text")
+
+
+def _by_size(pairs: int, below: Mapping[int, Any], otherwise: Any) -> Any:
+    return next((value for limit, value in below.items() if pairs < limit), otherwise)
+
+
+def _round(number: float) -> int:
+    """Two digits that a person can remember."""
+    unit = 10 ** max(0, math.floor(math.log10(number)) - 1)
+    return int(round(number / unit) * unit)
+
+
+def _rough_tokens(text: str) -> float:
+    wide = sum(character > "\u2e7f" for character in text)
+    return 1 + wide / 1.5 + (len(text) - wide) / 4
+
+
+def _overlap(first: Counter[str], second: Counter[str]) -> float:
+    """The smaller of two shares: letters of one side, by how often they are used, that the other side has too."""
+    shares = [
+        sum(count for letter, count in one.items() if letter.isalpha() and other[letter])
+        / max(1, sum(count for letter, count in one.items() if letter.isalpha()))
+        for one, other in ((first, second), (second, first))
+    ]
+    return min(shares)
+
+
+def _is_given(given: Mapping[str, Any], name: str) -> bool:
+    return _get(given, name, None) is not None
+
+
+def _get(given: Mapping[str, Any], name: str, otherwise: Any) -> Any:
+    place: Any = given
+    for part in name.split("."):
+        if not isinstance(place, Mapping) or part not in place:
+            return otherwise
+        place = place[part]
+    return place

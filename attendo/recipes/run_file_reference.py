@@ -1,0 +1,159 @@
+"""The reference of the run file, docs/run-file.md, made from the settings classes.
+
+`python -m attendo.recipes.run_file_reference` in the project's folder writes it anew.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from attendo.data.config import CorpusConfig, DataConfig
+from attendo.model.config import PRESETS, VOCABULARIES, ModelConfig
+from attendo.recipes.auto import Amount, choose
+from attendo.recipes.run_config import RunConfig, toml_literal
+from attendo.settings import Settings
+from attendo.text.config import TokenizerConfig
+from attendo.train.config import TrainConfig
+
+PLACE = Path("docs/run-file.md")
+
+_TABLES: tuple[tuple[str, type[Settings], str], ...] = (
+    ("", RunConfig, "At the top of the file, before any table."),
+    (
+        "data",
+        DataConfig,
+        """Which text a run learns from: `source` and `target`, or `file`, or `corpora`, or `prepared`. Names of files
+are relative to `folder`, or else to where one stands.""",
+    ),
+    (
+        "data.corpora",
+        CorpusConfig,
+        """One such table a corpus, in place of `source`, `target` and `file` of `[data]`. Of each corpus an epoch
+takes as much as its weight says: 2 is all of it twice, 0.5 about half of it, drawn anew each time.""",
+    ),
+    ("tokenizer", TokenizerConfig, "How text becomes ids. Prepared data and `start_from` bring their own."),
+    (
+        "model",
+        ModelConfig,
+        """What differs from the preset's network. The sizes of the vocabularies come from the tokenizer. With
+`start_from` only the three kinds of dropout can be set.""",
+    ),
+    ("train", TrainConfig, "How the network learns, what is looked at meanwhile, and what is kept."),
+)
+
+_OPENING = """# The run file
+
+A run file is TOML. Only `[data]` is needed. `attendo train RUN.toml --show` prints every setting as it will be used,
+as a run file again; `--set train.peak_lr=3e-4` changes one. A mistyped name is refused, and the nearest one suggested.
+
+```toml
+preset = "small"
+
+[data]
+source = "train.en.gz"
+target = "train.de.gz"
+
+[train]
+steps = 6000
+```
+
+What is left out has the default that stands here. Those marked *or chosen* are chosen from the data instead, and told,
+as long as `preset` is left out too.
+
+This page is made from the settings classes: `python -m attendo.recipes.run_file_reference` writes it anew.
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    return "\n".join([_OPENING, *_lines()]) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    for table, settings, about in _TABLES:
+        title = "Top level" if not table else "`[[data.corpora]]`" if table == "data.corpora" else f"`[{table}]`"
+        yield from (f"## {title}", "", about, "")
+        yield from ("| setting | values | default | |", "|---|---|---|---|")
+        yield from _rows(table, settings)
+        yield ""
+        if table == "model":
+            yield from _presets()
+
+
+def _rows(table: str, settings: type[Settings]) -> Iterator[str]:
+    chosen = {choice.name for choice in choose({}, Amount(pairs=1000, tokens=15_000, alphabets_overlap=1.0))}
+    for name, facts in settings.model_json_schema()["properties"].items():
+        if name in ("vocab_size", *VOCABULARIES) or (not table and name in _tables()):
+            continue
+        default = _default(table, name, facts.get("default"))
+        if table and f"{table}.{name}" in chosen:
+            default += " *or chosen*"
+        about = re.sub("<[^>]+>", r"`\g<0>`", facts["description"])
+        yield f"| `{name}` | {_values(name, facts)} | {default} | {about} |"
+
+
+def _tables() -> list[str]:
+    return [table for table, _, _ in _TABLES]
+
+
+def _presets() -> Iterator[str]:
+    yield from ("The presets:", "")
+    names = _of_presets()
+    yield f"| preset | {' | '.join(f'`{name}`' for name in names)} |"
+    yield "|---" * (len(names) + 1) + "|"
+    for preset in PRESETS:
+        network = ModelConfig.preset(preset, vocab_size=8)
+        yield f"| `{preset}` | {' | '.join(str(getattr(network, name)) for name in names)} |"
+    yield ""
+
+
+def _of_presets() -> list[str]:
+    return list(dict.fromkeys(name for sizes in PRESETS.values() for name in sizes))
+
+
+def _default(table: str, name: str, value: Any) -> str:
+    if table == "model" and name in _of_presets():
+        return "the preset's"
+    return "" if value is None or name == "corpora" else f"`{toml_literal(value)}`"
+
+
+def _values(name: str, facts: dict[str, Any]) -> str:
+    """What may be written, from the JSON schema of a setting."""
+    if name == "preset":
+        return ", ".join(f"`{each}`" for each in ("auto", *PRESETS))
+    if name == "corpora":
+        return "tables, see below"
+    kinds = [each for each in facts.get("anyOf", [facts]) if each.get("type") != "null"]
+    return " or ".join(_kind(each) for each in kinds)
+
+
+def _kind(facts: dict[str, Any]) -> str:
+    if "enum" in facts:
+        return ", ".join(f"`{each}`" for each in facts["enum"])
+    match facts["type"]:
+        case "boolean":
+            return "`true`, `false`"
+        case "array":
+            return f"list of {_kind(facts['items'])}"
+        case "string":
+            return "path" if facts.get("format") == "path" else "text"
+    word = "whole number" if facts["type"] == "integer" else "number"
+    return f"{word}{_range(facts)}"
+
+
+def _range(facts: dict[str, Any]) -> str:
+    limits = []
+    for key, words in (
+        ("minimum", "from"),
+        ("exclusiveMinimum", "above"),
+        ("maximum", "to"),
+        ("exclusiveMaximum", "below"),
+    ):
+        if key in facts and facts[key] < 2**53:
+            limits.append(f"{words} {facts[key]:g}")
+    return f" {' '.join(limits)}" if limits else ""
+
+
+if __name__ == "__main__":
+    PLACE.write_text(reference(), "utf-8")

@@ -1,0 +1,169 @@
+"""Training speed on a GPU beside torch.nn.Transformer, the same model on the same batches in one run.
+
+    python benchmarks/train_gpu.py multi30k --data FOLDER     the recipe, against a plain eager loop
+    python benchmarks/train_gpu.py base                       1024 x (32 + 32) tokens, against the compiled rival
+
+Every figure is the median over several rounds in which both take turns.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from itertools import islice
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from rival import Rival
+
+from attendo import ModelConfig, Transformer
+from attendo.data.batch import Batch
+from attendo.data.prepared import open_prepared
+from attendo.data.stream import BatchStream
+from attendo.recipes.run import Run
+from attendo.recipes.run_config import RunConfig, read_run_file
+from attendo.train.config import TrainConfig
+from attendo.train.learner import Learner
+
+RECIPE = Path(__file__).parents[1] / "recipes" / "multi30k_en_de.toml"
+
+
+def main() -> None:
+    arguments = _arguments()
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
+    if arguments.task == "multi30k":
+        multi30k(arguments)
+    else:
+        base(arguments)
+
+
+def multi30k(arguments: argparse.Namespace) -> None:
+    values = read_run_file(RECIPE)
+    values["data"]["folder"] = arguments.data
+    config = RunConfig(**values)
+    run = Run(config, Path(arguments.work), torch.device("cuda"))
+    for _ in run.prepare():
+        pass
+    data = open_prepared(run.data_folder)
+    stream = BatchStream(data, config.train.batch_tokens, config.seed, config.tokenizer.dropout)
+    placed = stream.batches(workers=2, pin=True)
+    batches = [each.batch for each in islice(placed, arguments.batches)]
+    placed.close()
+    network = config.network(data.source_tokenizer.vocab_size, data.target_tokenizer.vocab_size)
+    print(f"{len(batches)} batches of at most {config.train.batch_tokens} positions, {_padding(batches):.1%} padding")
+    learner = Learner(Transformer(network).cuda(), config.train)
+    rivals = {
+        "torch.nn.Transformer, eager, fp32": _plain_loop(network, config.train, torch.float32, compiled=False),
+        "torch.nn.Transformer, eager, bf16": _plain_loop(network, config.train, torch.bfloat16, compiled=False),
+    }
+    _compare(lambda batch: learner.update([batch]), rivals, batches, arguments.rounds)
+
+
+def base(arguments: argparse.Namespace) -> None:
+    vocabulary, rows, length = arguments.vocabulary, 1024, 32
+    config = ModelConfig(vocab_size=vocabulary, tie="all")
+    generator = torch.Generator().manual_seed(1)
+    batches = [
+        Batch(
+            *(torch.randint(4, vocabulary, (rows, length), generator=generator).pin_memory(),),
+            None,
+            *(torch.randint(4, vocabulary, (rows, length), generator=generator).pin_memory() for _ in range(2)),
+        )
+        for _ in range(8)
+    ]
+    settings = TrainConfig(compile="on")
+    learner = Learner(Transformer(config).cuda(), settings)
+    rivals = {"torch.nn.Transformer, compiled, bf16": _plain_loop(config, settings, torch.bfloat16, compiled=True)}
+    _compare(lambda batch: learner.update([batch]), rivals, batches, arguments.rounds)
+    if arguments.profile:
+        _profile(lambda: learner.update([batches[0]]))
+
+
+def _plain_loop(
+    config: ModelConfig, settings: TrainConfig, precision: torch.dtype, compiled: bool
+) -> Callable[[Batch], object]:
+    """The loop that tutorials show: move the batch, forward, loss, backward, clip, step."""
+    network = Rival(config).cuda().train()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
+    half = torch.autocast("cuda", precision) if precision != torch.float32 else nullcontext()
+
+    def loss_of(batch: Batch) -> torch.Tensor:
+        logits = network(batch.source_ids, batch.target_ids, batch.source_mask)
+        smoothing = settings.label_smoothing
+        return F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=0, label_smoothing=smoothing)
+
+    forward = torch.compile(loss_of) if compiled else loss_of
+
+    def step(batch: Batch) -> None:
+        batch = batch.to("cuda")
+        with half:
+            loss = forward(batch)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), settings.clip_norm or 1e9)
+        optimizer.step()
+
+    return step
+
+
+def _compare(
+    ours: Callable[[Batch], object], rivals: dict[str, Callable[[Batch], object]], batches: Sequence[Batch], rounds: int
+) -> None:
+    loops = {"attendo": ours, **rivals}
+    first = {name: _timed(loop, batches) for name, loop in loops.items()}
+    times: dict[str, list[float]] = {name: [] for name in loops}
+    for _ in range(rounds):
+        for name, loop in loops.items():
+            times[name].append(_timed(loop, batches))
+    tokens = sum(batch.tokens for batch in batches)
+    for name, seconds in times.items():
+        median = statistics.median(seconds)
+        ratio = median / statistics.median(times["attendo"])
+        print(
+            f"{name:38} {tokens / median:12,.0f} target tokens/s  {1e3 * median / len(batches):7.2f} ms a step"
+            f"  attendo is {ratio:.2f} x as fast  (first round {first[name]:.1f} s)"
+        )
+
+
+def _timed(loop: Callable[[Batch], object], batches: Sequence[Batch]) -> float:
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for batch in batches:
+        loop(batch)
+    torch.cuda.synchronize()
+    return time.perf_counter() - begin
+
+
+def _padding(batches: Sequence[Batch]) -> float:
+    return sum(batch.padding for batch in batches) / sum(batch.positions for batch in batches)
+
+
+def _profile(step: Callable[[], object], repeats: int = 5) -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(repeats):
+            step()
+        torch.cuda.synchronize()
+    events = sorted(profile.key_averages(), key=lambda event: -event.self_device_time_total)
+    total = sum(event.self_device_time_total for event in events)
+    print(f"{total / repeats / 1e3:.2f} ms of kernels a step; the longest:")
+    for event in events[:25]:
+        each = event.self_device_time_total
+        print(f"{each / repeats / 1e3:8.2f} ms {each / total:6.1%} {event.count // repeats:5}x  {event.key[:80]}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", choices=("multi30k", "base"))
+    parser.add_argument("--data", help="folder with the Multi30k files")
+    parser.add_argument("--work", default="runs/benchmark", help="folder for prepared data")
+    parser.add_argument("--batches", type=int, default=150)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--vocabulary", type=int, default=32_000)
+    parser.add_argument("--profile", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

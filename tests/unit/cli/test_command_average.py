@@ -1,0 +1,96 @@
+"""`attendo average`: the mean of the last checkpoints as a model folder."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny import QUICK_RUN, SOURCES, Command, settings, tiny_model, write_pairs
+
+from attendo.store import load_model
+from attendo.text_model import load
+
+SAVED = ("train.steps=6", "train.save_every=1", "train.validate_every=6")
+
+
+@pytest.fixture
+def run(attendo: Command, tmp_path: Path) -> Path:
+    """Of six checkpoints the last three are kept; the last one is the best."""
+    source, target = write_pairs(tmp_path)
+    options = ["--source", source, "--target", target, "--out", tmp_path / "run"]
+    done = attendo("train", *options, *settings(*QUICK_RUN, *SAVED))
+    assert done.code == 0, done.errors
+    return tmp_path / "run"
+
+
+def mean(run: Path, *steps: int) -> dict[str, torch.Tensor]:
+    """Of the weights in these checkpoints, computed here."""
+    stored = [load_file(run / "checkpoints" / f"step-{step:08d}" / "model.safetensors") for step in steps]
+    return {name: torch.stack([each[name].double() for each in stored]).mean(0).float() for name in stored[0]}
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [([], (4, 5, 6)), (["--last", "2"], (5, 6)), (["--last", "1"], (6,)), (["--last", "3"], (4, 5, 6))],
+)
+def test_weights_are_the_mean_of_the_last_checkpoints(
+    attendo: Command, run: Path, tmp_path: Path, options: list[str], steps: tuple[int, ...]
+) -> None:
+    done = attendo("average", run, "--out", tmp_path / "mean", *options)
+    assert (done.code, done.output) == (0, "")
+    assert done.errors == f"mean of steps {', '.join(map(str, steps))} written to {tmp_path / 'mean'}\n"
+    weights = dict(load_model(tmp_path / "mean").network.named_parameters())
+    expected = mean(run, *steps)
+    assert weights.keys() == expected.keys()
+    for name, weight in weights.items():
+        assert torch.equal(weight, expected[name]), name
+
+
+def test_the_rest_is_as_in_the_run(attendo: Command, run: Path, tmp_path: Path) -> None:
+    attendo("average", run, "--out", tmp_path / "mean")
+    averaged, trained = load_model(tmp_path / "mean"), load_model(run / "model")
+    assert averaged.network.config == trained.network.config
+    assert averaged.sample == trained.sample != []
+    assert averaged.scores == {}  # those of one checkpoint do not hold for the mean
+    assert averaged.source_tokenizer.encode(SOURCES[0]) == trained.source_tokenizer.encode(SOURCES[0])
+    assert len(load(tmp_path / "mean", "cpu").generate(SOURCES)) == len(SOURCES)
+
+
+def test_a_run_that_fine_tuned_a_model_can_be_averaged(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    tiny_model(joint=True).save(tmp_path / "old")
+    options = ["--source", source, "--target", target, "--out", tmp_path / "run"]
+    done = attendo("finetune", tmp_path / "old", *options, *settings("train.batch_tokens=64", *SAVED))
+    assert done.code == 0, done.errors
+    assert attendo("average", tmp_path / "run", "--out", tmp_path / "mean").code == 0
+    weights = dict(load_model(tmp_path / "mean").network.named_parameters())
+    for name, weight in mean(tmp_path / "run", 4, 5, 6).items():
+        assert torch.equal(weights[name], weight)
+
+
+def test_fewer_checkpoints_than_asked_for_are_told(attendo: Command, run: Path, tmp_path: Path) -> None:
+    failed = attendo("average", run, "--out", tmp_path / "mean", "--last", "4")
+    assert failed.code == 2
+    assert "keeps 3 checkpoints, fewer than --last 4: take fewer" in failed.error
+    assert not (tmp_path / "mean").exists()
+
+
+def test_a_folder_without_a_run_is_told(attendo: Command, tmp_path: Path) -> None:
+    failed = attendo("average", tmp_path, "--out", tmp_path / "mean")
+    assert failed.code == 2
+    assert f"{tmp_path} holds no run" in failed.error
+
+
+def test_the_run_itself_is_not_overwritten(attendo: Command, run: Path) -> None:
+    failed = attendo("average", run, "--out", run)
+    assert failed.code == 2
+    assert "is not a model folder" in failed.error
+    assert (run / "run.toml").is_file()
+
+
+def test_a_damaged_checkpoint_is_exit_code_4(attendo: Command, run: Path, tmp_path: Path) -> None:
+    damaged = run / "checkpoints" / "step-00000005" / "model.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    failed = attendo("average", run, "--out", tmp_path / "mean")
+    assert failed.code == 4
+    assert str(damaged) in failed.error

@@ -1,0 +1,127 @@
+"""`attendo finetune`: a model goes on learning, and what it forgets is told."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import SOURCES, Command, settings, tiny_model, write_pairs
+
+from attendo.store import load_model, save_model
+from attendo.text_model import load
+
+QUICK = settings("train.steps=3", "train.batch_tokens=64")
+OLD_PAIRS = [("the cat sat", "猫 坐 着"), ("I love NLP", "我 爱 NLP")]
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A model that remembers what it was validated with."""
+    stored = tiny_model(seed=5).stored
+    stored.sample.extend(OLD_PAIRS)
+    save_model(tmp_path / "old", stored)
+    return tmp_path / "old"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str | Path]:
+    source, target = write_pairs(tmp_path)
+    return ["--source", source, "--target", target]
+
+
+def test_a_model_goes_on_from_its_own_weights_with_its_own_tokenizers(
+    attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
+) -> None:
+    done = attendo("finetune", old, *files, "--out", tmp_path / "run", *QUICK, *settings("train.peak_lr=1e-9"))
+    assert (done.code, done.output) == (0, "")
+    assert f"model written to {tmp_path / 'run' / 'model'}\n" in done.errors
+    before, after = load_model(old), load_model(tmp_path / "run" / "model")
+    assert after.network.config == before.network.config
+    weights = dict(after.network.named_parameters())
+    for name, weight in before.network.named_parameters():
+        torch.testing.assert_close(weights[name], weight, atol=1e-7, rtol=0)
+    assert after.source_tokenizer.encode(SOURCES[0]) == before.source_tokenizer.encode(SOURCES[0])
+    assert len(load(tmp_path / "run" / "model", "cpu").generate(SOURCES)) == len(SOURCES)
+
+
+def test_it_learns_in_small_steps_unless_told_otherwise(
+    attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
+) -> None:
+    attendo("finetune", old, *files, "--out", tmp_path / "run", *QUICK, *settings("train.warmup=2"))
+    run = tomllib.loads((tmp_path / "run" / "run.toml").read_text())
+    assert (run["train"]["peak_lr"], run["train"]["schedule"], run["train"]["warmup"]) == (2e-4, "linear", 2)
+    assert run["start_from"] == str(old)
+    assert not run.keys() & {"preset", "tokenizer"}
+
+
+def test_how_long_follows_from_the_data_and_is_told(
+    attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
+) -> None:
+    done = attendo("finetune", old, *files, "--out", tmp_path / "run", *settings("train.steps=2"))
+    assert "train.batch_tokens = 512  # about " in done.errors
+    assert "tokenizer." not in done.errors
+    assert "model.tie" not in done.errors
+
+
+def test_every_validation_tells_the_scores_on_the_old_pairs_beside_the_new(
+    attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
+) -> None:
+    done = attendo("finetune", old, *files, "--out", tmp_path / "run", *QUICK)
+    (told,) = [line for line in done.errors.splitlines() if line.startswith("step 3: validation loss")]
+    assert "  old loss " in told
+    assert "  old chrF " in told
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    (validation,) = [line for line in lines if line["kind"] == "validation"]
+    assert validation["old"].keys() == {"loss", "bleu", "chrf"}
+    assert validation["old"]["loss"] != validation["loss"]
+
+
+def test_a_model_without_such_pairs_tells_the_new_scores_only(
+    attendo: Command, files: list[str | Path], tmp_path: Path
+) -> None:
+    tiny_model().save(tmp_path / "bare")
+    done = attendo("finetune", tmp_path / "bare", *files, "--out", tmp_path / "run", *QUICK)
+    assert done.code == 0
+    assert "old loss" not in done.errors
+
+
+def test_only_dropout_of_the_network_can_be_changed(
+    attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
+) -> None:
+    done = attendo("finetune", old, *files, "--out", tmp_path / "run", *QUICK, *settings("model.dropout=0.3"))
+    assert done.code == 0
+    assert load_model(tmp_path / "run" / "model").network.config.dropout == 0.3
+    failed = attendo("finetune", old, *files, "--out", tmp_path / "other", *QUICK, *settings("model.d_model=32"))
+    assert failed.code == 2
+    assert "model.d_model cannot be changed, only dropout can" in failed.error
+
+
+def test_a_model_that_is_not_there_leaves_no_run_folder(
+    attendo: Command, files: list[str | Path], tmp_path: Path
+) -> None:
+    failed = attendo("finetune", tmp_path / "missing", *files, "--out", tmp_path / "run", *QUICK)
+    assert failed.code == 4
+    assert str(tmp_path / "missing") in failed.error
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_replaced_only_when_told_to(
+    attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
+) -> None:
+    options = [old, *files, "--out", tmp_path / "run", *QUICK]
+    assert attendo("finetune", *options).code == 0
+    failed = attendo("finetune", *options)
+    assert failed.code == 2
+    assert f"{tmp_path / 'run'} holds a run already" in failed.errors
+    assert attendo("finetune", *options, "--overwrite").code == 0
+
+
+@pytest.mark.parametrize("name", ["2024", "true", "a b", '"a"'])
+def test_a_model_folder_may_have_any_name(
+    attendo: Command, files: list[str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tiny_model().save(Path(name))
+    assert attendo("finetune", name, *files, "--out", "run", *QUICK).code == 0
+    assert tomllib.loads(Path("run/run.toml").read_text())["start_from"] == name

@@ -1,0 +1,145 @@
+"""`attendo prepare`: text to data that any number of runs can use."""
+
+from pathlib import Path
+
+import pytest
+from tiny import QUICK_RUN, SOURCES, TARGETS, Command, settings, tiny_model, write_pairs
+
+from attendo.data.prepared import Prepared, open_prepared
+from attendo.text_model import load
+
+WORDS = settings("tokenizer.kind=words")
+
+
+@pytest.fixture
+def prepared(attendo: Command, tmp_path: Path) -> Path:
+    source, target = write_pairs(tmp_path)
+    folder = tmp_path / "data"
+    assert attendo("prepare", "--source", source, "--target", target, "--out", folder, *WORDS).code == 0
+    return folder
+
+
+def test_two_files_become_prepared_data(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    folder = tmp_path / "data"
+    done = attendo("prepare", "--source", source, "--target", target, "--out", folder, *WORDS)
+    data = open_prepared(folder, verify=True)
+    assert done.code == 0
+    assert done.output == f"{data.pairs} pairs, {len(data.valid)} to validate with, written to {folder}\n"
+    assert data.pairs + len(data.valid) == 40
+    assert f"next: attendo train --set data.prepared={folder}" in done.errors
+    assert [line for line in done.errors.splitlines() if line.endswith(" ...")] == [
+        "reading ...",
+        "building the vocabulary ...",
+        "writing ...",
+    ]
+
+
+def test_choices_about_the_text_are_told_and_those_about_training_are_not(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    done = attendo("prepare", "--source", source, "--target", target, "--out", tmp_path / "data", *WORDS)
+    assert "tokenizer.joint = false  # " in done.errors
+    assert "train." not in done.errors.replace("train.source", "").replace("train.target", "")
+    assert "preset" not in done.errors
+
+
+def test_a_run_file_says_what_to_prepare(attendo: Command, tmp_path: Path) -> None:
+    write_pairs(tmp_path)
+    run_file = tmp_path / "run.toml"
+    run_file.write_text('[data]\nsource = "train.source"\ntarget = "train.target"\n[tokenizer]\nkind = "characters"\n')
+    assert attendo("prepare", run_file, "--data", tmp_path, "--out", tmp_path / "data").code == 0
+    assert open_prepared(tmp_path / "data").source_tokenizer.kind == "characters"
+
+
+def test_runs_use_it_as_it_is(attendo: Command, prepared: Path, tmp_path: Path) -> None:
+    before = {path.name: path.read_bytes() for path in prepared.iterdir()}
+    for name in ("a", "b"):
+        done = attendo("train", "--out", tmp_path / name, *settings(*QUICK_RUN[2:], f"data.prepared={prepared}"))
+        assert done.code == 0, done.errors
+        assert not (tmp_path / name / "data").exists()
+        assert "reading ..." not in done.errors
+        assert load(tmp_path / name / "model", "cpu").generate(SOURCES)
+    assert {path.name: path.read_bytes() for path in prepared.iterdir()} == before
+
+
+def test_verify_looks_at_every_byte(attendo: Command, prepared: Path) -> None:
+    whole = attendo("prepare", "--verify", prepared)
+    assert (whole.code, whole.errors) == (0, "")
+    assert whole.output.startswith(f"{prepared} is whole: ")
+    (shard,) = prepared.glob("*.shard")
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    failed = attendo("prepare", "--verify", prepared)
+    assert failed.code == 3
+    assert str(shard) in failed.error
+
+
+def test_verify_is_not_content_with_a_sample(attendo: Command, prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def opened(folder: Path, verify: bool = False) -> Prepared:
+        asked.append(verify)
+        return open_prepared(folder, verify)
+
+    monkeypatch.setattr("attendo.data.prepared.open_prepared", opened)
+    assert attendo("prepare", "--verify", prepared).code == 0
+    assert asked == [True]
+
+
+def test_bad_lines_are_counted_by_reason_and_listed(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path, times=100)
+    source.write_bytes(source.read_bytes() + b"\nbroken \xff\n")
+    target.write_bytes(target.read_bytes() + "猫\n狗\n".encode())
+    done = attendo("prepare", "--source", source, "--target", target, "--out", tmp_path / "data", *WORDS)
+    assert done.code == 0
+    listed = tmp_path / "data" / "bad-lines.tsv"
+    for reason in ("empty", "not UTF-8"):
+        assert f"{source} + {target}: 1 lines left out: {reason} (listed in {listed})\n" in done.output
+    assert [line.split("\t")[1:] for line in listed.read_text().splitlines()] == [
+        ["401", "empty"],
+        ["402", "not UTF-8"],
+    ]
+
+
+def test_too_many_bad_lines_are_exit_code_3_and_still_listed(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    source.write_text(source.read_text("utf-8") + "\n" * 5, "utf-8")
+    target.write_text(target.read_text("utf-8") + "猫\n" * 5, "utf-8")
+    failed = attendo("prepare", "--source", source, "--target", target, "--out", tmp_path / "data", *WORDS)
+    assert failed.code == 3
+    assert "5 of 45 lines are bad (11.1%): 5 empty" in failed.errors
+    assert "raise data.max_bad_ratio, now 0.01" in failed.errors
+    assert len((tmp_path / "data.bad-lines.tsv").read_text().splitlines()) == 5
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_model_that_goes_on_learning_cuts_text_its_own_way(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    model = tiny_model()
+    model.save(tmp_path / "model")
+    options = ["--source", source, "--target", target, "--out", tmp_path / "data"]
+    assert attendo("prepare", *options, *settings(f"start_from={tmp_path / 'model'}")).code == 0
+    data = open_prepared(tmp_path / "data")
+    assert data.source_tokenizer.encode(SOURCES[0]) == model.source_tokenizer.encode(SOURCES[0])
+    assert data.target_tokenizer.encode(TARGETS[0]) == model.target_tokenizer.encode(TARGETS[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--source", "a", "--target", "b"], 2, "--out DIR"),
+        (["--out", "data"], 2, "give a run file, or --source, --target"),
+        (["--source", "a", "--target", "b", "--out", "data"], 3, "a cannot be opened"),
+        (["--verify", "missing"], 3, "missing/index.json cannot be read"),
+        (
+            ["--out", "new", "--set", "preset=tiny", "--set", "data.prepared=data"],
+            2,
+            "is prepared already: name the text",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(attendo: Command, arguments: list[str], code: int, message: str) -> None:
+    failed = attendo("prepare", *arguments)
+    assert failed.code == code
+    assert message in failed.error
