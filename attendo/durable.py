@@ -4,15 +4,17 @@ Every change to the disk goes through the four verbs at the end, so that a test 
 """
 
 import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from attendo.errors import AttendoError
+from attendo.errors import AttendoError, UsageError
 
 TEMPORARY = ".tmp-"
+LOCK = ".lock"
 
 
 class DiskFullError(AttendoError):
@@ -58,6 +60,23 @@ def explained(path: Path, needed: int) -> Iterator[None]:
             raise
         size = f"about {needed:,} bytes are" if needed else "more room is"
         raise DiskFullError(f"{path} cannot be written, the disk is full: {size} needed") from None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keeps other processes out of a folder meanwhile; the system lets go of it however this one ends."""
+    path = folder / LOCK
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    try:
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise UsageError(f"another process is at work in {folder}: wait for it, or stop it first") from None
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(handle)
 
 
 def sweep(folder: Path) -> list[Path]:

@@ -1,7 +1,7 @@
 """The base of every settings class: frozen, strict about names, and clear about what is wrong."""
 
 import difflib
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -51,6 +51,7 @@ def _inner(settings: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseM
     """The settings class that a dotted path of field names leads to."""
     for part in path:
         annotation = settings.model_fields[str(part)].annotation if str(part) in settings.model_fields else None
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            settings = annotation
+        for inner in (annotation, *get_args(annotation)):  # a setting, or a tuple of such
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                settings = inner
     return settings

@@ -22,7 +22,8 @@ def interruptible() -> Iterator[Interrupt]:
 
     def remember(number: int, frame: FrameType | None) -> None:
         interrupt.exit_code = 128 + number
-        signal.signal(number, before[number])
+        for each, handler in before.items():  # whichever comes next is the second one
+            signal.signal(each, handler)
 
     before = {int(number): signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

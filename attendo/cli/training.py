@@ -66,7 +66,7 @@ def follow(run: Run, stop_at: int | None = None) -> Followed:
 
 def _look_before_the_first_step(run: Run, say: Say) -> None:
     """What would waste the whole run stops it; what is worth a change is said."""
-    if run.world.size > 1:  # a check on one rank alone would leave the others waiting
+    if run.trainer.step or run.world.size > 1:  # a check on one rank alone would leave the others waiting
         return
     for finding in quick_faults(run):
         if finding.level == "fault":

@@ -10,6 +10,7 @@ from attendo.errors import DataError
 from attendo.text import Tokenizer, load_tokenizer
 
 VALID_NAME = "valid.jsonl"
+_READ_AT_ONCE = 65_536  # pairs
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,15 @@ class Prepared:
     max_length: int  # most tokens of a side
     settings_hash: str  # SHA-256 of the settings it was made from
     fingerprint: str  # SHA-256 of the index, and so of everything
+
+
+def longest_side(corpus: PreparedCorpus) -> int:
+    """Tokens of the longest sentence on either side. Reads all of it, a part at a time."""
+    longest = 0
+    for first in range(0, len(corpus.shards), _READ_AT_ONCE):
+        sides = corpus.shards.read(first, min(first + _READ_AT_ONCE, len(corpus.shards)))
+        longest = max(longest, *(int(side.lengths.max()) for side in sides))
+    return longest
 
 
 def open_prepared(folder: Path, verify: bool = False) -> Prepared:

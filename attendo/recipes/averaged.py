@@ -7,6 +7,7 @@ import torch
 
 from attendo.data.prepared import open_prepared
 from attendo.model.transformer import Transformer
+from attendo.recipes.first_model import SAMPLE_PAIRS
 from attendo.recipes.run_config import RunConfig, read_run_file
 from attendo.store import StoredModel, load_model
 from attendo.text_model import TextModel
@@ -27,4 +28,4 @@ def averaged_model(run: Path, steps: Sequence[int]) -> TextModel:
     with torch.no_grad():
         for name, weight in network.named_parameters():
             weight.copy_(weights[name])
-    return TextModel(StoredModel(network, source, target, sample=data.valid[:1000]))
+    return TextModel(StoredModel(network, source, target, sample=data.valid[:SAMPLE_PAIRS]))

@@ -3,29 +3,27 @@
 runs/NAME/  run.toml  run.json  metrics.jsonl  skipped.jsonl  data/  validation/  checkpoints/  model/
 """
 
-import hashlib
 import json
-import platform
 from collections.abc import Iterator
-from contextlib import suppress
-from datetime import UTC, datetime
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attendo import __version__, durable
+from attendo import durable
 from attendo.data.prepare import Preparing, prepare, settings_hash
 from attendo.data.prepared import Prepared, open_prepared
 from attendo.data.stream import BatchStream
 from attendo.errors import AttendoError, DataError, ModelError, UsageError
-from attendo.model.transformer import Transformer
+from attendo.recipes.circumstances import circumstances, facts, other_machine
 from attendo.recipes.corpora import corpora
+from attendo.recipes.first_model import first_model
 from attendo.recipes.run_config import RunConfig, read_run_file, to_toml
 from attendo.recipes.sinks import MetricsFile, SampleFile, Sink
 from attendo.recipes.skipped import SkippedFile
-from attendo.store import StoredModel, load_model
+from attendo.store import load_model
 from attendo.text_model import TextModel
 from attendo.train.averaging import average_checkpoints
 from attendo.train.checkpoint import Checkpoints
@@ -36,8 +34,6 @@ from attendo.train.reports import Report, Saved, SaveFailed, Validation
 from attendo.train.snapshot import averaged_weights
 from attendo.train.validation import Validator
 from attendo.train.world import World
-
-SAMPLE_PAIRS = 1000  # validation pairs that the model folder keeps, to be checked with later
 
 
 class Run:
@@ -62,7 +58,9 @@ class Run:
         """A new run; the folder must not hold another one, unless it may be overwritten."""
         run = cls(config, folder, device, world)
         if run.world.leads:
-            run._claim(overwrite)
+            run._make_folder()
+            with run._alone():
+                run._claim(overwrite)
         run.world.wait()
         return run
 
@@ -77,11 +75,11 @@ class Run:
         run = cls(config or stored, folder, device, world)
         run._overrides = config is not None
         if run.world.leads:
-            durable.sweep(run.checkpoints.folder)
-            durable.sweep(folder)
-            durable.sweep(folder / "validation")
-            if config is not None:
-                durable.replace(folder / "run.toml", to_toml(config).encode())
+            with run._alone():
+                for place in (run.checkpoints.folder, folder, folder / "validation"):
+                    durable.sweep(place)
+                if config is not None:
+                    durable.replace(folder / "run.toml", to_toml(config).encode())
         run.world.wait()
         return run
 
@@ -93,9 +91,9 @@ class Run:
         """Turn text into shards where that was not done yet, and open them."""
         if self.world.leads and self.config.data.prepared is None and not (self.data_folder / "index.json").exists():
             training, valid = corpora(self.config.data, self.config.seed)
-            yield from prepare(
-                training, valid, self.config.data, self._tokenizers(), self.config.seed, self.data_folder
-            )
+            settings = (self.config.data, self._tokenizers(), self.config.seed)
+            with self._alone():
+                yield from prepare(training, valid, *settings, self.data_folder)
         self.world.wait()
         self.data = open_prepared(self.data_folder, verify)
         self._check_settings_of_data()
@@ -116,18 +114,20 @@ class Run:
         """The network, its optimizer and the stream of batches, as the newest checkpoint left them."""
         seed_everything(self.config.seed, self.world)
         use_deterministic(self.config.train.deterministic)
-        stored = self._first_model()
+        stored = first_model(self.config, self.data)
+        stored.network.to(self.device)
         self.model = TextModel(stored)
         learner = Learner(self.model.network, self.config.train, self.world)
         stream = BatchStream(self.data, self.config.train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
-        old = self._old_model().sample if self.config.start_from is not None else []
+        old = [] if self.config.start_from is None else load_model(self.config.start_from).sample
         validate = Validator(self.model, self.data.valid, learner, old)
-        self.trainer = Trainer(learner, stream, validate, self.checkpoints, self._facts())
+        now = facts(self.config, self.data.fingerprint, self.device, self.world)
+        self.trainer = Trainer(learner, stream, validate, self.checkpoints, now)
         found = self.checkpoints.newest()
         if found is None:
             return
         self.warnings += [f"passed over: {reason}" for reason in found.passed_over]
-        self._compare_facts(found.snapshot.facts)
+        self._compare_facts(found.snapshot.facts, now)
         if not self.trainer.restore(found.snapshot):
             self.warnings.append("another number of processes or device: dropout is drawn anew, not bit for bit")
 
@@ -142,17 +142,16 @@ class Run:
         if not hasattr(self, "trainer"):
             self.build()
         sinks = self.sinks if self.world.leads else []
-        for sink in sinks:
-            sink.open(self.folder, self.trainer.step)
-        try:
+        with ExitStack() as stack:
+            stack.enter_context(self._alone())
+            for sink in sinks:
+                sink.open(self.folder, self.trainer.step)
+                stack.callback(sink.close)
             for report in self.trainer.train(stop_at):
                 for sink in sinks:
                     sink.write(report)
                 self._write_down(report)
                 yield report
-        finally:
-            for sink in sinks:
-                sink.close()
 
     def save(self) -> Saved | SaveFailed:
         """A checkpoint of this moment, to be resumed from."""
@@ -218,80 +217,49 @@ class Run:
             self._model_fault = str(error)
             durable.remove(self.folder / f"{durable.TEMPORARY}model")  # half a model would only take up room
 
+    def _alone(self) -> AbstractContextManager[None]:
+        """No other process may work in the folder meanwhile."""
+        return durable.locked(self.folder) if self.world.leads else nullcontext()
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"the run folder {self.folder} cannot be made: {error.strerror}") from None
+
     def _claim(self, overwrite: bool) -> None:
-        """Make the folder ours: nothing of an earlier run may be taken for this one's."""
-        if (self.folder / "run.toml").exists() and not overwrite:
+        """Make the folder ours: nothing of an earlier run may be taken for this one's.
+
+        One that never came to its data may be begun again.
+        """
+        worth_keeping = any((self.folder / name).exists() for name in ("data", "checkpoints", "model"))
+        if (self.folder / "run.toml").exists() and worth_keeping and not overwrite:
             raise UsageError(
                 f"{self.folder} holds a run already: continue it (--resume {self.folder}), name another folder, or "
                 "replace it (--overwrite)"
             )
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
             for name in ("run.toml", "checkpoints", "data", "model", "validation", "metrics.jsonl", "skipped.jsonl"):
                 durable.remove(self.folder / name)
-            durable.write(self.folder / "run.json", (json.dumps(self._circumstances(), indent=2) + "\n").encode())
+            told = circumstances(self.config, self.device, self.world)
+            durable.write(self.folder / "run.json", (json.dumps(told, indent=2) + "\n").encode())
             durable.replace(self.folder / "run.toml", to_toml(self.config).encode())
         except OSError as error:
-            raise UsageError(f"the run folder {self.folder} cannot be made: {error.strerror}") from None
+            raise UsageError(f"the run folder {self.folder} cannot be written: {error.strerror}") from None
 
     def _tokenizers(self) -> Any:
         if self.config.start_from is None:
             return self.config.tokenizer
-        old = self._old_model()
+        old = load_model(self.config.start_from)
         return old.source_tokenizer, old.target_tokenizer
 
-    def _old_model(self) -> StoredModel:
-        assert self.config.start_from is not None
-        return load_model(self.config.start_from)
-
-    def _first_model(self) -> StoredModel:
-        source, target = self.data.source_tokenizer, self.data.target_tokenizer
-        sample = self.data.valid[:SAMPLE_PAIRS]
-        if self.config.start_from is not None:
-            old = self._old_model()
-            network = Transformer(old.network.config.replace(**self.config.model))
-            network.load_state_dict(old.network.state_dict())
-        else:
-            generator = torch.Generator().manual_seed(self.config.seed)
-            network = Transformer(self.config.network(source.vocab_size, target.vocab_size), generator)
-        return StoredModel(network.to(self.device), source, target, sample=sample)
-
-    def _facts(self) -> dict[str, Any]:
-        """What a checkpoint's manifest says of the run it belongs to."""
-        return {
-            "config_sha256": hashlib.sha256(to_toml(self.config).encode()).hexdigest(),
-            "data_sha256": self.data.fingerprint,
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-            "world_size": self.world.size,
-            "device": self.device.type,
-        }
-
-    def _compare_facts(self, facts: dict[str, Any]) -> None:
-        now = self._facts()
-        if facts["config_sha256"] != now["config_sha256"] and not self._overrides:
+    def _compare_facts(self, before: dict[str, Any], now: dict[str, Any]) -> None:
+        if before["config_sha256"] != now["config_sha256"] and not self._overrides:
             raise UsageError(
                 f"{self.folder / 'run.toml'} is not what the checkpoints were trained with: restore it, or --override"
             )
-        if facts["data_sha256"] != now["data_sha256"]:
+        if before["data_sha256"] != now["data_sha256"]:
             raise ModelError(
                 f"{self.data_folder} is not the data that the checkpoints were trained on: bring that back"
             )
-        for name in ("torch", "threads", "world_size", "device"):
-            if facts[name] != now[name]:
-                self.warnings.append(f"{name} was {facts[name]} and is {now[name]}: the last bits may differ")
-
-    def _circumstances(self) -> dict[str, Any]:
-        """What is not in the settings and may still matter to whoever looks at the run later."""
-        cuda = self.device.type == "cuda"
-        return {
-            "attendo": __version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "machine": platform.machine(),
-            "threads": torch.get_num_threads(),
-            "processes": self.world.size,
-            "device": torch.cuda.get_device_name(self.device) if cuda else self.device.type,
-            "seed": self.config.seed,
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
+        self.warnings += other_machine(before, now)

@@ -57,7 +57,9 @@ class Learner:
         self._wrapped = world.wrapped(network)
         self._batch_loss = self._eager_loss
         if uses_compile(config, network):
-            self._batch_loss = torch.compile(self._eager_loss)
+            # For any shape from the first one on: kernels made for the first shape alone would be other ones after a
+            # resume, which begins with another batch.
+            self._batch_loss = torch.compile(self._eager_loss, dynamic=True)
         self.captures = uses_capture(config, self.device, world)
         self._learn: Callable[[Batch], None] = self._learn_as_it_comes
         if self.captures:

@@ -145,7 +145,8 @@ def acknowledged(folder: Path) -> int:
 
 
 def left_behind(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob(".*"))
+    """Hidden files that somebody should have removed; the lock of a killed process holds nobody up."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob(".*") if path.name != ".lock")
 
 
 def sha256(path: Path) -> str:

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -191,3 +193,21 @@ def test_removing_takes_files_folders_and_links_but_never_what_a_link_leads_to(t
         durable.remove(tmp_path / name)
     assert names(tmp_path) == ["kept"]
     assert names(kept) == ["a"]
+
+
+def test_a_locked_folder_keeps_other_processes_out_until_it_is_let_go(tmp_path: Path) -> None:
+    other = "from attendo.durable import locked\nfrom pathlib import Path\nwith locked(Path('.')): print('inside')"
+    command = [sys.executable, "-c", other]
+    with durable.locked(tmp_path):
+        refused = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "another process is at work" in refused.stderr
+    assert names(tmp_path) == []
+    let_in = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert let_in.stdout == "inside\n"
+
+
+def test_a_lock_is_let_go_after_an_error_too(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="wrong"), durable.locked(tmp_path):
+        raise ValueError("wrong")
+    assert names(tmp_path) == []

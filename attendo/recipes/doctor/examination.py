@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from attendo.data.prepared import Prepared
 from attendo.data.stream import BatchStream
 from attendo.errors import AttendoError
-from attendo.model.config import ModelConfig
 from attendo.recipes.doctor.finding import Finding
 from attendo.recipes.doctor.learning import first_loss, overfitting
 from attendo.recipes.doctor.left_out import Places, bad_lines
@@ -30,7 +29,7 @@ def examine(run: Run, quick: bool = False) -> Iterator[Finding]:
     yield bad_lines(run.data)
     yield from examine_network(run, quick)
     if not quick:
-        yield from examine_data(run.data, run.model.network.config, run.config.train.batch_tokens)
+        yield from examine_data(run.data, run.config.train.batch_tokens)
 
 
 def quick_faults(run: Run) -> list[Finding]:
@@ -70,7 +69,7 @@ def examine_network(run: Run, quick: bool = False) -> Iterator[Finding]:
         yield finding
 
 
-def examine_data(data: Prepared, model: ModelConfig, batch_tokens: int) -> Iterator[Finding]:
+def examine_data(data: Prepared, batch_tokens: int) -> Iterator[Finding]:
     """The training pairs, read once, beside the validation texts."""
     places = Places(data)
     lengths, repeats, use = Lengths(), Repeats(data, places), VocabularyUse(data)
@@ -79,6 +78,6 @@ def examine_data(data: Prepared, model: ModelConfig, batch_tokens: int) -> Itera
             tally.add(stretch)
     yield misaligned(lengths, places)
     yield length_ratios(lengths, places)
-    yield long_sentences(lengths, places, model, batch_tokens)
+    yield long_sentences(lengths, places, batch_tokens)
     yield from repeats.findings()
     yield from use.findings()

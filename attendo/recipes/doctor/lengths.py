@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attendo.model.config import ModelConfig
 from attendo.recipes.doctor.alignment import Slipped, find_slipped
 from attendo.recipes.doctor.finding import MOST_EXAMPLES, Finding, counted, share
 from attendo.recipes.doctor.left_out import Places
@@ -124,26 +123,23 @@ def length_ratios(lengths: Lengths, places: Places) -> Finding:
     )
 
 
-def long_sentences(lengths: Lengths, places: Places, model: ModelConfig, batch_tokens: int) -> Finding:
-    """Sentences that fit no batch, or no learned position."""
+def long_sentences(lengths: Lengths, places: Places, batch_tokens: int) -> Finding:
+    """Pairs that fit no batch."""
     longest = np.maximum(*lengths.all()) + 1  # with the control token that joins each side
     middle, usual, most = int(np.median(longest)), int(np.quantile(longest, 0.99)), int(longest.max())
     too_wide = int((longest > batch_tokens).sum())
     values = {"median": middle, "most_of_100": usual, "longest": most, "above_batch_tokens": too_wide}
     found = f"half of the pairs have up to {middle} positions, 99 of 100 up to {usual}, the longest {most:,}"
-    example = (places.quoted(*lengths.place(int(longest.argmax()))),)
-    if model.positions == "learned" and most > model.max_length:
-        advice = f"raise model.max_length to {most}, or lower data.max_length to {model.max_length - 1}"
-        return Finding(
-            "long sentences", "fault", f"{found}; model.max_length is {model.max_length}", advice, example, values
-        )
-    if too_wide:
-        found = (
-            f"{found}; {counted(too_wide, 'pairs')} do not fit into train.batch_tokens {batch_tokens:,} and stand alone"
-        )
-        advice = f"lower data.max_length to {batch_tokens - 1}, or raise train.batch_tokens"
-        return Finding("long sentences", "warning", found, advice, example, values)
-    return Finding("long sentences", "ok", found, values=values)
+    if not too_wide:
+        return Finding("long sentences", "ok", found, values=values)
+    return Finding(
+        "long sentences",
+        "warning",
+        f"{found}; {counted(too_wide, 'pairs')} do not fit into train.batch_tokens {batch_tokens:,} and stand alone",
+        f"lower data.max_length to {batch_tokens - 1}, or raise train.batch_tokens",
+        (places.quoted(*lengths.place(int(longest.argmax()))),),
+        values,
+    )
 
 
 def _joined(parts: list[Neighbours]) -> Neighbours:

@@ -21,7 +21,7 @@ QUICK = ["bad lines", "tying", "shift", "causal leak", "padding", "first loss", 
 
 @pytest.fixture(autouse=True)
 def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attendo.recipes.doctor.learning.STEPS", 3)
+    monkeypatch.setattr("attendo.recipes.doctor.learning.ATTEMPTS", ((0.02, 3),))
     monkeypatch.setattr("attendo.recipes.doctor.memory.measured", lambda learner, shape: None)
 
 

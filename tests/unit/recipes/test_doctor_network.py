@@ -11,6 +11,7 @@ from doctor_runs import built_run, named, parallel_text
 from torch import Tensor, nn
 
 from attendo.data.batch import Batch, Example, collate, collate_sequences
+from attendo.errors import UsageError
 from attendo.nn.masks import Mask
 from attendo.recipes.doctor import Finding, examine
 from attendo.recipes.doctor.learning import first_loss, overfitting
@@ -267,12 +268,26 @@ def test_a_few_pairs_are_learnt_by_heart(run: Run) -> None:
     assert found.values["last"] <= 0.1 * found.values["first"]
 
 
+def test_a_network_that_needs_a_lower_rate_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attendo.recipes.doctor.learning.ATTEMPTS", ((1e6, 5), (0.02, 200)))
+    run = built_run(tmp_path, TEXT)
+    found = overfitting(run.trainer.learner, few_pairs(batches_of(run), run.model.network))
+    assert (found.level, found.values["steps"] > 5) == ("ok", True)
+
+
+def test_a_network_that_learns_slowly_is_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attendo.recipes.doctor.learning.ATTEMPTS", ((0.02, 45),))
+    found = overfitting(run.trainer.learner, few_pairs(batches_of(run), run.model.network))
+    assert 0.1 < found.values["last"] / found.values["first"] < 0.5
+    assert found.level == "warning"
+
+
 def test_a_network_that_learns_nothing_is_found(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def without_gradient(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
         return summed_loss(logits.detach(), labels, smoothing) + 0 * logits.sum()
 
     monkeypatch.setattr("attendo.train.learner.summed_loss", without_gradient)
-    monkeypatch.setattr("attendo.recipes.doctor.learning.STEPS", 20)
+    monkeypatch.setattr("attendo.recipes.doctor.learning.ATTEMPTS", ((0.02, 10), (0.002, 20)))
     found = overfitting(run.trainer.learner, few_pairs(batches_of(run), run.model.network))
     assert (found.level, found.values["steps"]) == ("fault", 20)
     assert found.values["last"] == pytest.approx(found.values["first"])
@@ -286,10 +301,14 @@ def test_the_pairs_looked_at_are_long_and_have_different_sources(run: Run) -> No
     assert not any(each in controls for pair in pairs for each in (*pair.source, *pair.target))
 
 
-def test_checks_that_cannot_be_made_are_faults_too(tmp_path: Path) -> None:
-    run = built_run(tmp_path, TEXT, model={"positions": "learned", "max_length": 3})
-    found = named(quick(run), "padding")
-    assert (found.level, "max_length 3" in found.found) == ("fault", True)
+def test_checks_that_cannot_be_made_are_faults_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> Finding:
+        raise UsageError("too long")
+
+    monkeypatch.setattr("attendo.recipes.doctor.examination.padding", refuses)
+    findings = quick(run)
+    assert named(findings, "padding") == Finding("padding", "fault", "too long", about="network")
+    assert findings[-1].check == "memory", "the others are still made"
 
 
 def test_the_causal_check_asks_at_both_ends_of_the_target(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

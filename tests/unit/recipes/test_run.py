@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tomllib
 from itertools import islice
 from pathlib import Path
@@ -317,6 +319,40 @@ def test_fine_tuning_starts_from_a_models_weights_and_looks_at_its_old_pairs(tmp
     assert all(report.old.keys() == {"loss"} for report in validations)
     again = ready(Run.resume(new.folder, CPU))
     assert (again.trainer.step, again.warnings) == (4, [])
+
+
+def test_data_cut_by_other_tokenizers_cannot_be_fine_tuned_on(tmp_path: Path) -> None:
+    old = trained(config(tmp_path), tmp_path / "old")
+    other = begun(config(tmp_path, tokenizer={"kind": "characters"}), tmp_path / "other")
+    settings = RunConfig(start_from=old.folder / "model", data={"prepared": other.data_folder})
+    with pytest.raises(UsageError, match="other tokenizers"):
+        begun(settings, tmp_path / "new")
+
+
+def test_a_sentence_longer_than_learned_positions_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    fits, short = ({"positions": "learned", "max_length": length, "d_model": 16, "num_heads": 2} for length in (6, 5))
+    begun(config(tmp_path, model=fits), tmp_path / "fits")
+    with pytest.raises(DataError, match=r"a sentence of 6 tokens, more than model.max_length 5"):
+        begun(config(tmp_path, model=short), tmp_path / "short")
+
+
+def test_a_run_that_failed_before_its_data_was_there_may_be_begun_again(tmp_path: Path) -> None:
+    missing = config(tmp_path, data={"source": tmp_path / "none.en", "target": tmp_path / "none.de"})
+    with pytest.raises(DataError):
+        begun(missing, tmp_path / "run")
+    assert begun(config(tmp_path), tmp_path / "run").data.pairs > 0
+
+
+def test_a_run_that_another_process_works_on_is_left_alone(tmp_path: Path) -> None:
+    run = begun(config(tmp_path), tmp_path / "run")
+    reports = run.train()
+    next(reports)
+    resume = "import torch\nfrom pathlib import Path\nfrom attendo.recipes.run import Run\n"
+    resume += "Run.resume(Path('run'), torch.device('cpu'))"
+    done = subprocess.run([sys.executable, "-c", resume], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert "another process is at work in run" in done.stderr
+    reports.close()
+    assert not (run.folder / ".lock").exists()
 
 
 def run_whose_second_step_is_best(folder: Path) -> tuple[Run, dict[str, torch.Tensor]]:
