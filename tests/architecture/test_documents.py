@@ -82,7 +82,9 @@ def test_a_block_may_ask_for_a_model(
 
 @pytest.mark.parametrize("path", WALKS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_commands_of_a_guide_run_one_after_the_other_and_say_what_it_says(path: Path, tmp_path: Path) -> None:
-    for command in commands(document(path)):
+    walked = commands(document(path))
+    assert any(command.output for command in walked), "a guide shows what its commands say"
+    for command in walked:
         command.run(tmp_path)
 
 

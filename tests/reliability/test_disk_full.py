@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-import resource
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from children import Children
+from full_disk import room_for
 from small_run import STEPS, begin, outcome, reports, resume, run_config, train_to_the_end, write_run_file
 
 from attendo.recipes.run import Run
@@ -31,17 +31,6 @@ def run(prepared: Path, tmp_path: Path) -> Run:
 def expected(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     config = run_config({"prepared": prepared}, {"save_every": 3}, model={"dropout": 0.2})
     return outcome(train_to_the_end(begin(config, tmp_path_factory.mktemp("undisturbed") / "run")).folder)
-
-
-@contextmanager
-def longest_file(size: int) -> Iterator[None]:
-    """The system refuses to write a longer one; in place of a disk without room, which takes an administrator."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @contextmanager
@@ -85,7 +74,7 @@ def a_broken_disk(size: int) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("fault", [longest_file, no_room_for_tensors, no_room_at_all, no_room_to_sync, a_broken_disk])
+@pytest.mark.parametrize("fault", [room_for, no_room_for_tensors, no_room_at_all, no_room_to_sync, a_broken_disk])
 def test_R5_training_goes_on_and_saves_when_there_is_room_again(
     run: Run, expected: Any, fault: Callable[[int], Any]
 ) -> None:
@@ -102,7 +91,7 @@ def test_R5_training_goes_on_and_saves_when_there_is_room_again(
     assert outcome(run.folder) == expected
 
 
-@pytest.mark.parametrize("fault", [longest_file, no_room_for_tensors, no_room_at_all])
+@pytest.mark.parametrize("fault", [room_for, no_room_for_tensors, no_room_at_all])
 def test_R5_what_was_there_before_is_untouched_and_can_be_gone_on_from(
     run: Run, expected: Any, fault: Callable[[int], Any]
 ) -> None:
@@ -120,7 +109,7 @@ def test_R5_what_was_there_before_is_untouched_and_can_be_gone_on_from(
 def test_R5_after_so_many_failures_in_a_row_the_run_ends(prepared: Path, tmp_path: Path) -> None:
     run = begin(run_config({"prepared": prepared}, {"save_every": 3, "max_save_failures": 2}), tmp_path / "run")
     with pytest.raises(SaveError, match=r"2 checkpoints in a row could not be written: .*bytes"):
-        train_with(run, longest_file, first=4, last=STEPS)
+        train_with(run, room_for, first=4, last=STEPS)
     assert run.checkpoints.steps() == [3]
 
 

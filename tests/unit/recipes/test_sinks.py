@@ -3,15 +3,13 @@
 import json
 import math
 import os
-import resource
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from full_disk import room_for
 
 from attendo import durable
 from attendo.errors import AttendoError, UsageError
@@ -55,17 +53,6 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 def steps(folder: Path) -> list[int]:
     return [line["step"] for line in lines(folder)]
-
-
-@contextmanager
-def room_for(size: int) -> Iterator[None]:
-    """No file can grow beyond this size: writes stop in the middle of a line, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_ours_are_sinks() -> None:
