@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from attendo.data.batch import Example
 
-# From here on a batch ends where the next pair would widen it. Lower makes less padding and smaller batches.
-NEARLY_FULL = 0.75
+# The rows of a full batch are a multiple of this, where the budget holds as many. They then follow from its widths, so
+# that shapes come again epoch after epoch, and what a GPU has recorded for one can be replayed.
+ROWS_TOGETHER = 8
 
 
 def cut(
@@ -38,15 +39,15 @@ def group_by_length(examples: Sequence[Example], batch_tokens: int) -> Iterator[
 def _starts(sources: list[int], targets: list[int], batch_tokens: int) -> list[int]:
     """Where each batch begins, the pairs being in order."""
     starts = [0]
-    widths = (0, 0)
-    for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
+    place, widths = 0, (0, 0)
+    while place < len(sources):
         rows = place - starts[-1]
-        wider = (max(widths[0], source), max(widths[1], target))
-        too_many = (rows + 1) * max(wider) > batch_tokens
-        nearly_full = rows * max(widths) > NEARLY_FULL * batch_tokens
-        if rows and (too_many or (nearly_full and wider != widths)):
-            starts.append(place)
-            widths = (source, target)
-        else:
+        wider = (max(widths[0], sources[place]), max(widths[1], targets[place]))
+        if rows == 0 or (rows + 1) * max(wider) <= batch_tokens:
             widths = wider
+            place += 1
+            continue
+        place = starts[-1] + (rows // ROWS_TOGETHER * ROWS_TOGETHER or rows)  # the others begin the next batch
+        starts.append(place)
+        widths = (0, 0)
     return starts

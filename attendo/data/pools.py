@@ -21,7 +21,7 @@ BLOCK_PAIRS = 256
 POOL_PAIRS = 65_536
 POOL_TOKENS = 16_000_000  # where sentences are long a pool holds fewer of them
 
-RECUT_AT_ONCE = 4096  # sentences: a fraction of a second
+RECUT_AT_ONCE = 32_768  # sentences: less than a second
 
 # A copy of a block: its corpus, its pairs there, how many copies came before it, and the share of it that is taken.
 BLOCK = np.dtype([("corpus", "i8"), ("first", "i8"), ("last", "i8"), ("copy", "i8"), ("share", "f8")])
@@ -33,7 +33,7 @@ class Recut(Protocol):
     """Cuts sentences into other pieces (`MergeDropout`)."""
 
     def __call__(
-        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], keys: keyed.Keys
+        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], keys: keyed.Keys, of_round: keyed.Keys
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
 
 
@@ -87,8 +87,9 @@ class PoolReader:
         source, target, numbers, copies = self._pairs(place)
         if self._recut is not None:
             about = (self._seed, "dropout", place.epoch, numbers.astype(np.uint64), copies.astype(np.uint64))
-            source = self._cut_otherwise(source, self._recut[0], keyed.keys(*about, "source"), stopped)
-            target = self._cut_otherwise(target, self._recut[1], keyed.keys(*about, "target"), stopped)
+            of_round = keyed.keys(self._seed, "round", place.epoch)
+            source = self._cut_otherwise(source, self._recut[0], keyed.keys(*about, "source"), of_round, stopped)
+            target = self._cut_otherwise(target, self._recut[1], keyed.keys(*about, "target"), of_round, stopped)
         groups = cut(source.lengths + 1, target.lengths + 1, self._batch_tokens)
         order = keyed.permutation(len(groups), self._seed, "batches", place.epoch, place.pool)
         return Pool(source, target, numbers, [groups[number] for number in order])
@@ -112,7 +113,12 @@ class PoolReader:
         )
 
     def _cut_otherwise(
-        self, sequences: Sequences, recut: Recut, keys: keyed.Keys, stopped: Callable[[], bool]
+        self,
+        sequences: Sequences,
+        recut: Recut,
+        keys: keyed.Keys,
+        of_round: keyed.Keys,
+        stopped: Callable[[], bool],
     ) -> Sequences:
         """In other pieces, unless that would make a sentence longer than the data may have them."""
         parts = []
@@ -120,7 +126,7 @@ class PoolReader:
             if stopped():
                 raise CancelledError
             part = sequences.part(first, min(first + RECUT_AT_ONCE, len(sequences)))
-            parts.append(Sequences(*recut(part.ids, part.offsets, keys[first : first + RECUT_AT_ONCE])))
+            parts.append(Sequences(*recut(part.ids, part.offsets, keys[first : first + RECUT_AT_ONCE], of_round)))
         other = Sequences.joined(parts)
         too_long = other.lengths > self._prepared.max_length
         if not too_long.any():

@@ -10,9 +10,11 @@ from attendo.keyed import Keys
 from attendo.text.merge_table import Flags, Ids, MergeTable, Places
 from attendo.text.sentencepiece_file import model_kind, pieces
 from attendo.text.subwords import SentencePiece
+from attendo.text.word_forms import WordForms
 
-# Enough that numpy is busy, few enough that its arrays stay small.
-_PIECES_AT_ONCE = 1 << 15
+# Enough that words come again, few enough that the arrays stay small.
+_PIECES_AT_ONCE = 1 << 18
+VARIANTS = 32
 
 _REFUSED = np.iinfo(np.int64).max
 _RANK_SHIFT = 32  # a priority is the rank of the merge and then its place: the smallest is best, and leftmost
@@ -26,6 +28,10 @@ class MergeDropout:
     equals. A word ends when none is left, so a refused merge may still come in a later step. A word here is a run of
     characters of which any two neighbours stand side by side in some piece: no merge can reach beyond it. With rate
     0 the pieces are those of `encode`. Bytes and symbols stay as they are.
+
+    Most words of a text have been seen before, so a word is cut in at most `VARIANTS` ways a round (an epoch), each
+    drawn with the chances above, and each time it is met it takes one of them. That is several times as fast, and for
+    the word met once the same.
     """
 
     def __init__(self, tokenizer: SentencePiece, rate: float) -> None:
@@ -37,8 +43,11 @@ class MergeDropout:
         self.rate = rate
         self._table = MergeTable.of(list(pieces(tokenizer.model)))
 
-    def __call__(self, ids: Ids, offsets: Places, keys: Keys) -> tuple[Ids, Places]:
-        """Sentence i is `ids[offsets[i]:offsets[i + 1]]`, here and in the result; it depends on `keys[i]` alone."""
+    def __call__(self, ids: Ids, offsets: Places, keys: Keys, of_round: Keys) -> tuple[Ids, Places]:
+        """Sentence i is `ids[offsets[i]:offsets[i + 1]]`, here and in the result.
+
+        What becomes of it depends on `keys[i]` and the one key `of_round` alone.
+        """
         if len(keys) != len(offsets) - 1:
             raise UsageError(f"one key a sentence: {len(keys)} keys for {len(offsets) - 1} sentences")
         new_ids = [np.zeros(0, np.int32)]
@@ -47,42 +56,51 @@ class MergeDropout:
         while begin < len(keys):
             full = int(np.searchsorted(offsets, offsets[begin] + _PIECES_AT_ONCE, side="right")) - 1
             end = max(full, begin + 1)
-            some_ids, some_lengths = self._cut(ids, offsets[begin : end + 1], keys[begin:end])
+            here = offsets[begin : end + 1]
+            some_ids, some_lengths = self._cut(ids[here[0] : here[-1]], here - here[0], keys[begin:end], of_round)
             new_ids.append(some_ids)
             new_lengths.append(some_lengths)
             begin = end
         return np.concatenate(new_ids), np.cumsum(np.concatenate(new_lengths))
 
-    def _cut(self, ids: Ids, offsets: Places, keys: Keys) -> tuple[Ids, Places]:
+    def _cut(self, ids: Ids, offsets: Places, keys: Keys, of_round: Keys) -> tuple[Ids, Places]:
         """The new pieces of some sentences, and how many each of them has."""
-        units, edges = self._table.apart(ids[offsets[0] : offsets[-1]], offsets - offsets[0])
+        starts = self._word_starts(ids, offsets)
+        sentence = np.searchsorted(offsets, starts, side="right") - 1
+        drawn = keyed.keys(keys[sentence], "variant", (starts - offsets[sentence]).astype(np.uint64))
+        words = WordForms.of(ids, starts, drawn % np.uint64(VARIANTS))
+        cut, edges = self._merge_again(words, of_round)
+        sizes = np.diff(edges)[words.form]
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        places = np.arange(before[-1]) + np.repeat(edges[words.form] - before[:-1], sizes)
+        return cut[places], np.diff(before[np.searchsorted(starts, offsets)])
+
+    def _word_starts(self, ids: Ids, offsets: Places) -> Places:
+        """The first piece of each word: characters within a piece are neighbours, those of two may be."""
+        begins = np.ones(len(ids), np.bool_)
+        begins[1:] = ~self._table.are_neighbours(
+            self._table.last_character(ids[:-1]), self._table.first_character(ids[1:])
+        )
+        begins[offsets[:-1][offsets[:-1] < len(ids)]] = True
+        return np.flatnonzero(begins)
+
+    def _merge_again(self, words: WordForms, of_round: Keys) -> tuple[Ids, Places]:
+        """The new pieces of each form, one after the other, and where those of each begin and the last end."""
+        units, edges = self._table.apart(words.pieces, words.edges)
+        sizes = np.diff(edges)
+        place_in_word = np.arange(len(units)) - np.repeat(edges[:-1], sizes)
+        joined = np.full(len(units), -1, np.int32)
+        inner = np.flatnonzero(place_in_word[1:])  # all but the last character of a word
+        joined[inner] = self._table.join(units[inner], units[inner + 1])
         kept = np.ones(len(units), np.bool_)
-        words = self._words(units, edges, keyed.keys(keys, "merges"))
+        draws = keyed.keys(np.repeat(keyed.keys(of_round, words.keys), sizes), place_in_word.astype(np.uint64))
+        going = _Words(np.arange(len(units)), units.copy(), joined, draws, sizes)
         step = 0
-        while len(words.lengths):
-            words = self._merge_one_each(words, step, units, kept)
+        while len(going.lengths):
+            going = self._merge_one_each(going, step, units, kept)
             step += 1
         counted = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
-        return units[kept], np.diff(counted[edges])
-
-    def _words(self, units: Ids, edges: Places, keys: Keys) -> "_Words":
-        """The words of more than one character."""
-        continues = np.zeros(len(units) + 1, np.bool_)  # whether the word goes on after this character
-        continues[:-2] = self._table.are_neighbours(units[:-1], units[1:])
-        continues[edges - 1] = False
-        places = np.flatnonzero(continues[:-1] | continues[np.arange(len(units)) - 1])
-        inner = continues[places]
-        joined = np.full(len(places), -1, np.int32)
-        joined[inner] = self._table.join(units[places[inner]], units[places[inner] + 1])
-        begins = np.flatnonzero(~continues[places - 1])
-        sentence = np.searchsorted(edges, places, side="right") - 1
-        return _Words(
-            places=places,
-            units=units[places],
-            joined=joined,
-            draws=keyed.keys(keys[sentence], (places - edges[sentence]).astype(np.uint64)),
-            lengths=np.diff(np.append(begins, len(places))),
-        )
+        return units[kept], counted[edges]
 
     def _merge_one_each(self, words: "_Words", step: int, units: Ids, kept: Flags) -> "_Words":
         """One step of every word, noted in `units` and `kept`; and the words that are not finished."""

@@ -63,6 +63,12 @@ class MergeTable:
         places = np.arange(edges[-1]) + np.repeat(begin - edges[:-1], sizes)
         return self.characters[places], edges[offsets]
 
+    def first_character(self, ids: Ids) -> Ids:
+        return self.characters[self.first[ids]]
+
+    def last_character(self, ids: Ids) -> Ids:
+        return self.characters[self.first[ids.astype(np.int64) + 1] - 1]
+
     def join(self, left: Ids, right: Ids) -> Ids:
         """The piece that each pair makes, -1 where it makes none."""
         wanted = self._number(left, right)

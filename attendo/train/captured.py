@@ -41,22 +41,32 @@ class CapturedPasses:
         self._passes = 0
         self._recordings: dict[Shape, Recording] = {}
         self._memory = torch.cuda.graph_pool_handle()  # shared: only one recording runs at a time
+        # Passes that are not replayed run where they are recorded: autograd sums gradients on the stream on which it
+        # first met a weight, and a recording cannot reach out to another one.
+        self._stream = torch.cuda.Stream(device)
 
     def __call__(self, batch: Batch) -> None:
         self._passes += 1
         shape = tuple(None if each is None else each.shape for each in tensors(batch))
         if shape not in self._recordings:
             if self._passes <= _WARM_UP or len(self._recordings) == _MOST_GRAPHS:
-                self._learn(batch)
+                self._run(batch)
                 return
             self._recordings[shape] = self._record(batch)
         self._recordings[shape].replay(batch)
+
+    def _run(self, batch: Batch) -> None:
+        now = torch.cuda.current_stream(self._device)
+        self._stream.wait_stream(now)
+        with torch.cuda.stream(self._stream):
+            self._learn(batch)
+        now.wait_stream(self._stream)
 
     def _record(self, batch: Batch) -> Recording:
         batch = batch.to(self._device)
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(self._device)  # nothing may be under way on other streams
-        with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=self._memory, stream=self._stream, capture_error_mode="thread_local"):
             self._learn(batch)
         return Recording(graph, batch)
 

@@ -106,8 +106,9 @@ def _kept(learner: Learner, batch: Batch) -> int:
     kept: dict[int, Tensor] = {}  # held fast, or the same memory might be given out twice
 
     def keep(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor
-        return tensor
+        # Detached: a step that keeps its own result, which knows its step, would never be let go.
+        kept[tensor.untyped_storage().data_ptr()] = tensor.detach()
+        return tensor.detach()
 
     learner.network.train()
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
@@ -133,7 +134,7 @@ def _advice(learner: Learner, most: Estimate, free: int) -> str:
     if room <= 0:
         return "the weights alone do not fit: take a smaller preset"
     smaller = room / (most.activations + most.passing)
-    tokens = max(1, int(config.batch_tokens * smaller))
+    tokens = max(1, int(most.shape.rows * max(most.shape.source, most.shape.target) * smaller))
     digits = max(0, int(math.log10(tokens)) - 1)
     tokens = tokens // 10**digits * 10**digits
     times = math.ceil(config.accumulate * config.batch_tokens / tokens)

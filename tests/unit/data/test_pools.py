@@ -111,11 +111,13 @@ class Doubled:
 
     def __init__(self) -> None:
         self.keys: list[int] = []
+        self.rounds: list[int] = []
 
     def __call__(
-        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], keys: Keys
+        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], keys: Keys, of_round: Keys
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         self.keys += keys.tolist()
+        self.rounds += of_round.tolist()
         times = np.where(keys % np.uint64(2) == 0, 2, 1)
         lengths = np.diff(offsets)
         ends = np.concatenate([[0], np.cumsum(lengths * times)])
@@ -145,12 +147,15 @@ def test_a_sentence_that_would_become_too_long_stays_as_it_was(tmp_path: Path) -
 def test_keys_tell_epochs_sides_and_copies_apart(tmp_path: Path) -> None:
     prepared = from_lengths(tmp_path, [[(3, 5)] * 20], weights=[3.0])
     seen: list[int] = []
+    rounds: list[int] = []
     for epoch in range(2):
         recut = (Doubled(), Doubled())
         for place in pools(prepared.corpora, 1, epoch):
             PoolReader(prepared, 40, 1, recut).read(place)
         seen += recut[0].keys + recut[1].keys
+        rounds += set(recut[0].rounds + recut[1].rounds)
     assert len(set(seen)) == len(seen) == 2 * 2 * 3 * 20
+    assert len(set(rounds)) == len(rounds) == 2, "one of each epoch"
 
 
 def test_a_pool_that_nobody_waits_for_is_given_up(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -40,6 +41,20 @@ def test_the_estimate_is_near_what_one_update_takes() -> None:
     taken = measured(learner(), WIDE)
     assert taken is not None
     assert estimate(learner(), WIDE).total == pytest.approx(taken, rel=0.25)
+
+
+def test_counting_what_is_kept_keeps_nothing() -> None:
+    """Recording passes on a GPU fails where autograd still holds on to weights."""
+    looked_at = learner()
+    estimate(looked_at, Shape(4, 5, 6))
+    for name, weight in looked_at.network.named_parameters():
+        accumulates(weight).metadata["marked"] = True
+        assert "marked" not in accumulates(weight).metadata, f"{name} is still part of a graph"
+
+
+def accumulates(weight: torch.Tensor) -> Any:
+    """The node of the graph that sums a weight's gradients; autograd makes a new one where the last was let go."""
+    return weight.expand_as(weight).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
 
 
 def test_a_wider_batch_and_more_to_remember_take_more() -> None:

@@ -16,11 +16,12 @@ from sentencepiece import SentencePieceTrainer
 
 from attendo import keyed
 from attendo.errors import UsageError
-from attendo.text import EOS, SentencePiece, merge_dropout
+from attendo.text import EOS, SentencePiece, merge_dropout, word_forms
 from attendo.text.merge_dropout import MergeDropout
 from attendo.text.merge_table import MergeTable
 from attendo.text.sentencepiece_file import Piece, PieceKind, pieces
 
+ROUND = keyed.keys("round", 1)
 SYMBOLS = ("<2de>", "ca")
 TEXTS = [
     "the cat sat on the mat",
@@ -101,7 +102,7 @@ def ragged(ids: Any, offsets: Any) -> list[list[int]]:
 
 def recut(tokenizer: SentencePiece, rate: float, texts: list[str], seed: int = 0) -> list[list[int]]:
     keys = keyed.keys(seed, np.arange(len(texts), dtype=np.uint64))
-    return ragged(*MergeDropout(tokenizer, rate)(*flat(tokenizer.encode_many(texts)), keys))
+    return ragged(*MergeDropout(tokenizer, rate)(*flat(tokenizer.encode_many(texts)), keys, ROUND))
 
 
 @pytest.mark.parametrize("model", [mixed, across_spaces])
@@ -149,31 +150,40 @@ def plainly(tokenizer: SentencePiece, rate: float, ids: list[int], key: Any) -> 
     rows = list(pieces(tokenizer.model))
     numbers = {row.text: number for number, row in enumerate(rows) if row.kind == PieceKind.NORMAL}
     beside = {pair for text in numbers for pair in pairwise(text)}
-    characters: list[str | int] = []
-    for each in ids:
-        characters += rows[each].text if rows[each].kind == PieceKind.NORMAL else [each]
     result: list[int] = []
     at = 0
-    while at < len(characters):
-        word, begin = [characters[at]], at
+    while at < len(ids):
+        begin = at
         at += 1
-        while at < len(characters) and (characters[at - 1], characters[at]) in beside:
-            word.append(characters[at])
+        while (
+            at < len(ids)
+            and (rows[ids[at - 1]].text[-1], rows[ids[at]].text[0]) in beside
+            and both_normal(at, ids, rows)
+        ):
             at += 1
-        if isinstance(word[0], int):
-            result.append(word[0])
-        else:
-            result += [numbers[piece] for piece in merged(word, numbers, rows, (rate, key, begin))]
+        word = ids[begin:at]
+        if rows[word[0]].kind != PieceKind.NORMAL:
+            result += word
+            continue
+        variant = keyed.keys(key, "variant", begin) % np.uint64(merge_dropout.VARIANTS)
+        placed = np.array([each + (place << 32) for place, each in enumerate(word)], np.uint64)
+        draws = keyed.keys(ROUND, keyed.keys(keyed.keys(0, placed).sum(keepdims=True), variant))
+        characters = [each for piece in word for each in rows[piece].text]
+        result += [numbers[piece] for piece in merged(characters, numbers, rows, (rate, draws))]
     return result
 
 
-def merged(word: list[Any], numbers: dict[str, int], rows: list[Piece], chance: tuple[float, Any, int]) -> list[str]:
-    rate, key, begin = chance
+def both_normal(at: int, ids: list[int], rows: list[Piece]) -> bool:
+    return rows[ids[at - 1]].kind == rows[ids[at]].kind == PieceKind.NORMAL
+
+
+def merged(word: list[str], numbers: dict[str, int], rows: list[Piece], chance: tuple[float, Any]) -> list[str]:
+    rate, key = chance
     step = 0
     while True:
-        possible, place = [], begin
+        possible, place = [], 0
         for at in range(len(word) - 1):
-            draw = keyed.uniform(keyed.keys(keyed.keys(key, "merges"), place) + np.uint64(step))[0]
+            draw = keyed.uniform(keyed.keys(key, place) + np.uint64(step))[0]
             if word[at] + word[at + 1] in numbers and draw >= rate:
                 possible.append((-rows[numbers[word[at] + word[at + 1]]].score, at))
             place += len(word[at])
@@ -195,9 +205,13 @@ def letters() -> SentencePiece:
     return tokenizer
 
 
-def shares(text: str, rate: float, count: int = 20_000) -> dict[str, float]:
-    cut = Counter("|".join(letters().pieces(ids[1:])) for ids in recut(letters(), rate, [f"<x>{text}"] * count))
-    return {way: number / count for way, number in cut.items()}
+def shares(text: str, rate: float, rounds: int = 2_000, count: int = 10) -> dict[str, float]:
+    dropout, (ids, offsets) = MergeDropout(letters(), rate), flat(letters().encode_many([f"<x>{text}"] * count))
+    cut: Counter[str] = Counter()
+    for number in range(rounds):
+        of_round, keys = keyed.keys(number), keyed.keys(number, np.arange(count, dtype=np.uint64))
+        cut.update("|".join(letters().pieces(each[1:])) for each in ragged(*dropout(ids, offsets, keys, of_round)))
+    return {way: number / cut.total() for way, number in cut.items()}
 
 
 def test_the_only_merge_of_a_word_is_refused_at_the_rate() -> None:
@@ -226,11 +240,13 @@ def test_a_sentence_is_cut_alike_alone_and_among_others(monkeypatch: pytest.Monk
     keys = keyed.keys(3, np.arange(len(texts), dtype=np.uint64))
     dropout = MergeDropout(mixed(), 0.4)
     ids, offsets = flat(mixed().encode_many(texts))
-    together = ragged(*dropout(ids, offsets, keys))
-    alone = [ragged(*dropout(ids, offsets[each : each + 2], keys[each : each + 1]))[0] for each in range(len(texts))]
+    together = ragged(*dropout(ids, offsets, keys, ROUND))
+    alone = [
+        ragged(*dropout(ids, offsets[each : each + 2], keys[each : each + 1], ROUND))[0] for each in range(len(texts))
+    ]
     assert together == alone
     monkeypatch.setattr(merge_dropout, "_PIECES_AT_ONCE", 20)
-    assert ragged(*dropout(ids, offsets, keys)) == together
+    assert ragged(*dropout(ids, offsets, keys, ROUND)) == together
 
 
 def test_the_same_key_cuts_alike_and_another_differently() -> None:
@@ -240,9 +256,34 @@ def test_the_same_key_cuts_alike_and_another_differently() -> None:
     assert len({tuple(ids) for ids in recut(mixed(), 0.3, texts)}) > 4
 
 
+def test_a_word_that_is_met_often_is_cut_in_a_few_ways_a_round_and_in_others_in_the_next() -> None:
+    texts = ["processing"] * 1000
+    ids, offsets = flat(mixed().encode_many(texts))
+    keys = keyed.keys(np.arange(len(texts), dtype=np.uint64))
+    rounds = [
+        {tuple(each) for each in ragged(*MergeDropout(mixed(), 0.5)(ids, offsets, keys, keyed.keys(number)))}
+        for number in range(20)
+    ]
+    assert all(4 < len(ways) <= merge_dropout.VARIANTS for ways in rounds)
+    assert len(set().union(*rounds)) > merge_dropout.VARIANTS
+
+
+def test_no_word_becomes_another_that_happens_to_have_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With four bits for a number most words share theirs with others."""
+
+    def few(numbers: Any, starts: Any) -> Any:
+        return sums(numbers, starts) % np.uint64(16)
+
+    sums = word_forms._sums
+    tokenizer, texts = mixed(), ["the cat", "natural language", "on mat", "love"]
+    monkeypatch.setattr(word_forms, "_sums", few)
+    for text, ids in zip(texts, recut(tokenizer, 0.3, texts), strict=True):
+        assert tokenizer.decode(ids) == text
+
+
 def test_nothing_in_is_nothing_out() -> None:
     no_keys = np.zeros(0, np.uint64)
-    ids, offsets = MergeDropout(mixed(), 0.1)(np.zeros(0, np.int32), np.zeros(1, np.int64), no_keys)
+    ids, offsets = MergeDropout(mixed(), 0.1)(np.zeros(0, np.int32), np.zeros(1, np.int64), no_keys, ROUND)
     assert (ids.tolist(), offsets.tolist(), ids.dtype, offsets.dtype) == ([], [0], np.int32, np.int64)
     assert recut(mixed(), 0.1, ["", ""]) == [[], []]
 
@@ -250,7 +291,7 @@ def test_nothing_in_is_nothing_out() -> None:
 def test_the_arrays_handed_in_are_left_alone() -> None:
     ids, offsets = flat(mixed().encode_many(TEXTS))
     before = ids.copy()
-    MergeDropout(mixed(), 0.5)(ids, offsets, keyed.keys(np.arange(len(TEXTS), dtype=np.uint64)))
+    MergeDropout(mixed(), 0.5)(ids, offsets, keyed.keys(np.arange(len(TEXTS), dtype=np.uint64)), ROUND)
     assert np.array_equal(ids, before)
 
 
@@ -267,7 +308,7 @@ def test_a_rate_that_cannot_be_is_named(rate: float) -> None:
 
 def test_a_sentence_without_a_key_is_named() -> None:
     with pytest.raises(UsageError, match="one key a sentence: 1 keys for 2 sentences"):
-        MergeDropout(mixed(), 0.1)(*flat([[7], [8]]), keyed.keys(1))
+        MergeDropout(mixed(), 0.1)(*flat([[7], [8]]), keyed.keys(1), ROUND)
 
 
 def test_a_piece_with_a_character_that_is_no_piece_stays_whole() -> None:
