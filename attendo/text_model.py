@@ -12,11 +12,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attendo.data.batch import Example, collate, collate_sources
-from attendo.decode import ranking
+from attendo.decode.beam import Beam
 from attendo.decode.config import GenerationConfig
+from attendo.decode.frontier import NOTHING, Asked, Frontier
+from attendo.decode.ranking import Ranking
 from attendo.decode.rules import Forbid
-from attendo.decode.search import Frontier, Strategy, search
-from attendo.decode.strategies import NOTHING, Beam, Greedy
+from attendo.decode.search import Strategy, search
+from attendo.decode.strategies import Greedy
 from attendo.errors import ModelError, UsageError
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import kernels_for_any_shape
@@ -169,14 +171,15 @@ class TextModel:
 
     @torch.inference_mode()
     def _search(self, sources: Sequence[Sequence[int]], max_length: int | None, config: GenerationConfig) -> Frontier:
-        strategy: Strategy = Greedy() if config.beam == 1 else Beam(config.beam, config.length_penalty)
+        ranking = Ranking(length_penalty=config.length_penalty)
+        strategy: Strategy = Greedy() if config.beam == 1 else Beam(config.beam, ranking)
         ids, mask = collate_sources(sources)
         limits = [max_length or self._limit(len(source)) for source in sources]
         limit = torch.tensor(limits, device=self.device)
         with evaluating(self.network):
             memory = self.network.encode(ids.to(self.device), None if mask is None else mask.to(self.device))
-            told = search(self.network, self.network.start(memory), limit, strategy, [Forbid()])
-            return deque(told, maxlen=1).pop()
+            told = search(self.network, self.network.start(memory), Asked.of(limit), strategy, [Forbid()])
+            return deque(told, maxlen=1).pop().hypotheses
 
     def _refuse_too_long(self, sources: Sequence[Sequence[int]]) -> None:
         config = self.network.config
@@ -196,22 +199,21 @@ class TextModel:
         self, frontier: Frontier, n_best: int, config: GenerationConfig
     ) -> Iterator[tuple[Hypothesis, ...]]:
         """Of each sentence the best; a beam may have found fewer than it has rows."""
-        columns = (frontier.ids[:, 1:], frontier.log_probability, frontier.tokens, frontier.cut)
+        scores = Ranking(length_penalty=config.length_penalty).score(frontier)
+        columns = (frontier.ids[:, 1:], frontier.log_probability, scores, frontier.cut)
         rows = list(zip(*(column.tolist() for column in columns), strict=True))
-        for first in range(0, len(rows), config.beam):
+        for first in range(0, len(rows), frontier.width):
             best = rows[first : first + n_best]
             found = [row for row in best if row[1] != NOTHING] or best[:1]
-            yield tuple(self._hypothesis(config.length_penalty, *row) for row in found)
+            yield tuple(self._hypothesis(*row) for row in found)
 
-    def _hypothesis(
-        self, length_penalty: float, row: Sequence[int], log_probability: float, tokens: int, cut: bool
-    ) -> Hypothesis:
+    def _hypothesis(self, row: Sequence[int], log_probability: float, score: float, cut: bool) -> Hypothesis:
         ids = tuple(each for each in row if each not in (PAD, EOS))
         return Hypothesis(
             text=self.target_tokenizer.decode(ids),
             ids=ids,
             pieces=tuple(self.target_tokenizer.pieces(ids)),
-            score=ranking.score(log_probability, tokens, length_penalty),
+            score=score,
             log_probability=log_probability,
             cut=cut,
         )

@@ -1,19 +1,56 @@
-"""Ranking: what makes one hypothesis better than another."""
+"""Ranking: what makes one hypothesis better than another of another length.
 
-from jaxtyping import Float
+    value(y) = log p(y | x) + penalties            |y| counts the tokens, eos included unless said otherwise
+
+    none       score(y) = value(y)
+    average    score(y) = value(y) / |y| ** length_penalty
+    gnmt       score(y) = value(y) / ((5 + |y|) / 6) ** length_penalty        (Wu et al. 2016, equation 14)
+    reward     score(y) = value(y) + length_penalty * |y|
+
+A log-probability is below 0, so a higher length penalty favours longer answers in all three.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from attendo.decode.search import Frontier
+from attendo.decode.frontier import Frontier
+
+Normalise = Literal["none", "average", "gnmt", "reward"]
 
 
-def score(log_probability: float, tokens: int, length_penalty: float) -> float:
-    """log p(y | x) / tokens ** length_penalty, where tokens counts eos: 0 ranks by the sum, 1 by the average.
+@dataclass(frozen=True)
+class Ranking:
+    """A formula of those above."""
 
-    A log-probability is below 0, so a higher length penalty favours longer answers.
-    """
-    return log_probability / max(1, tokens) ** length_penalty
+    normalise: Normalise = "average"
+    length_penalty: float = 1.0
+    counts_eos: bool = True
 
+    def score(self, frontier: Frontier) -> Float[Tensor, " R"]:
+        """Of every row as far as it has come; -∞ where nothing is."""
+        return self.formula(frontier.value, self.tokens(frontier))
 
-def row_scores(frontier: Frontier, length_penalty: float) -> Float[Tensor, " R"]:
-    """The score of every row as far as it has come; it falls below all others where nothing is."""
-    return frontier.log_probability / frontier.tokens.clamp(min=1).float() ** length_penalty
+    def tokens(self, frontier: Frontier) -> Int[Tensor, " R"]:
+        """|y|"""
+        return frontier.length if self.counts_eos else frontier.length - frontier.ended.long()
+
+    def best_possible(self, frontier: Frontier) -> Float[Tensor, " R"]:
+        """The highest score that a row can still come to, if all that follows it were certain."""
+        now, at_the_limit = self.tokens(frontier) + 1, frontier.asked.limit + int(self.counts_eos)
+        return torch.maximum(self.formula(frontier.value, now), self.formula(frontier.value, at_the_limit))
+
+    def formula(self, value: Float[Tensor, " R"], tokens: Int[Tensor, " R"]) -> Float[Tensor, " R"]:
+        counted = tokens.clamp(min=1).to(value.dtype)
+        match self.normalise:
+            case "none":
+                return value
+            case "average":
+                return value / counted**self.length_penalty
+            case "gnmt":
+                return value / ((5 + counted) / 6) ** self.length_penalty
+            case "reward":
+                return value + self.length_penalty * counted

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from attendo.decode.search import Frontier
+from attendo.decode.frontier import NOTHING, Frontier
 from attendo.text import BOS, PAD
 
 
@@ -18,5 +18,6 @@ class Forbid:
 
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         log_probs = log_probs.clone()
-        log_probs[:, list(self.ids)] = float("-inf")
+        for each in self.ids:  # one by one: a list of places would be sent to the device at every step
+            log_probs[:, each] = NOTHING
         return log_probs

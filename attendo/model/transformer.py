@@ -6,7 +6,7 @@ Training and generating cannot drift apart, because they are one path.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,42 +15,13 @@ from torch import Tensor, nn
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.initialise import initialise
-from attendo.nn.attention import KeysValues, Tap
+from attendo.model.state import DecoderState, Memory, State
+from attendo.nn.attention import Tap
 from attendo.nn.blocks import BlockShape, DecoderBlock, EncoderBlock
-from attendo.nn.masks import Mask, causal_mask, padding_mask
-from attendo.nn.positions import LearnedPositions, NoPositions, RotaryPositions, SinusoidalPositions
+from attendo.nn.masks import Mask, padding_mask
+from attendo.nn.positions import LearnedPositions, NoPositions, RotaryPositions, SinusoidalPositions, Start
 
-
-@dataclass(frozen=True)
-class Memory:
-    """What the encoder made of the source: one vector a token, and which of them are tokens and not padding."""
-
-    states: Float[Tensor, "B S D"]
-    mask: Bool[Tensor, "B S"] | None
-
-
-@dataclass(frozen=True)
-class DecoderState:
-    """All that the next step needs to know of the steps before it."""
-
-    memory: tuple[KeysValues, ...]  # of each layer, projected once per sentence; empty in a decoder-only network
-    memory_mask: Bool[Tensor, "B S"] | None
-    past: tuple[KeysValues, ...] = ()  # of each layer; empty before the first step
-    past_mask: Bool[Tensor, "B T"] | None = None
-
-    @property
-    def length(self) -> int:
-        """How many target positions have been read."""
-        return self.past[0].length if self.past else 0
-
-    def select(self, rows: Int[Tensor, " R"]) -> "DecoderState":
-        """The state of these rows: a beam's hypotheses follow their parents, finished rows are left behind."""
-        return DecoderState(
-            memory=tuple(kv.select(rows) for kv in self.memory),
-            memory_mask=None if self.memory_mask is None else self.memory_mask.index_select(0, rows),
-            past=tuple(kv.select(rows) for kv in self.past),
-            past_mask=None if self.past_mask is None else self.past_mask.index_select(0, rows),
-        )
+StateT = TypeVar("StateT", bound=State)
 
 
 class Embedding(nn.Module):
@@ -64,7 +35,7 @@ class Embedding(nn.Module):
         self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, ids: Int[Tensor, "B T"], start: int) -> Float[Tensor, "B T D"]:
+    def forward(self, ids: Int[Tensor, "B T"], start: Start) -> Float[Tensor, "B T D"]:
         _check_ids(ids, self.tokens.num_embeddings)
         x = self.positions.add(self.tokens(ids) * self.scale, start)
         return self.dropout(x if self.norm is None else self.norm(x))
@@ -144,32 +115,29 @@ class Transformer(nn.Module):
         return DecoderState(kv, memory.mask)
 
     def step(
-        self,
-        ids: Int[Tensor, "B T"],
-        state: DecoderState,
-        mask: Bool[Tensor, "B T"] | None = None,
-        tap: Tap | None = None,
-    ) -> tuple[Float[Tensor, "B T V"], DecoderState]:
-        """Read more of the target: the logits behind each new token, and the state after them."""
+        self, ids: Int[Tensor, "B T"], state: StateT, mask: Bool[Tensor, "B T"] | None = None, tap: Tap | None = None
+    ) -> tuple[Float[Tensor, "B T V"], StateT]:
+        """Read more of the target: the logits behind each new token, and the state after them.
+
+        There may be more rows than the state has memories: as many side by side then belong to each.
+        """
         check_mask(mask, ids)
         x = self.target(ids, state.length)
-        past_mask = _extend_mask(state, ids, mask)
-        self_mask = causal_mask(state.length, ids.size(1), past_mask, ids.device)
-        x, past = self._decode(x, state, self_mask, tap)
-        return self.output(x), replace(state, past=past, past_mask=past_mask)
+        state, self_mask = state.read(ids, mask)
+        x, state = self._decode(x, state, self_mask, tap)
+        return self.output(x), state
 
     def _decode(
-        self, x: Float[Tensor, "B T D"], state: DecoderState, mask: Mask, tap: Tap | None
-    ) -> tuple[Float[Tensor, "B T D"], tuple[KeysValues, ...]]:
+        self, x: Float[Tensor, "B T D"], state: StateT, mask: Mask, tap: Tap | None
+    ) -> tuple[Float[Tensor, "B T D"], StateT]:
         memory_mask, rotation = padding_mask(state.memory_mask), self.target.positions.rotation(x, state.length)
         blocks: Sequence[DecoderBlock] = self.decoder  # type: ignore[assignment]
         past = []
         for n, block in enumerate(blocks):
-            before = state.past[n] if state.past else None
             memory = state.memory[n] if state.memory else None
-            x, kv = block(x, before, mask, memory, memory_mask, rotation, tap)
+            x, kv = block(x, state.past_of(n), mask, memory, memory_mask, rotation, tap)
             past.append(kv)
-        return self.decoder_norm(x), tuple(past)
+        return self.decoder_norm(x), state.after(past)
 
 
 def _block_shape(config: ModelConfig) -> BlockShape:
@@ -220,17 +188,3 @@ def check_mask(mask: Tensor | None, ids: Int[Tensor, "B T"]) -> None:
             f"a mask is boolean (True = may be looked at) and shaped like its ids {list(ids.shape)}, "
             f"not {kind} {list(mask.shape)}"
         )
-
-
-def _extend_mask(
-    state: DecoderState, ids: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
-) -> Bool[Tensor, "B P"] | None:
-    """Which target positions, old and new, hold tokens; None while no padding has been spoken of."""
-    if mask is None and state.past_mask is None:
-        return None
-    before, new = state.past_mask, mask
-    if before is None:
-        before = ids.new_ones(ids.size(0), state.length, dtype=torch.bool)
-    if new is None:
-        new = torch.ones_like(ids, dtype=torch.bool)
-    return torch.cat((before, new), dim=1)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,14 @@ Tap = Callable[[str, Tensor], None]
 
 # Up to here compiled code beats the library's kernels, which are made for long sequences (measured on an H200 with 32).
 SHORT = 64
+
+
+@runtime_checkable
+class Past(Protocol):
+    """Keys and values that new ones join."""
+
+    def extend(self, new: "KeysValues") -> "KeysValues":
+        """All that can be looked at, old and new."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,31 @@ class KeysValues:
     def select(self, rows: Int[Tensor, " R"]) -> "KeysValues":
         """The rows of the batch named by their numbers, in that order; a row may be taken more than once."""
         return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+
+
+@dataclass(frozen=True)
+class FixedKeysValues:
+    """Room for as many positions as there will be, in memory that stays where it is.
+
+    `extend` writes position `length` of every row. Position p of row r lies in row `order[r, p]` of the storage, so
+    that rows can follow other rows without a vector being moved.
+    """
+
+    storage: KeysValues
+    length: Int[Tensor, " R"]
+    order: Int[Tensor, "R C"] | None
+
+    def extend(self, new: KeysValues) -> KeysValues:
+        rows = torch.arange(self.length.size(0), device=self.length.device)
+        self.storage.keys[rows, :, self.length] = new.keys[:, :, 0]
+        self.storage.values[rows, :, self.length] = new.values[:, :, 0]
+        if self.order is None:
+            return self.storage
+        return KeysValues(self._ordered(self.storage.keys), self._ordered(self.storage.values))
+
+    def _ordered(self, storage: Float[Tensor, "R H C K"]) -> Float[Tensor, "R H C K"]:
+        places = torch.arange(storage.size(2), device=storage.device)
+        return storage.transpose(1, 2)[self.order, places].transpose(1, 2)
 
 
 class MultiHeadAttention(nn.Module):
@@ -92,16 +126,29 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, tap: Tap | None = None
     ) -> Float[Tensor, "B T D"]:
+        """Where `kv` has fewer rows than there are queries, as many rows side by side look at the same one."""
         dropout = self.dropout if self.training else 0.0
+        width = queries.size(0) // kv.keys.size(0)
+        queries = _together(queries, width)
         if tap is None:
             mixed = fused_attention(queries, kv, mask, dropout)
         else:
             mixed, weights = explicit_attention(queries, kv, mask, dropout)
-            tap(self.site, weights)
-        return self.output(mixed.transpose(1, 2).flatten(2))  # [B, H, T, Kv] -> [B, T, H * Kv] -> [B, T, D]
+            tap(self.site, _apart(weights, width))
+        mixed = _apart(mixed, width).transpose(1, 2).flatten(2)  # [B, H, T, Kv] -> [B, T, H * Kv]
+        return self.output(mixed)
 
     def _heads(self, x: Float[Tensor, "B T D"], width: int) -> Float[Tensor, "B H T K"]:
         return x.unflatten(-1, (self.num_heads, width)).transpose(1, 2)
+
+
+def _together(x: Float[Tensor, "R H T K"], width: int) -> Float[Tensor, "B H Q K"]:
+    """The queries of `width` rows as queries of one."""
+    return x if width == 1 else x.unflatten(0, (-1, width)).transpose(1, 2).flatten(2, 3)
+
+
+def _apart(x: Float[Tensor, "B H Q K"], width: int) -> Float[Tensor, "R H T K"]:
+    return x if width == 1 else x.unflatten(2, (width, -1)).transpose(1, 2).flatten(0, 1)
 
 
 def fused_attention(

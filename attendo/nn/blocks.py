@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attendo.nn.attention import KeysValues, MultiHeadAttention, Tap
+from attendo.nn.attention import KeysValues, MultiHeadAttention, Past, Tap
 from attendo.nn.feedforward import Activation, FeedForward
 from attendo.nn.masks import Mask
 from attendo.nn.positions import Rotation
@@ -82,7 +82,7 @@ class DecoderBlock(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        past: KeysValues | None,
+        past: Past | None,
         mask: Mask,
         memory: KeysValues | None,
         memory_mask: Mask,

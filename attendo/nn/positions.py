@@ -1,7 +1,8 @@
 """Positions: how the network learns the order of tokens. One class a kind, each with the same two methods.
 
 `add(x, start)` adds position vectors to embeddings; `rotation(x, start)` gives the turn of queries and keys. `start`
-is the position of the first token of `x`. Angles are computed in float32 when needed: there is no table to outgrow.
+is the position of the first token of `x`, one for all rows or one for each. Angles are computed in float32 when needed:
+there is no table to outgrow.
 """
 
 import math
@@ -9,20 +10,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from attendo.errors import UsageError
 
 Layout = Literal["interleaved", "halves"]
+Start = int | Int[Tensor, " B"]
 
 
 @dataclass(frozen=True)
 class Rotation:
     """The cosine and sine by which each pair of query or key components is turned."""
 
-    cosine: Float[Tensor, "T half"]
-    sine: Float[Tensor, "T half"]
+    cosine: Float[Tensor, "*#B T half"]
+    sine: Float[Tensor, "*#B T half"]
 
     def turn(self, heads: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
         """Component i is paired with component i + K/2. In float32, or a distance would depend on where it begins."""
@@ -34,10 +36,10 @@ class Rotation:
 class NoPositions(nn.Module):
     """Order does not exist: the encoder is then permutation-equivariant."""
 
-    def add(self, x: Float[Tensor, "B T D"], start: int) -> Float[Tensor, "B T D"]:
+    def add(self, x: Float[Tensor, "B T D"], start: Start) -> Float[Tensor, "B T D"]:
         return x
 
-    def rotation(self, x: Float[Tensor, "B T D"], start: int) -> Rotation | None:
+    def rotation(self, x: Float[Tensor, "B T D"], start: Start) -> Rotation | None:
         return None
 
 
@@ -53,10 +55,10 @@ class SinusoidalPositions(NoPositions):
         self.layout = layout
         self.offset = offset
 
-    def add(self, x: Float[Tensor, "B T D"], start: int) -> Float[Tensor, "B T D"]:
+    def add(self, x: Float[Tensor, "B T D"], start: Start) -> Float[Tensor, "B T D"]:
         angles = _angles(self.offset + start, x.size(1), x.size(2), x.device)
         if self.layout == "interleaved":
-            vectors = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
+            vectors = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
         else:
             vectors = torch.cat((angles.sin(), angles.cos()), dim=-1)
         return x + vectors.to(x.dtype)
@@ -71,7 +73,9 @@ class LearnedPositions(NoPositions):
         self.offset = offset
         self.table = nn.Parameter(torch.empty(offset + max_length, d_model))
 
-    def add(self, x: Float[Tensor, "B T D"], start: int) -> Float[Tensor, "B T D"]:
+    def add(self, x: Float[Tensor, "B T D"], start: Start) -> Float[Tensor, "B T D"]:
+        if isinstance(start, Tensor):  # whoever lets rows stand at different positions has seen to their number
+            return x + self.table[self.offset + start[:, None] + torch.arange(x.size(1), device=x.device)]
         end = start + x.size(1)
         if end > self.max_length:
             raise UsageError(
@@ -90,13 +94,16 @@ class RotaryPositions(NoPositions):
             raise UsageError(f"rotary positions need an even head width (d_model / num_heads), not {d_key}")
         self.d_key = d_key
 
-    def rotation(self, x: Float[Tensor, "B T D"], start: int) -> Rotation | None:
+    def rotation(self, x: Float[Tensor, "B T D"], start: Start) -> Rotation | None:
         angles = _angles(start, x.size(1), self.d_key, x.device)
+        if angles.dim() == 3:
+            angles = angles[:, None]  # [B, T, half] -> [B, 1, T, half]: all heads of a row alike
         return Rotation(angles.cos(), angles.sin())
 
 
-def _angles(start: int, length: int, width: int, device: torch.device) -> Float[Tensor, "T half"]:
+def _angles(start: Start, length: int, width: int, device: torch.device) -> Float[Tensor, "*#B T half"]:
     """pos / 10000^(2i / width), by way of a^b = exp(b ln a)."""
-    position = start + torch.arange(length, device=device, dtype=torch.float32)
+    position = torch.arange(length, device=device, dtype=torch.float32)
+    position = start[:, None] + position if isinstance(start, Tensor) else start + position
     frequency = torch.exp(torch.arange(0, width, 2, device=device, dtype=torch.float32) * (-math.log(10_000) / width))
-    return position[:, None] * frequency[None, :]
+    return position[..., None] * frequency

@@ -96,8 +96,8 @@ def _choose_training(given: Mapping[str, Any], amount: Amount) -> Iterable[Choic
     tokens = f"about {amount.tokens:,} target tokens"
     budget = 2 ** round(math.log2(min(max(amount.tokens / 50, 512), 16_384)))
     yield Choice("train.batch_tokens", budget, tokens)
-    most = 10 if _is_given(given, "start_from") else 100
-    epochs = min(max(round(most * (10_000 / max(amount.pairs, 1)) ** 0.5), 3), most)
+    at_10_000, most = (10, 10) if _is_given(given, "start_from") else (100, 300)
+    epochs = min(max(round(at_10_000 * (10_000 / max(amount.pairs, 1)) ** 0.5), 3), most)
     in_use = _get(given, "train.batch_tokens", budget) * _get(given, "train.accumulate", 1)
     steps = _round(min(max(epochs * amount.tokens / in_use, 300), 200_000))
     yield Choice("train.steps", steps, f"{epochs} epochs of {tokens}")

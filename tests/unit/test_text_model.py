@@ -12,10 +12,12 @@ import torch
 from tiny import SOURCES, TARGETS, tiny_model
 
 from attendo.data.batch import Example, collate, collate_sources
+from attendo.decode.beam import Beam
 from attendo.decode.config import GenerationConfig
+from attendo.decode.frontier import Asked
 from attendo.decode.rules import Forbid
 from attendo.decode.search import search
-from attendo.decode.strategies import Beam, Greedy
+from attendo.decode.strategies import Greedy
 from attendo.errors import ModelError, UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Memory, Transformer
@@ -122,7 +124,11 @@ def test_a_beam_of_one_is_greedy_with_the_weights_of_a_network() -> None:
     with torch.inference_mode():
         memory = model.network.encode(ids, mask)
         greedy, beam = (
-            list(search(model.network, model.network.start(memory), torch.full((40,), 12), strategy, [Forbid()]))[-1]
+            list(
+                search(
+                    model.network, model.network.start(memory), Asked.of(torch.full((40,), 12)), strategy, [Forbid()]
+                )
+            )[-1].hypotheses
             for strategy in (Greedy(), Beam(1))
         )
     assert torch.equal(greedy.ids, beam.ids)

@@ -26,10 +26,13 @@ SILENT: Chances = {BOS: {EOS: 0.9, A: 0.1}}
 class Rows:
     """The state of a bigram model: which table each row speaks from."""
 
-    tables: Tensor
+    tables: Tensor  # of each sentence
 
-    def select(self, rows: Tensor) -> "Rows":
-        return Rows(self.tables[rows])
+    def follow(self, parents: Tensor) -> "Rows":
+        return self
+
+    def keep(self, sentences: Tensor, rows: Tensor) -> "Rows":
+        return Rows(self.tables[sentences])
 
 
 class Bigrams:
@@ -43,22 +46,27 @@ class Bigrams:
                     self.logits[n, last, token] = math.log(chance) + 3.0  # logits are log-probabilities but for a shift
 
     def step(self, ids: Tensor, state: Rows) -> tuple[Tensor, Rows]:
-        return self.logits[state.tables, ids[:, -1]][:, None], state
+        width = ids.size(0) // state.tables.size(0)
+        return self.logits[state.tables.repeat_interleave(width), ids[:, -1]][:, None], state
 
 
 @dataclass(frozen=True)
 class Said:
-    """The state of a tree: which tree each row grows on, and all that it has said."""
+    """The state of a tree: which tree each sentence grows on, and all that its rows have said."""
 
     trees: Tensor
-    ids: Tensor
+    ids: Tensor | None = None
 
     @staticmethod
-    def nothing(trees: int) -> "Said":
-        return Said(torch.arange(trees), torch.zeros(trees, 0, dtype=torch.long))
+    def nothing(*trees: int) -> "Said":
+        return Said(torch.tensor(trees))
 
-    def select(self, rows: Tensor) -> "Said":
-        return Said(self.trees[rows], self.ids[rows])
+    def follow(self, parents: Tensor) -> "Said":
+        assert self.ids is not None
+        return Said(self.trees, self.ids[parents])
+
+    def keep(self, sentences: Tensor, rows: Tensor) -> "Said":
+        return Said(self.trees[sentences], None if self.ids is None else self.ids[rows])
 
 
 class Trees:
@@ -69,8 +77,10 @@ class Trees:
 
     def step(self, ids: Tensor, state: Said) -> tuple[Tensor, Said]:
         self.rows.append(ids.size(0))
-        state = Said(state.trees, torch.cat((state.ids, ids), dim=1))
-        rows = zip(state.trees.tolist(), state.ids.tolist(), strict=True)
+        said = ids if state.ids is None else torch.cat((state.ids, ids), dim=1)
+        state = Said(state.trees, said)
+        trees = state.trees.repeat_interleave(ids.size(0) // state.trees.size(0))
+        rows = zip(trees.tolist(), said.tolist(), strict=True)
         return torch.stack([logits(tree, tuple(said)) for tree, said in rows])[:, None], state
 
 

@@ -6,7 +6,6 @@ from itertools import pairwise, product
 import pytest
 import torch
 from tables import (
-    ENDLESS,
     SHORT,
     SILENT,
     SPOKEN,
@@ -23,10 +22,12 @@ from tables import (
 from torch import Tensor
 
 from attendo.decode import search as loop
-from attendo.decode.ranking import row_scores, score
+from attendo.decode.beam import Beam
+from attendo.decode.frontier import NOTHING, Asked, Frontier
+from attendo.decode.ranking import Ranking
 from attendo.decode.rules import Forbid
-from attendo.decode.search import Frontier, Strategy, search
-from attendo.decode.strategies import NOTHING, Beam, Greedy
+from attendo.decode.search import Strategy, search
+from attendo.decode.strategies import Greedy
 from attendo.errors import UsageError
 from attendo.text import BOS, EOS, PAD
 
@@ -36,12 +37,28 @@ LIMIT = 3
 
 def grown(strategy: Strategy, limits: list[int], stepper: Trees | None = None) -> list[Frontier]:
     """What is told of one tree for each limit."""
-    return list(search(stepper or Trees(), Said.nothing(len(limits)), torch.tensor(limits), strategy, [Forbid()]))
+    return list(search(stepper or Trees(), Said.nothing(*range(len(limits))), asked(limits), strategy, [Forbid()]))
+
+
+def found(strategy: Strategy, limits: list[int]) -> Frontier:
+    return grown(strategy, limits)[-1].hypotheses
 
 
 def by_hand(table: Chances, strategy: Strategy, limit: int) -> Frontier:
-    *_, last = search(Bigrams(table), Rows(torch.arange(1)), torch.tensor([limit]), strategy, [Forbid()])
-    return last
+    *_, last = search(Bigrams(table), Rows(torch.arange(1)), asked([limit]), strategy, [Forbid()])
+    return last.hypotheses
+
+
+def asked(limits: list[int]) -> Asked:
+    return Asked.of(torch.tensor(limits))
+
+
+def beam(width: int, length_penalty: float) -> Beam:
+    return Beam(width, Ranking(length_penalty=length_penalty))
+
+
+def scores(frontier: Frontier, length_penalty: float) -> Tensor:
+    return Ranking(length_penalty=length_penalty).score(frontier)
 
 
 def everything(tree: int, length_penalty: float) -> list[tuple[float, list[int]]]:
@@ -62,14 +79,14 @@ def spoken(frontier: Frontier) -> list[list[int]]:
 @pytest.mark.parametrize("length_penalty", PENALTIES)
 def test_D2_a_wide_beam_finds_the_best_of_all_sequences(length_penalty: float) -> None:
     width = VOCABULARY**2
-    last = grown(Beam(width, length_penalty), [LIMIT] * 12)[-1]
+    last = found(beam(width, length_penalty), [LIMIT] * 12)
     lengths = set()
     for tree in range(12):
         best, ids = everything(tree, length_penalty)[0]
-        found = sentence(last, tree, width)
-        assert spoken(found)[0] == ids
-        assert row_scores(found, length_penalty)[0].item() == pytest.approx(best, abs=1e-5)
-        assert found.ended[0]
+        ours = sentence(last, tree, width)
+        assert spoken(ours)[0] == ids
+        assert scores(ours, length_penalty)[0].item() == pytest.approx(best, abs=1e-5)
+        assert ours.ended[0]
         lengths.add(len(ids))
     assert len(lengths) > 1
 
@@ -77,20 +94,20 @@ def test_D2_a_wide_beam_finds_the_best_of_all_sequences(length_penalty: float) -
 @pytest.mark.parametrize("length_penalty", PENALTIES)
 def test_a_beam_with_room_for_everything_ranks_everything(length_penalty: float) -> None:
     width = (len(SPOKEN) + 1) ** (LIMIT + 1)
-    last = grown(Beam(width, length_penalty), [LIMIT] * 3)[-1]
+    last = found(beam(width, length_penalty), [LIMIT] * 3)
     for tree in range(3):
         ranked = everything(tree, length_penalty)
-        found = sentence(last, tree, width)
-        assert spoken(found)[: len(ranked)] == [ids for _, ids in ranked]
-        assert found.ended[: len(ranked)].all()
-        assert not found.cut[: len(ranked)].any()
-        assert (found.log_probability[len(ranked) :] == NOTHING).all()
+        ours = sentence(last, tree, width)
+        assert spoken(ours)[: len(ranked)] == [ids for _, ids in ranked]
+        assert ours.ended[: len(ranked)].all()
+        assert not ours.cut[: len(ranked)].any()
+        assert (ours.log_probability[len(ranked) :] == NOTHING).all()
 
 
 def test_a_wide_beam_is_never_less_probable_than_greedy() -> None:
     width = VOCABULARY**2
-    greedy = grown(Greedy(), [LIMIT] * 30)[-1]
-    best = grown(Beam(width, 0.0), [LIMIT] * 30)[-1].select(torch.arange(0, 30 * width, width))
+    greedy = found(Greedy(), [LIMIT] * 30)
+    best = found(beam(width, 0.0), [LIMIT] * 30).select(torch.arange(0, 30 * width, width))
     ended = greedy.ended
     assert ended.sum() > 10
     assert (best.log_probability[ended] >= greedy.log_probability[ended] - 1e-6).all()
@@ -100,22 +117,20 @@ def test_a_wide_beam_is_never_less_probable_than_greedy() -> None:
 @pytest.mark.parametrize("length_penalty", PENALTIES)
 def test_D2_a_beam_of_one_is_greedy_bit_for_bit(length_penalty: float) -> None:
     limits = [n % 7 for n in range(60)]
-    greedy, beam = grown(Greedy(), limits), grown(Beam(1, length_penalty), limits)
-    assert len(greedy) == len(beam)
+    greedy, narrow = grown(Greedy(), limits), grown(beam(1, length_penalty), limits)
+    assert len(greedy) == len(narrow)
     assert len({*greedy[-1].cut.tolist()}) == 2
-    for one, other in zip(greedy, beam, strict=True):
-        for name in ("ids", "log_probability", "ended", "cut"):
-            assert torch.equal(getattr(one, name), getattr(other, name))
+    for name in ("ids", "length", "log_probability", "penalty", "ended", "cut"):
+        assert torch.equal(getattr(greedy[-1], name), getattr(narrow[-1].hypotheses, name))
 
 
 @pytest.mark.parametrize("width", [2, 5])
 def test_D1_a_sentence_has_the_same_hypotheses_alone_and_among_others(width: int) -> None:
     limits = [(5 * n) % 9 + 1 for n in range(24)]
-    together = grown(Beam(width), limits)[-1]
+    together = found(Beam(width), limits)
     for tree, limit in enumerate(limits):
-        state = Said.nothing(len(limits)).select(torch.tensor([tree]))
-        *_, alone = search(Trees(), state, torch.tensor([limit]), Beam(width), [Forbid()])
-        among = sentence(together, tree, width)
+        *_, last = search(Trees(), Said.nothing(tree), asked([limit]), Beam(width), [Forbid()])
+        alone, among = last.hypotheses, sentence(together, tree, width)
         assert spoken(alone) == spoken(among)
         assert torch.equal(alone.log_probability, among.log_probability)
         assert torch.equal(alone.cut, among.cut)
@@ -123,30 +138,31 @@ def test_D1_a_sentence_has_the_same_hypotheses_alone_and_among_others(width: int
 
 @pytest.mark.parametrize("width", [2, 5])
 def test_D3_the_log_probability_told_is_that_of_the_tokens(width: int) -> None:
-    last = grown(Beam(width), [4] * 10)[-1]
+    last = found(Beam(width), [4] * 10)
     for row, (ids, told) in enumerate(zip(spoken(last), last.log_probability.tolist(), strict=True)):
         assert told == pytest.approx(log_probability(row // width, ids), abs=1e-5)
 
 
 @pytest.mark.parametrize("length_penalty", PENALTIES)
 def test_hypotheses_come_best_first_those_that_ended_before_those_that_were_cut(length_penalty: float) -> None:
-    last = grown(Beam(4, length_penalty), [3] * 40)[-1]
-    scores = row_scores(last, length_penalty).tolist()
+    last = found(beam(4, length_penalty), [3] * 40)
+    ranked = scores(last, length_penalty).tolist()
     mixed = 0
     for first in range(0, 160, 4):
         cut = last.cut[first : first + 4].tolist()
         assert cut == sorted(cut)
         mixed += len({*cut}) == 2
         for one in range(first, first + 3):
-            assert last.cut[one] != last.cut[one + 1] or scores[one] >= scores[one + 1]
+            assert last.cut[one] != last.cut[one + 1] or ranked[one] >= ranked[one + 1]
         assert len({*map(tuple, spoken(last)[first : first + 4])}) == 4
     assert mixed > 5
 
 
 def test_every_row_is_ended_or_cut_in_the_end_and_stays_within_its_limit() -> None:
     limits = [n % 6 for n in range(30)]
-    last = grown(Beam(3), limits)[-1]
-    assert (last.ended ^ last.cut).all()
+    last = found(Beam(3), limits)
+    real = last.log_probability != NOTHING
+    assert (last.ended ^ last.cut)[real].all()
     for row, ids in enumerate(spoken(last)):
         if last.log_probability[row] != NOTHING:
             assert len(ids) - ids.count(EOS) <= limits[row // 3]
@@ -156,12 +172,13 @@ def test_every_row_is_ended_or_cut_in_the_end_and_stays_within_its_limit() -> No
 def test_a_step_finishes_what_ends_among_the_best_and_the_best_others_go_on() -> None:
     """Two rows: a .6 b .3 (eos .1 comes third) · ab .42, b-eos .15 finishes, ba .12 goes on · ab-eos .21 finishes."""
     beam = Beam(2, stop="first")
-    told = list(search(Bigrams(SHORT), Rows(torch.arange(1)), torch.tensor([9]), beam, [Forbid()]))
+    told = list(search(Bigrams(SHORT), Rows(torch.arange(1)), asked([9]), beam, [Forbid()]))
+    told[-1] = told[-1].hypotheses
     assert [spoken(each) for each in told] == [[[A], [B]], [[A, B], [B, A]], [[A, B, EOS], [B, EOS]]]
     assert told[1].log_probability.exp().tolist() == pytest.approx([0.42, 0.12])
     assert told[1].open.all()
     assert told[2].log_probability.exp().tolist() == pytest.approx([0.21, 0.15])
-    assert row_scores(told[2], 1.0).tolist() == pytest.approx([math.log(0.21) / 3, math.log(0.15) / 2])
+    assert scores(told[2], 1.0).tolist() == pytest.approx([math.log(0.21) / 3, math.log(0.15) / 2])
     assert told[2].ended.all()
 
 
@@ -169,7 +186,7 @@ def test_a_step_finishes_what_ends_among_the_best_and_the_best_others_go_on() ->
 def test_the_length_penalty_decides_between_short_and_long(length_penalty: float, best: list[int]) -> None:
     """eos alone has probability 0.4, a b eos has 0.3186: less in all, more a token."""
     table: Chances = {BOS: {A: 0.59, EOS: 0.4, B: 0.01}, A: {B: 0.9, A: 0.1}, B: {EOS: 0.6, B: 0.4}}
-    last = by_hand(table, Beam(2, length_penalty, stop="first"), 9)
+    last = by_hand(table, Beam(2, Ranking(length_penalty=length_penalty), stop="first"), 9)
     assert spoken(last)[0] == best
     assert sorted(last.log_probability.exp().tolist()) == pytest.approx([0.3186, 0.4])
 
@@ -182,8 +199,8 @@ def test_a_settled_beam_does_not_lose_the_best_to_what_ended_before_it(length_pe
         A: {B: 0.9, EOS: 0.06, A: 0.04},
         B: {EOS: 0.9, A: 0.06, B: 0.04},
     }
-    first = by_hand(table, Beam(2, length_penalty, stop="first"), 9)
-    settled = by_hand(table, Beam(2, length_penalty, stop="settled"), 9)
+    first = by_hand(table, Beam(2, Ranking(length_penalty=length_penalty), stop="first"), 9)
+    settled = by_hand(table, Beam(2, Ranking(length_penalty=length_penalty), stop="settled"), 9)
     assert sorted(spoken(first)) == [[EOS], [A, EOS]]
     assert spoken(settled)[0] == [A, B, EOS]
     assert settled.log_probability[0].exp().item() == pytest.approx(0.729)
@@ -198,16 +215,15 @@ def test_a_settled_beam_stops_when_what_goes_on_scores_no_better(
     By the sum that settles it. By the average, -0.54, it is still better than b eos, -0.95, and ends as a b a b eos,
     -0.57, which a b a b a, -0.61, cannot better.
     """
-    beam = Beam(2, length_penalty)
-    told = list(search(Bigrams(SHORT), Rows(torch.arange(1)), torch.tensor([9]), beam, [Forbid()]))
+    told = list(search(Bigrams(SHORT), Rows(torch.arange(1)), asked([9]), beam(2, length_penalty), [Forbid()]))
     assert len(told) == steps
-    assert spoken(told[-1]) == [[A, B, EOS], second]
+    assert spoken(told[-1].hypotheses) == [[A, B, EOS], second]
 
 
 def test_rows_without_an_end_are_cut_at_the_limit() -> None:
     table: Chances = {BOS: {A: 0.6, B: 0.4}, A: {A: 0.7, B: 0.3}, B: {A: 0.6, B: 0.4}}
     last = by_hand(table, Beam(2), 2)
-    assert last.ids.tolist() == [[BOS, A, A, PAD], [BOS, B, A, PAD]]
+    assert last.longest().tolist() == [[BOS, A, A], [BOS, B, A]]
     assert last.log_probability.exp().tolist() == pytest.approx([0.42, 0.24])
     assert last.cut.all()
     assert not last.ended.any()
@@ -230,16 +246,16 @@ def test_a_full_row_that_ends_is_not_cut_as_well() -> None:
 
 def test_where_little_may_be_said_the_other_rows_stay_without_a_hypothesis() -> None:
     rules = [Forbid(), Forbid(SPOKEN)]
-    told = list(search(Bigrams(SHORT, SHORT), Rows(torch.arange(2)), torch.tensor([9, 9]), Beam(3), rules))
+    told = list(search(Bigrams(SHORT, SHORT), Rows(torch.arange(2)), asked([9, 9]), Beam(3), rules))
     assert len(told) == 1
-    assert spoken(told[0])[::3] == [[EOS], [EOS]]
-    assert told[0].log_probability.tolist() == pytest.approx([math.log(0.1), NOTHING, NOTHING] * 2)
+    assert spoken(told[0].hypotheses)[::3] == [[EOS], [EOS]]
+    assert told[0].hypotheses.log_probability.tolist() == pytest.approx([math.log(0.1), NOTHING, NOTHING] * 2)
 
 
 def test_an_end_that_is_forbidden_finishes_nothing() -> None:
     """Rows to spare: all of the three tokens and then, among what has no probability at all, eos."""
     rules = [Forbid(), Forbid((EOS,))]
-    *_, last = search(Bigrams(SHORT), Rows(torch.arange(1)), torch.tensor([1]), Beam(8), rules)
+    *_, last = (each.hypotheses for each in search(Bigrams(SHORT), Rows(torch.arange(1)), asked([1]), Beam(8), rules))
     assert not last.ended.any()
     assert last.log_probability.isfinite().sum() == len(SPOKEN)
     assert sorted(spoken(last)[:3]) == [[token] for token in SPOKEN]
@@ -248,8 +264,8 @@ def test_an_end_that_is_forbidden_finishes_nothing() -> None:
 def test_a_sentence_that_is_done_does_not_change_while_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "CLOSED_SHARE", 2.0)  # nobody leaves
     tables = Bigrams(SILENT, {BOS: {A: 0.6, B: 0.4}, A: {A: 0.7, B: 0.3}, B: {A: 0.6, B: 0.4}})
-    told = list(search(tables, Rows(torch.arange(2)), torch.tensor([1, 8]), Beam(2), [Forbid()]))
-    done = [sentence(each, 0, 2) for each in told[1:]]
+    told = list(search(tables, Rows(torch.arange(2)), asked([1, 8]), Beam(2), [Forbid()]))
+    done = [sentence(each.hypotheses, 0, 2) for each in told[1:]]
     assert len(done) == 8
     for each in done:
         assert spoken(each) == spoken(done[0])
@@ -272,8 +288,9 @@ def test_sentences_that_are_done_leave_the_batch_and_nothing_else_changes(
     staying = grown(strategy, limits)
     assert len(leaving) == len(staying)
     for one, other in zip(leaving, staying, strict=True):
-        for name in ("ids", "log_probability", "limit", "ended", "cut"):
-            assert torch.equal(getattr(one, name), getattr(other, name))
+        for name in ("length", "log_probability", "penalty", "ended", "cut"):
+            assert torch.equal(getattr(one.hypotheses, name), getattr(other.hypotheses, name))
+        assert spoken(one.hypotheses) == spoken(other.hypotheses)
 
 
 @pytest.mark.parametrize("width", [0, -1])
@@ -284,7 +301,9 @@ def test_a_beam_without_rows_is_refused(width: int) -> None:
 
 def test_rules_hold_in_every_row() -> None:
     forbidden = [Forbid(), Forbid((A,))]
-    *_, last = search(Trees(), Said.nothing(9), torch.tensor([5] * 9), Beam(4), forbidden)
+    *_, last = (
+        each.hypotheses for each in search(Trees(), Said.nothing(*range(9)), asked([5] * 9), Beam(4), forbidden)
+    )
     real = last.log_probability != NOTHING
     assert real.sum() > 20
     assert not (last.ids[real] == A).any()
@@ -295,23 +314,11 @@ def test_rules_see_the_rows_that_they_judge() -> None:
 
     class NoRepeat:
         def __call__(self, log_probs: Tensor, frontier: Frontier) -> Tensor:
-            return log_probs.scatter(1, frontier.ids[:, -1:], NOTHING)
+            return log_probs.scatter(1, frontier.last, NOTHING)
 
     rules = [Forbid(), NoRepeat()]
-    *_, last = search(Trees(), Said.nothing(12), torch.tensor([3, 8] * 6), Beam(4), rules)
+    *_, last = (
+        each.hypotheses for each in search(Trees(), Said.nothing(*range(12)), asked([3, 8] * 6), Beam(4), rules)
+    )
     for ids, told in zip(spoken(last), last.log_probability.tolist(), strict=True):
         assert told == NOTHING or all(one != other for one, other in pairwise(ids))
-
-
-def test_the_score_is_the_log_probability_over_a_power_of_the_length() -> None:
-    assert score(-6.0, 4, 0.0) == -6.0
-    assert score(-6.0, 4, 1.0) == -1.5
-    assert score(-6.0, 4, 0.5) == -3.0
-    assert score(0.0, 0, 1.0) == 0.0
-    last = by_hand(ENDLESS, Beam(2), 9)
-    for length_penalty in PENALTIES:
-        one_by_one = [
-            score(each, tokens, length_penalty)
-            for each, tokens in zip(last.log_probability.tolist(), map(len, spoken(last)), strict=True)
-        ]
-        assert row_scores(last, length_penalty).tolist() == pytest.approx(one_by_one)

@@ -4,18 +4,20 @@ import math
 
 import pytest
 import torch
-from tables import ENDLESS, SHORT, SILENT, A, B, Bigrams, Chances, Rows
+from tables import ENDLESS, SHORT, SILENT, A, B, Bigrams, Chances, Rows, Said, Trees, log_probability
 from torch import Tensor
 
+from attendo.decode.beam import Beam
+from attendo.decode.frontier import Asked, Frontier
 from attendo.decode.rules import Forbid
-from attendo.decode.search import Frontier, Rule, Stepper, Strategy, search
-from attendo.decode.strategies import Beam, Greedy
+from attendo.decode.search import Rule, Stepper, Strategy, search
+from attendo.decode.strategies import Greedy
 from attendo.text import BOS, EOS, PAD, UNK
 
 
 def frontiers(tables: list[Chances], limits: list[int], rules: tuple[Rule, ...] = (Forbid(),)) -> list[Frontier]:
     state = Rows(torch.arange(len(tables)))
-    return list(search(Bigrams(*tables), state, torch.tensor(limits), Greedy(), rules))
+    return list(search(Bigrams(*tables), state, Asked.of(torch.tensor(limits)), Greedy(), rules))
 
 
 def test_a_table_of_bigrams_is_all_that_the_loop_needs() -> None:
@@ -27,7 +29,7 @@ def test_a_table_of_bigrams_is_all_that_the_loop_needs() -> None:
 
 def test_greedy_takes_the_most_probable_token_each_time() -> None:
     last = frontiers([SHORT], [10])[-1]
-    assert last.ids.tolist() == [[BOS, A, B, EOS]]
+    assert last.longest().tolist() == [[BOS, A, B, EOS]]
     assert last.log_probability.item() == pytest.approx(math.log(0.6 * 0.7 * 0.5))
     assert last.ended.tolist() == [True]
     assert last.cut.tolist() == [False]
@@ -35,7 +37,7 @@ def test_greedy_takes_the_most_probable_token_each_time() -> None:
 
 def test_the_frontier_is_told_after_every_token() -> None:
     told = frontiers([SHORT], [10])
-    assert [each.ids[0, 1:].tolist() for each in told] == [[A], [A, B], [A, B, EOS]]
+    assert [each.longest()[0, 1:].tolist() for each in told] == [[A], [A, B], [A, B, EOS]]
     assert [each.open.tolist() for each in told] == [[True], [True], [False]]
 
 
@@ -44,13 +46,13 @@ def test_the_frontier_is_told_after_every_token() -> None:
     [
         (3, [A, B, EOS], 0.6 * 0.7 * 0.5, False),
         (2, [A, B, EOS], 0.6 * 0.7 * 0.5, False),  # as many tokens as the limit, then eos: nothing is lost
-        (1, [A, PAD], 0.6, True),  # the token beyond the limit is neither kept nor counted
-        (0, [PAD], 1.0, True),
+        (1, [A], 0.6, True),  # the token beyond the limit is neither kept nor counted
+        (0, [], 1.0, True),
     ],
 )
 def test_the_limit_is_exact(limit: int, ids: list[int], probability: float, cut: bool) -> None:
     last = frontiers([SHORT], [limit])[-1]
-    assert last.ids[0, 1:].tolist() == ids
+    assert last.longest()[0, 1:].tolist() == ids
     assert last.log_probability.item() == pytest.approx(math.log(probability))
     assert last.cut.tolist() == [cut]
     assert last.ended.tolist() == [not cut]
@@ -58,18 +60,18 @@ def test_the_limit_is_exact(limit: int, ids: list[int], probability: float, cut:
 
 def test_a_row_that_never_ends_is_cut_at_its_limit() -> None:
     last = frontiers([ENDLESS], [4])[-1]
-    assert last.ids[0, 1:].tolist() == [B, B, B, B, PAD]
+    assert last.longest()[0, 1:].tolist() == [B, B, B, B]
     assert last.log_probability.item() == pytest.approx(math.log(0.9 * 0.8**3))
     assert last.cut.tolist() == [True]
 
 
 def test_each_row_goes_its_own_way_to_its_own_limit() -> None:
     last = frontiers([SHORT, ENDLESS, SILENT, ENDLESS], [9, 5, 9, 2])[-1]
-    assert last.ids[:, 1:].tolist() == [
-        [A, B, EOS, PAD, PAD, PAD],
-        [B, B, B, B, B, PAD],
-        [EOS, PAD, PAD, PAD, PAD, PAD],
-        [B, B, PAD, PAD, PAD, PAD],
+    assert last.longest()[:, 1:].tolist() == [
+        [A, B, EOS, PAD, PAD],
+        [B, B, B, B, B],
+        [EOS, PAD, PAD, PAD, PAD],
+        [B, B, PAD, PAD, PAD],
     ]
     assert last.ended.tolist() == [True, False, True, False]
     assert last.cut.tolist() == [False, True, False, True]
@@ -94,41 +96,40 @@ def test_a_closed_row_does_not_change_while_others_go_on() -> None:
 def test_pad_and_bos_are_never_chosen_and_the_rest_keeps_its_probability() -> None:
     table: Chances = {BOS: {PAD: 0.5, BOS: 0.3, A: 0.2}, A: {BOS: 0.6, PAD: 0.3, EOS: 0.1}}
     last = frontiers([table], [9])[-1]
-    assert last.ids.tolist() == [[BOS, A, EOS]]
+    assert last.longest().tolist() == [[BOS, A, EOS]]
     assert last.log_probability.item() == pytest.approx(math.log(0.2 * 0.1))
 
 
 def test_the_unknown_token_may_be_chosen() -> None:
     last = frontiers([{BOS: {UNK: 0.9, EOS: 0.1}, UNK: {EOS: 1.0}}], [9])[-1]
-    assert last.ids.tolist() == [[BOS, UNK, EOS]]
+    assert last.longest().tolist() == [[BOS, UNK, EOS]]
 
 
 def test_rules_are_laid_one_over_the_other_and_leave_the_numbers_they_were_given() -> None:
     last = frontiers([SHORT], [9], (Forbid(), Forbid((A,))))[-1]
-    assert last.ids.tolist() == [[BOS, B, EOS]]
+    assert last.longest().tolist() == [[BOS, B, EOS]]
     log_probs = torch.zeros(1, 6)
     Forbid()(log_probs, last)
     assert not log_probs.any()
 
 
-class Swap:
-    """Two rows that change places before they go on greedily: a beam in which each follows the other."""
+class Swap(Greedy):
+    """Two rows of a sentence that change places before they go on greedily: each follows the other."""
 
-    width = 1
+    width = 2
 
-    def start(self, limit: Tensor) -> Frontier:
-        return Frontier.start(limit)
-
-    def advance(self, frontier: Frontier, log_probs: Tensor) -> tuple[Tensor | None, Frontier]:
-        if frontier.limit.size(0) < 2:
-            return Greedy().advance(frontier, log_probs)
+    def advance(self, frontier: Frontier, log_probs: Tensor, ruled: Tensor) -> tuple[Tensor | None, Frontier]:
         parents = torch.tensor([1, 0])
-        best = log_probs[parents].max(dim=-1)
-        return parents, frontier.select(parents).grow(best.indices, best.values)
+        if not frontier.length.any():  # they part ways
+            best = ruled.topk(2)
+            return None, frontier.grow(best.indices.diagonal(), best.values.diagonal(), torch.zeros(2))
+        best = ruled[parents].max(dim=-1)
+        return parents, frontier.select(parents, 2).grow(best.indices, best.values, torch.zeros(2))
 
 
 def test_rows_and_their_state_follow_their_parents() -> None:
-    state = Rows(torch.arange(2))
-    *_, last = search(Bigrams(SHORT, ENDLESS), state, torch.tensor([9, 3]), Swap(), [Forbid()])
-    by_length = sorted(last.ids.tolist())
-    assert by_length == [[BOS, A, B, EOS, PAD], [BOS, B, B, B, PAD]]
+    *_, last = search(Trees(), Said.nothing(7), Asked.of(torch.tensor([4])), Swap(), [Forbid()])
+    rows = [[each for each in row[1:] if each != PAD] for row in last.ids.tolist()]
+    assert rows[0] != rows[1]
+    for ids, told in zip(rows, last.log_probability.tolist(), strict=True):
+        assert told == pytest.approx(log_probability(7, ids), abs=1e-5)

@@ -72,7 +72,7 @@ def test_a_decoder_that_sees_ahead_is_a_causal_leak(
         return Mask((position[None, :] <= position[:, None] + ahead)[None, None])
 
     run = built_run(tmp_path, TEXT, model={"dropout": dropout})
-    monkeypatch.setattr("attendo.model.transformer.causal_mask", leaky)
+    monkeypatch.setattr("attendo.model.state.causal_mask", leaky)
     found = named(quick(run), "causal leak")
     assert (found.level, found.about) == ("fault", "network")
     assert found.values["change"] > 0.01
@@ -319,7 +319,7 @@ def test_the_causal_check_asks_at_both_ends_of_the_target(run: Run, monkeypatch:
         visible[-2, -1] = True
         return Mask(visible[None, None])
 
-    monkeypatch.setattr("attendo.model.transformer.causal_mask", nearly)
+    monkeypatch.setattr("attendo.model.state.causal_mask", nearly)
     pairs = few_pairs(batches_of(run), run.model.network)
     found = causal_leak(run.trainer.learner, pairs)
     assert (found.level, found.values["position"]) == ("fault", max(len(pair.target) for pair in pairs) - 1)

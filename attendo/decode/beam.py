@@ -1,0 +1,181 @@
+"""Beam search: the most probable sequences, as far as a few rows a sentence can tell."""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attendo.decode.best import best_of
+from attendo.decode.frontier import NOTHING, Asked, Frontier, combined, difference
+from attendo.decode.ranking import Ranking
+from attendo.errors import UsageError
+from attendo.text import EOS
+
+Stop = Literal["first", "settled", "exhaustive"]
+
+
+@dataclass(frozen=True)
+class Beam:
+    """A step looks at the 2·width best continuations (y, v) of a sentence, by value(y) + log p(v | y).
+
+    Those among the best width that end in eos are finished; the best width of those that do not end go on. Of the
+    finished, the best patience·width are kept, by the score of the ranking. A sentence is done when as many are
+    finished and, by the stop rule,
+
+        first        at once
+        settled      when no row that goes on scores better, at the length it has, than the worst of them
+        exhaustive   when no row that goes on can come to score better, whatever follows
+
+    where `first` may lose a probable long answer to short ones, hardly probable, that filled the beam before it. It is
+    done too when nothing can go on, or its limit has come: rows that are full and whose eos is not among the best
+    width are then cut. Finished hypotheses stand before cut ones. Rows without a hypothesis have log-probability -∞ and
+    stand last. A width of 1 is greedy.
+    """
+
+    width: int
+    ranking: Ranking = field(default_factory=Ranking)
+    stop: Stop = "settled"
+    patience: float = 1.0  # with stop rule first: Kasai et al. 2022
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise UsageError(f"a beam has at least one row: width must be 1 or more, not {self.width}")
+        if self.patience <= 0:
+            raise UsageError(f"patience must be more than 0, not {self.patience}")
+
+    @property
+    def kept(self) -> int:
+        """Hypotheses of a sentence."""
+        return math.ceil(self.patience * self.width)
+
+    def start(self, asked: Asked, capacity: int | None = None) -> Frontier:
+        """All rows of a sentence are alike at first, so only one of them counts."""
+        rows = Frontier.start(asked, self.width, capacity)
+        counts = torch.arange(rows.length.size(0), device=rows.length.device) % self.width == 0
+        kept = Frontier.start(asked, self.kept, rows.ids.size(1))
+        nothing = torch.full_like(kept.log_probability, NOTHING)
+        return replace(
+            rows,
+            log_probability=torch.where(counts, 0.0, NOTHING),
+            finished=replace(kept, log_probability=nothing, open=~kept.open),
+        )
+
+    def advance(
+        self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
+    ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
+        assert frontier.finished is not None  # start has seen to it
+        best = continuations(frontier, log_probs, ruled, 2 * self.width)
+        parents, going = self._going(frontier, best)
+        stuck = self._all(going.log_probability == NOTHING)
+        finishing = self._finishing(best)
+        ended = self._ended(frontier, best, finishing)
+        cut = self._cut(frontier, best, finishing, frontier.full | stuck)
+        finished = self._best(frontier.finished, ended, cut)
+        done = frontier.full | stuck | self._enough(finished, going)
+        was_open = frontier.open.view(-1, self.width)[:, :1].expand(-1, self.kept).flatten()
+        return parents, replace(going, open=frontier.open & ~done, finished=finished.where(was_open, frontier.finished))
+
+    def _going(self, frontier: Frontier, best: "Continuations") -> tuple[Int[Tensor, " R"], Frontier]:
+        """The best `width` continuations that do not end: at most one of a row does, so there are as many."""
+        order = (best.ids == EOS).byte().argsort(dim=1, stable=True)[:, : self.width]
+        return best.parents.gather(1, order).flatten(), best.take(frontier, order)
+
+    def _finishing(self, best: "Continuations") -> Bool[Tensor, "B W"]:
+        first = slice(self.width)
+        return (best.log_probability[:, first] != NOTHING) & (best.ids[:, first] == EOS)
+
+    def _ended(self, frontier: Frontier, best: "Continuations", finishing: Bool[Tensor, "B W"]) -> Frontier:
+        """The first `width` continuations, with nothing where they do not end."""
+        ended, order = finishing.flatten(), torch.arange(self.width, device=finishing.device)
+        grown = best.take(frontier, order.expand_as(finishing))
+        log_probability = grown.log_probability.masked_fill(~ended, NOTHING)
+        return replace(grown, log_probability=log_probability, ended=ended, cut=torch.zeros_like(ended))
+
+    def _cut(
+        self, frontier: Frontier, best: "Continuations", finishing: Bool[Tensor, "B W"], at_end: Bool[Tensor, " R"]
+    ) -> Frontier:
+        """The rows that can go no further and do not end; nothing while there is room."""
+        rows = torch.arange(at_end.size(0), device=at_end.device).view(-1, self.width, 1)
+        ends = ((best.parents[:, None, : self.width] == rows) & finishing[:, None]).any(dim=-1).flatten()
+        log_probability = frontier.log_probability.masked_fill(ends | ~at_end, NOTHING)
+        return replace(frontier, log_probability=log_probability, cut=torch.ones_like(ends), finished=None)
+
+    def _best(self, before: Frontier, ended: Frontier, cut: Frontier) -> Frontier:
+        """The best hypotheses of each sentence, finished before cut."""
+        together = beside(beside(before, ended), cut)
+        scores = self.ranking.score(together).view(-1, together.width)
+        by_score = scores.argsort(dim=1, descending=True, stable=True)
+        not_ended = (~together.ended).byte().view_as(scores).gather(1, by_score)
+        order = by_score.gather(1, not_ended.argsort(dim=1, stable=True))[:, : self.kept]
+        first = torch.arange(0, scores.numel(), together.width, device=order.device)[:, None]
+        chosen = together.select((first + order).flatten(), self.kept)
+        return replace(chosen, open=torch.zeros_like(chosen.open))
+
+    def _enough(self, finished: Frontier, going: Frontier) -> Bool[Tensor, " R"]:
+        """In every row of a sentence, whether what is finished will do."""
+        enough = finished.ended.view(-1, self.kept).all(dim=1, keepdim=True)
+        if self.stop != "first":
+            worst = self.ranking.score(finished).view(-1, self.kept)[:, -1:]
+            hopes = self.ranking.best_possible if self.stop == "exhaustive" else self.ranking.score
+            enough = enough & (hopes(going).view(-1, self.width) <= worst).all(dim=1, keepdim=True)
+        return enough.expand(-1, self.width).flatten()
+
+    def _all(self, rows: Bool[Tensor, " R"]) -> Bool[Tensor, " R"]:
+        """True in every row of a sentence where it is true of all of them."""
+        return rows.view(-1, self.width).all(dim=1, keepdim=True).expand(-1, self.width).flatten()
+
+
+@dataclass(frozen=True)
+class Continuations:
+    """The best ways to go on, in order: the row that is continued, the next id, and what that adds."""
+
+    parents: Int[Tensor, "B C"]
+    ids: Int[Tensor, "B C"]
+    log_probability: Float[Tensor, "B C"]  # of the id; -∞ where there is no such way
+    penalty: Float[Tensor, "B C"]
+
+    def take(self, frontier: Frontier, order: Int[Tensor, "B W"]) -> Frontier:
+        """The rows that these of the continuations lead to."""
+        parents, ids, log_probability, penalty = (
+            each.gather(1, order).flatten() for each in (self.parents, self.ids, self.log_probability, self.penalty)
+        )
+        before = frontier.select(parents, order.size(1))
+        return replace(
+            before,
+            ids=before.written(ids, before.open),
+            length=before.length + before.open,
+            log_probability=before.log_probability + log_probability,
+            penalty=before.penalty + penalty,
+        )
+
+
+def continuations(
+    frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"], count: int
+) -> Continuations:
+    """Of each sentence the best by value, of equals the one of the first row."""
+    width, vocabulary = frontier.width, log_probs.size(-1)
+    total = (frontier.value[:, None] + ruled).view(-1, width * vocabulary)  # [R, V] -> [B, W V]
+    values, places = best_of(total, min(count, total.size(1)))
+    log_probability = log_probs.reshape(-1, width * vocabulary).gather(1, places)
+    ruled_value = ruled.reshape(-1, width * vocabulary).gather(1, places)
+    there_is = values != NOTHING
+    first = torch.arange(0, log_probs.size(0), width, device=places.device)[:, None]
+    return Continuations(
+        parents=first + places // vocabulary,
+        ids=places % vocabulary,
+        log_probability=torch.where(there_is, log_probability, NOTHING),
+        penalty=torch.where(there_is, difference(ruled_value, log_probability), 0.0),
+    )
+
+
+def beside(one: Frontier, other: Frontier) -> Frontier:
+    """The rows of each sentence of the one, and behind them those of the other."""
+
+    def join(first: Tensor, second: Tensor) -> Tensor:
+        parts = [each.unflatten(0, (-1, width)) for each, width in ((first, one.width), (second, other.width))]
+        return torch.cat(parts, dim=1).flatten(0, 1)
+
+    return replace(combined(one, other, join), width=one.width + other.width)

@@ -1,0 +1,56 @@
+"""What an engine is asked for: sources as ids, with what their answers must keep to."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from attendo.decode.frontier import Asked
+from attendo.text import EOS, PAD
+
+
+@dataclass(frozen=True)
+class Request:
+    """One sentence."""
+
+    number: int  # names it, also for what is drawn at random
+    source: tuple[int, ...]  # without control tokens
+    limit: int  # most tokens of the answer, bos and eos not counted
+    least: int = 0
+    prefix: tuple[int, ...] = ()  # how the answer begins
+
+
+def asked_of(requests: Sequence[Request], device: torch.device, prefix_width: int = 0) -> Asked:
+    limit, least, number = (
+        torch.tensor([getattr(each, name) for each in requests], dtype=torch.long, device=device)
+        for name in ("limit", "least", "number")
+    )
+    longest = prefix_width or max((len(each.prefix) for each in requests), default=0)
+    prefix = [[*each.prefix, *[PAD] * (longest - len(each.prefix))] for each in requests]
+    ids = torch.tensor(prefix, dtype=torch.long, device=device).view(len(requests), longest)
+    return Asked(limit, least, ids, number)
+
+
+def sources_of(
+    requests: Sequence[Request], device: torch.device, width: int | None = None
+) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
+    """Sources side by side, each with its eos, in `width` columns or as many as are needed; and what is not padding."""
+    rows = [[*each.source, EOS] for each in requests]
+    width = width or max(map(len, rows))
+    ids = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=device)
+    lengths = torch.tensor([len(row) for row in rows], device=device)
+    return ids, torch.arange(width, device=device) < lengths[:, None]
+
+
+def by_length(requests: Sequence[Request], batch_tokens: int) -> Iterator[list[Request]]:
+    """Batches of like length, the longest first: whoever runs out of memory learns it at once."""
+    group: list[Request] = []
+    for request in sorted(requests, key=lambda each: -len(each.source)):
+        if group and (len(group) + 1) * (len(group[0].source) + 1) > batch_tokens:
+            yield group
+            group = []
+        group.append(request)
+    if group:
+        yield group

@@ -1,0 +1,92 @@
+"""The batch of fixed shape: the answers of the growing one, whatever is beside a sentence or was there before it."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from attendo.decode.beam import Beam
+from attendo.decode.frontier import Frontier
+from attendo.decode.ranking import Ranking
+from attendo.decode.requests import Request, asked_of, sources_of
+from attendo.decode.rules import Forbid
+from attendo.decode.search import Strategy, search
+from attendo.decode.slots import Slots
+from attendo.decode.strategies import Greedy, Sample
+from attendo.model.transformer import Transformer
+from attendo.text import EOS, PAD
+
+Make = Callable[..., Transformer]
+RULES = [Forbid()]
+STRATEGIES = {
+    "greedy": Greedy(),
+    "beam": Beam(3),
+    "first": Beam(4, Ranking("gnmt", 0.6), "first", patience=1.5),
+    "exhaustive": Beam(2, stop="exhaustive"),
+    "samples": Sample(3, seed=5),
+}
+
+
+def lively(make: Make, **changes: Any) -> Transformer:
+    """Untrained, but with logits so far apart that answers differ in length and many end by themselves."""
+    network = make(tie="none", **changes)
+    with torch.no_grad():
+        network.output.weight.mul_(3.0)
+        network.output.weight[EOS].mul_(2.0)
+    return network
+
+
+def requests(count: int) -> list[Request]:
+    dice = torch.Generator().manual_seed(count)
+    made = []
+    for number in range(count):
+        length, limit = (int(torch.randint(low, high, (), generator=dice)) for low, high in ((1, 9), (0, 12)))
+        made.append(Request(number, tuple(torch.randint(4, 17, (length,), generator=dice).tolist()), limit))
+    return made
+
+
+@torch.inference_mode()
+def by_growing(network: Transformer, strategy: Strategy, asked: list[Request]) -> Frontier:
+    ids, mask = sources_of(asked, torch.device("cpu"))
+    state = network.start(network.encode(ids, mask))
+    return deque(search(network, state, asked_of(asked, ids.device), strategy, RULES), maxlen=1).pop().hypotheses
+
+
+def told(frontier: Frontier) -> list[tuple[list[int], bool, bool]]:
+    rows = [[each for each in row[1:] if each != PAD] for row in frontier.ids.tolist()]
+    return list(zip(rows, frontier.ended.tolist(), frontier.cut.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("slots", [1, 4, 30])
+def test_D1_slots_give_the_answers_of_the_growing_batch(small_network: Make, name: str, slots: int) -> None:
+    network, strategy, asked = lively(small_network), STRATEGIES[name], requests(30)
+    expected = by_growing(network, strategy, asked)
+    answers = list(Slots(network, strategy, RULES, slots, 10, 14).answers(asked))
+    assert sorted(request.number for request, _ in answers) == list(range(30))
+    assert len({*expected.length.tolist()}) > 4
+    for request, found in answers:
+        ours = expected.keep(torch.tensor([request.number]))
+        assert told(found) == told(ours)
+        torch.testing.assert_close(found.log_probability, ours.log_probability, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "none"])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_D2_rows_may_stand_at_different_positions(small_network: Make, positions: str, norm: str) -> None:
+    network = lively(small_network, positions=positions, norm=norm)
+    asked = requests(24)
+    expected = by_growing(network, Beam(3), asked)
+    for request, found in Slots(network, Beam(3), RULES, 5, 10, 14).answers(asked):
+        assert told(found) == told(expected.keep(torch.tensor([request.number])))
+
+
+def test_short_sentences_do_not_wait_for_long_ones(small_network: Make) -> None:
+    network = lively(small_network)
+    asked = [Request(0, (5, 6), 40), *(Request(number, (7,), 1) for number in range(1, 7))]
+    order = [
+        request.number for request, _ in Slots(network, Greedy(), [Forbid(), Forbid((EOS,))], 2, 4, 42).answers(asked)
+    ]
+    assert order == [1, 2, 3, 4, 5, 6, 0]
