@@ -1,21 +1,67 @@
 """How a model answers unless it is told otherwise: decoding defaults, kept in the model folder."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from attendo.settings import Settings
 
+Count = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
 
 class GenerationConfig(Settings):
-    """Decoding defaults. `beam` 1 is greedy; scores are log-probability / tokens ** length_penalty."""
+    """Decoding defaults. Formulas of the scores are in `decode/ranking.py`, of stop rules in `decode/beam.py`."""
 
-    beam: Annotated[int, Field(ge=1)] = 1
-    length_penalty: Annotated[float, Field(ge=0)] = 1.0  # 1 ranks by the average of a token, 0 by the sum
-    max_length_factor: Annotated[float, Field(ge=0)] = 2.0  # the most tokens out: factor times the source's, plus extra
-    max_length_extra: Annotated[int, Field(ge=1)] = 20
-    batch_tokens: Annotated[int, Field(ge=1)] = 4096  # source positions decoded side by side, once for each beam row
+    beam: Count = Field(1, description="hypotheses followed side by side; 1 is greedy")
+    groups: Count = Field(1, description="of a diverse beam; 1 is a plain one")
+    diversity: NotNegative = Field(0.5, description="what a group loses for a token that an earlier group chose")
+    normalise: Literal["none", "average", "gnmt", "reward"] = Field("average", description="score for the length")
+    length_penalty: float = Field(1.0, description="the exponent of average and gnmt, or the reward of a token")
+    counts_eos: bool = Field(True, description="whether the end counts as a token of the length")
+    stop: Literal["first", "settled", "exhaustive"] = Field("settled", description="when a beam has found enough")
+    patience: Positive = Field(1.0, description="stop rule first: this many times the beam must be finished")
+
+    sample: bool = Field(False, description="draw tokens by chance instead of taking the best")
+    seed: int = Field(1, description="of what is drawn")
+    temperature: Positive = Field(1.0, description="below 1 more of the probable, above 1 more of the improbable")
+    top_k: Natural = Field(0, description="draw from the k most probable tokens; 0 from all")
+    top_p: Share = Field(1.0, description="draw from the fewest tokens that have this probability together")
+    min_p: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.0, description="draw from tokens this share as probable as the best"
+    )
+    typical: Share = Field(1.0, description="draw from the fewest tokens nearest the entropy that have this together")
+
+    no_repeat_ngram: Natural = Field(0, description="no sequence of so many tokens twice; 0 allows all")
+    repetition_penalty: Positive = Field(1.0, description="above 1 makes tokens that were said less probable")
+    coverage_penalty: NotNegative = Field(0.0, description="weight of source positions that were not looked at")
+
+    min_length_factor: NotNegative = Field(
+        0.0, description="the fewest tokens out: factor times the source's, plus extra"
+    )
+    min_length_extra: Natural = Field(0, description="see min_length_factor")
+    max_length_factor: NotNegative = Field(
+        2.0, description="the most tokens out: factor times the source's, plus extra"
+    )
+    max_length_extra: Count = Field(20, description="see max_length_factor")
+
+    batch_tokens: Count = Field(4096, description="source positions decoded side by side, once for each beam row")
+    engine: Literal["auto", "textbook", "cached", "fast"] = Field(
+        "auto", description="cached, and fast on a GPU; all give the same answers"
+    )
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field("auto", description="of the network; auto: as it is")
 
     def changed(self, **given: Any) -> "GenerationConfig":
         """The same with the values that are given, those that are not None."""
         return self.replace(**{name: value for name, value in given.items() if value is not None})
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.beam % self.groups:
+            raise ValueError(f"groups must divide the beam evenly: {self.groups} and {self.beam}")
+        if self.sample and self.groups > 1:
+            raise ValueError("sample and groups exclude each other: a diverse beam draws nothing")
+        return self

@@ -61,6 +61,7 @@ class Frontier:
     open: Bool[Tensor, " R"]
     ended: Bool[Tensor, " R"]  # by eos
     cut: Bool[Tensor, " R"]  # at the limit, where another token than eos would have come next
+    coverage: Float[Tensor, " R"]  # sum of log(min(attention to a source position, 1)); 0 where nobody keeps count
     finished: "Frontier | None" = None  # what a beam has put aside: the hypotheses of each sentence, best first
 
     @staticmethod
@@ -72,7 +73,7 @@ class Frontier:
         ids[:, 0] = BOS
         nowhere, zeros = torch.zeros(rows, dtype=torch.bool, device=device), torch.zeros(rows, device=device)
         return Frontier(
-            width, asked, ids, torch.zeros_like(asked.limit), zeros, zeros, ~nowhere, ended=nowhere, cut=nowhere
+            width, asked, ids, torch.zeros_like(asked.limit), zeros, zeros, ~nowhere, nowhere, nowhere, zeros
         )
 
     @property

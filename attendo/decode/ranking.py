@@ -7,7 +7,10 @@
     gnmt       score(y) = value(y) / ((5 + |y|) / 6) ** length_penalty        (Wu et al. 2016, equation 14)
     reward     score(y) = value(y) + length_penalty * |y|
 
-A log-probability is below 0, so a higher length penalty favours longer answers in all three.
+A log-probability is below 0, so a higher length penalty favours longer answers in all three. To each of them is
+added, of the attention a(i, j) to source position i when token j was chosen (the same paper and equation),
+
+    coverage_penalty * sum over i of log(min(sum over j of a(i, j), 1))
 """
 
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attendo.decode.frontier import Frontier
+from attendo.errors import UsageError
 
 Normalise = Literal["none", "average", "gnmt", "reward"]
 
@@ -29,21 +33,50 @@ class Ranking:
     normalise: Normalise = "average"
     length_penalty: float = 1.0
     counts_eos: bool = True
+    coverage_penalty: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.coverage_penalty < 0:
+            raise UsageError(f"coverage_penalty must be 0 or more, not {self.coverage_penalty}")
 
     def score(self, frontier: Frontier) -> Float[Tensor, " R"]:
         """Of every row as far as it has come; -∞ where nothing is."""
-        return self.formula(frontier.value, self.tokens(frontier))
+        score = self.formula(frontier.value, self.tokens(frontier))
+        return score if self.coverage_penalty == 0 else score + self.coverage(frontier)
+
+    def coverage(self, frontier: Frontier) -> Float[Tensor, " R"]:
+        """The part of the score that source positions are to blame for which were not looked at."""
+        return self.coverage_penalty * frontier.coverage
 
     def tokens(self, frontier: Frontier) -> Int[Tensor, " R"]:
         """|y|"""
         return frontier.length if self.counts_eos else frontier.length - frontier.ended.long()
 
     def best_possible(self, frontier: Frontier) -> Float[Tensor, " R"]:
-        """The highest score that a row can still come to, if all that follows it were certain."""
+        """The highest score that a row can still come to, if all that follows it were certain and nothing stayed uncovered."""
         now, at_the_limit = self.tokens(frontier) + 1, frontier.asked.limit + int(self.counts_eos)
         return torch.maximum(self.formula(frontier.value, now), self.formula(frontier.value, at_the_limit))
 
+    def order(self, frontier: Frontier) -> Int[Tensor, " R"]:
+        """The rows of one sentence, best first: what ended by itself before what was cut."""
+        by_score = self.score(frontier).argsort(descending=True, stable=True)
+        return by_score[(~frontier.ended[by_score]).byte().argsort(stable=True)]
+
+    def terms(self, tokens: int) -> tuple[float, float]:
+        """What the value of so many tokens is divided by, and what is added then."""
+        tokens = max(1, tokens)
+        match self.normalise:
+            case "none":
+                return 1.0, 0.0
+            case "average":
+                return tokens**self.length_penalty, 0.0
+            case "gnmt":
+                return ((5 + tokens) / 6) ** self.length_penalty, 0.0
+            case "reward":
+                return 1.0, self.length_penalty * tokens
+
     def formula(self, value: Float[Tensor, " R"], tokens: Int[Tensor, " R"]) -> Float[Tensor, " R"]:
+        """The same for many."""
         counted = tokens.clamp(min=1).to(value.dtype)
         match self.normalise:
             case "none":

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from attendo.decode.coverage import Covered
 from attendo.decode.frontier import Asked, Frontier
 
 CLOSED_SHARE = 0.25  # of the sentences: so many closed ones leave the batch. Fewer are not worth the copy of the state.
@@ -60,11 +61,14 @@ class Strategy(Protocol):
 StateT = TypeVar("StateT", bound=Any)
 
 
+@torch.inference_mode()
 def turn(
     stepper: Stepper, state: StateT, frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]
 ) -> tuple[StateT, Frontier]:
     """One more token in every open row: the same for every engine. Shapes in are shapes out."""
     logits, state = stepper.step(frontier.last, state)
+    if isinstance(state, Covered):
+        frontier = state.tell(frontier)
     log_probs = ruled = logits[:, -1].float().log_softmax(-1)
     for rule in rules:
         ruled = rule(ruled, frontier)
@@ -72,7 +76,6 @@ def turn(
     return state if parents is None else state.follow(parents), frontier
 
 
-@torch.inference_mode()
 def search(
     stepper: Stepper, state: SearchState, asked: Asked, strategy: Strategy, rules: Sequence[Rule] = ()
 ) -> Iterator[Frontier]:
@@ -85,7 +88,8 @@ def search(
     while int((still_open := frontier.open.view(-1, strategy.width).any(dim=1)).sum()) > 0:
         if still_open.sum() <= (1 - CLOSED_SHARE) * here.size(0):
             staying = still_open.nonzero()[:, 0]
-            state, frontier = state.keep(staying, frontier.rows_of(staying)), frontier.keep(staying)
+            with torch.inference_mode():
+                state, frontier = state.keep(staying, frontier.rows_of(staying)), frontier.keep(staying)
             here = here[staying]
         state, frontier = turn(stepper, state, frontier, strategy, rules)
         told = frontier if here.size(0) == asked.limit.size(0) else told.put(here, frontier)

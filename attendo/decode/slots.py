@@ -5,12 +5,13 @@ Long and short sentences do not wait for each other, and on a GPU one recorded s
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from attendo.decode.frontier import Frontier, changed, combined
+from attendo.decode.recorded import recorded
 from attendo.decode.requests import Request, asked_of, sources_of
 from attendo.decode.search import Rule, Strategy, turn
 from attendo.model.state import DecoderState, FixedState
@@ -20,28 +21,40 @@ from attendo.nn.attention import KeysValues
 LOOK_EVERY = 4  # steps: whether a sentence is done is asked of the device, which the host must wait for
 
 
-class Slots:
-    """`count` sentences side by side, of at most `source_width` source positions, with room for `capacity` columns."""
+@dataclass(frozen=True)
+class SlotSizes:
+    """What never changes."""
 
+    count: int  # sentences side by side
+    source_width: int  # positions of a source, eos included
+    capacity: int  # of an answer, bos and eos included
+    prefix_width: int = 0
+
+
+class Slots:
+    """Serves any number of requests that fit into the sizes."""
+
+    @torch.inference_mode()
     def __init__(
         self,
         network: Transformer,
         strategy: Strategy,
         rules: Sequence[Rule],
-        count: int,
-        source_width: int,
-        capacity: int,
-        prefix_width: int = 0,
+        sizes: SlotSizes,
+        compiled: bool = False,
     ) -> None:
         self._network, self._strategy, self._rules = network, strategy, rules
-        self._count, self._source_width, self._prefix_width = count, source_width, prefix_width
+        self._sizes = sizes
         self._device = network.target.tokens.weight.device
-        self._serving: list[Request | None] = [None] * count
-        self._frontier = self._closed(capacity)
-        self._state = self._empty(capacity)
+        self._serving: list[Request | None] = [None] * sizes.count
+        self._frontier = self._closed()
+        self._state = self._empty()
         self._turn: Callable[[], None] = self._turn_as_it_comes
+        if compiled:
+            self._turn = torch.compile(self._turn, fullgraph=True, dynamic=False)
+        if self._device.type == "cuda":
+            self._turn = recorded(self._turn, self._device)
 
-    @torch.inference_mode()
     def answers(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Frontier]]:
         """Each with its hypotheses, on the CPU, as soon as it is done."""
         waiting = deque(requests)
@@ -49,8 +62,9 @@ class Slots:
             self._take_in(waiting)
             for _ in range(LOOK_EVERY):
                 self._turn()
-            yield from self._retire()
+            yield from self._retired()
 
+    @torch.inference_mode()
     def _turn_as_it_comes(self) -> None:
         state, frontier = turn(self._network, self._state, self._frontier, self._strategy, self._rules)
         self._note(state, frontier)
@@ -62,13 +76,14 @@ class Slots:
         if self._state.order is not None and state.order is not None:
             self._state.order.copy_(state.order)
 
+    @torch.inference_mode()
     def _take_in(self, waiting: "deque[Request]") -> None:
         free = [slot for slot, request in enumerate(self._serving) if request is None][: len(waiting)]
         if not free:
             return
         requests = [waiting.popleft() for _ in free]
         slots = torch.tensor(free, device=self._device)
-        ids, mask = sources_of(requests, self._device, self._source_width)
+        ids, mask = sources_of(requests, self._device, self._sizes.source_width)
         start = self._network.start(self._network.encode(ids, mask))
         for here, new in zip(self._state.memory, start.memory, strict=True):
             here.keys.index_copy_(0, slots, new.keys)
@@ -79,36 +94,39 @@ class Slots:
         self._state.length.index_fill_(0, rows, 0)
         if self._state.order is not None:
             self._state.order.index_copy_(0, rows, rows[:, None].expand(-1, self._state.order.size(1)))
-        asked = asked_of(requests, self._device, self._prefix_width)
+        asked = asked_of(requests, self._device, self._sizes.prefix_width)
         begun = self._frontier.put(slots, self._strategy.start(asked, self._frontier.ids.size(1)))
         combined(self._frontier, begun, _written)
         for slot, request in zip(free, requests, strict=True):
             self._serving[slot] = request
 
-    def _retire(self) -> Iterator[tuple[Request, Frontier]]:
+    @torch.inference_mode()
+    def _retired(self) -> list[tuple[Request, Frontier]]:
+        """Those that are done, whose slots are free from now on."""
         is_open = self._frontier.open.view(-1, self._strategy.width).any(dim=1).tolist()
-        done = [slot for slot, request in enumerate(self._serving) if request is not None and not is_open[slot]]
+        done = [(slot, each) for slot, each in enumerate(self._serving) if each is not None and not is_open[slot]]
         if not done:
-            return
-        hypotheses = self._frontier.hypotheses.keep(torch.tensor(done, device=self._device)).cpu()
-        for number, slot in enumerate(done):
-            request = self._serving[slot]
-            assert request is not None
+            return []
+        slots = torch.tensor([slot for slot, _ in done], device=self._device)
+        hypotheses = self._frontier.hypotheses.keep(slots).cpu()
+        for slot, _ in done:
             self._serving[slot] = None
-            yield request, hypotheses.keep(torch.tensor([number]))
+        return [(request, hypotheses.keep(torch.tensor([n]))) for n, (_, request) in enumerate(done)]
 
-    def _closed(self, capacity: int) -> Frontier:
+    def _closed(self) -> Frontier:
         """Rows for nobody."""
-        asked = asked_of([Request(0, (), capacity - 2)] * self._count, self._device, self._prefix_width)
-        started = self._strategy.start(asked, capacity)
+        asked = asked_of(
+            [Request(0, (), self._sizes.capacity - 2)] * self._sizes.count, self._device, self._sizes.prefix_width
+        )
+        started = self._strategy.start(asked, self._sizes.capacity)
         # Copies, because each must have memory of its own to be written to.
         return changed(replace(started, open=torch.zeros_like(started.open)), torch.clone)
 
-    def _empty(self, capacity: int) -> FixedState:
-        rows = self._count * self._strategy.width
-        memory = tuple(self._room(self._count, self._source_width) for _ in self._network.decoder)
-        is_token = torch.ones(self._count, self._source_width, dtype=torch.bool, device=self._device)
-        storage = [self._room(rows, capacity) for _ in self._network.decoder]
+    def _empty(self) -> FixedState:
+        rows = self._sizes.count * self._strategy.width
+        memory = tuple(self._room(self._sizes.count, self._sizes.source_width) for _ in self._network.decoder)
+        is_token = torch.ones(self._sizes.count, self._sizes.source_width, dtype=torch.bool, device=self._device)
+        storage = [self._room(rows, self._sizes.capacity) for _ in self._network.decoder]
         return FixedState.empty(DecoderState(memory, is_token), storage, follows=self._strategy.width > 1)
 
     def _room(self, rows: int, positions: int) -> KeysValues:

@@ -21,6 +21,7 @@ _BLOCKS: tuple[tuple[int, int, Script], ...] = (
     (0xFF66, 0xFF9F, "kana"),
     (0x20000, 0x3FFFF, "han"),
 )
+SCRIPTS_WITHOUT_SPACES: tuple[Script, ...] = ("han", "kana", "unspaced")  # a character is the least that can be counted
 _KANA_SHARE = 0.1  # Japanese mixes both; a Chinese text with a Japanese name in it has less kana
 
 
@@ -29,7 +30,7 @@ def main_script(texts: Iterable[str]) -> Script:
     letters = Counter(character for text in texts for character in text if character.isalpha())
     counts: Counter[Script] = Counter()
     for letter, count in letters.items():
-        counts[_script(letter)] += count
+        counts[script_of(letter)] += count
     east = counts["han"] + counts["kana"]
     if counts["kana"] >= _KANA_SHARE * east:
         counts["kana"], counts["han"] = east, 0
@@ -37,6 +38,7 @@ def main_script(texts: Iterable[str]) -> Script:
     return script if 2 * most > counts.total() else "spaced"
 
 
-def _script(letter: str) -> Script:
+def script_of(letter: str) -> Script:
+    """By its block alone: Han is `han` in Japanese too."""
     number = ord(letter)
     return next((script for first, last, script in _BLOCKS if first <= number <= last), "spaced")

@@ -51,7 +51,9 @@ class Validator:
     def _validated(self, part: "ValidationPart") -> tuple[float, list[str], list[Score]]:
         loss = validation_loss(self.model.network, part.batches)
         pairs = part.pairs[: self.config.metric_pairs if self.config.decoded_metrics else self.config.samples]
-        outputs = [result.text for result in self.model.generate([source for source, _ in pairs])]
+        # The weights change and passes run under autocast, which what was recorded for a GPU would not follow.
+        results = self.model.generate([source for source, _ in pairs], engine="cached")
+        outputs = [result.text for result in results]
         references = [target for _, target in pairs]
         return loss, outputs, [score(name, outputs, references) for name in self.config.decoded_metrics]
 

@@ -16,8 +16,8 @@ OPTIONS = {
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
     "doctor": ["--device", "--help", "--json", "--quick", "--set", "--source", "--target", "RUN.toml"],
     "evaluate": [
-        *("--beam", "--device", "--help", "--json", "--length-penalty", "--metric", "--output", "--reference"),
-        *("--source", "MODEL"),
+        *("--beam", "--compare", "--device", "--help", "--json", "--length-penalty", "--metric", "--output"),
+        *("--reference", "--source", "MODEL"),
     ],
     "finetune": ["--device", "--help", "--out", "--overwrite", "--set", "--source", "--target", "MODEL"],
     "generate": ["--beam", "--device", "--help", "--length-penalty", "--max-length", "MODEL"],

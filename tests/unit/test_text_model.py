@@ -217,7 +217,10 @@ def test_R12_a_folder_from_before_the_beam_is_greedy(model_folder: Path) -> None
     [
         ({"beam": 0}, "beam: .*, not 0"),
         ({"beam": -2}, "beam: .*, not -2"),
-        ({"length_penalty": -0.5}, "length_penalty: .*, not -0.5"),
+        ({"temperature": 0.0}, "temperature: .*, not 0.0"),
+        ({"beam": 4, "groups": 3}, "groups must divide the beam evenly: 3 and 4"),
+        ({"sample": True, "beam": 2}, "sample and beam exclude each other"),
+        ({"colour": "red"}, "colour"),
         ({"length_penalty": math.nan}, "length_penalty: .*, not nan"),
         ({"n_best": 2}, r"n_best must be from 1 to beam \(1\), not 2"),
         ({"beam": 3, "n_best": 4}, r"n_best must be from 1 to beam \(3\), not 4"),
@@ -420,3 +423,38 @@ def test_a_gpu_that_is_not_there_is_a_mistake_of_use_not_of_the_model(model_fold
 def test_loading_nothing_is_a_model_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="is not a folder"):
         load(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("options", [{}, {"beam": 4}, {"beam": 3, "stop": "first"}, {"sample": True, "n_best": 3}])
+def test_every_engine_gives_the_same_answers(options: dict[str, Any]) -> None:
+    model, texts = lively_model(), ["", *sentences(16)]
+    expected = model.generate(texts, engine="textbook", **options)
+    assert len({result.text for result in expected}) > 4
+    for engine in ("cached", "fast"):
+        found = model.generate(texts, engine=engine, batch_tokens=90, **options)
+        assert [[each.ids for each in result.hypotheses] for result in found] == [
+            [each.ids for each in result.hypotheses] for result in expected
+        ]
+        assert [result.score for result in found] == pytest.approx([result.score for result in expected], abs=1e-5)
+
+
+def test_samples_follow_from_the_seed_and_differ() -> None:
+    model, texts = lively_model(), sentences(6)
+    one = model.generate(texts, sample=True, n_best=8, seed=3)
+    assert one == model.generate(texts, sample=True, n_best=8, seed=3)
+    assert one != model.generate(texts, sample=True, n_best=8, seed=4)
+    assert all(len({each.ids for each in result.hypotheses}) > 1 for result in one)
+    assert all(
+        result.hypotheses[0].score >= result.hypotheses[-1].score for result in one if not result.hypotheses[-1].cut
+    )
+
+
+@pytest.mark.parametrize("normalise", ["none", "average", "gnmt", "reward"])
+def test_a_score_is_the_sum_of_its_parts(normalise: str) -> None:
+    for result in lively_model().generate(sentences(8), beam=3, n_best=3, normalise=normalise, length_penalty=0.7):
+        scores = [each.score for each in result.hypotheses if not each.cut]
+        assert scores == sorted(scores, reverse=True)
+        for each in result.hypotheses:
+            parts = each.parts
+            assert parts.tokens == len(each.ids) + (not each.cut)
+            assert each.score == pytest.approx((parts.log_probability + parts.penalty) / parts.divisor + parts.reward)

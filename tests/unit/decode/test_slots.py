@@ -13,7 +13,7 @@ from attendo.decode.ranking import Ranking
 from attendo.decode.requests import Request, asked_of, sources_of
 from attendo.decode.rules import Forbid
 from attendo.decode.search import Strategy, search
-from attendo.decode.slots import Slots
+from attendo.decode.slots import Slots, SlotSizes
 from attendo.decode.strategies import Greedy, Sample
 from attendo.model.transformer import Transformer
 from attendo.text import EOS, PAD
@@ -60,12 +60,12 @@ def told(frontier: Frontier) -> list[tuple[list[int], bool, bool]]:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-@pytest.mark.parametrize("slots", [1, 4, 30])
+@pytest.mark.parametrize("slots", [1, 4, 16])
 def test_D1_slots_give_the_answers_of_the_growing_batch(small_network: Make, name: str, slots: int) -> None:
-    network, strategy, asked = lively(small_network), STRATEGIES[name], requests(30)
+    network, strategy, asked = lively(small_network), STRATEGIES[name], requests(16)
     expected = by_growing(network, strategy, asked)
-    answers = list(Slots(network, strategy, RULES, slots, 10, 14).answers(asked))
-    assert sorted(request.number for request, _ in answers) == list(range(30))
+    answers = list(Slots(network, strategy, RULES, SlotSizes(slots, 10, 14)).answers(asked))
+    assert sorted(request.number for request, _ in answers) == list(range(16))
     assert len({*expected.length.tolist()}) > 4
     for request, found in answers:
         ours = expected.keep(torch.tensor([request.number]))
@@ -79,14 +79,13 @@ def test_D2_rows_may_stand_at_different_positions(small_network: Make, positions
     network = lively(small_network, positions=positions, norm=norm)
     asked = requests(24)
     expected = by_growing(network, Beam(3), asked)
-    for request, found in Slots(network, Beam(3), RULES, 5, 10, 14).answers(asked):
+    for request, found in Slots(network, Beam(3), RULES, SlotSizes(5, 10, 14)).answers(asked):
         assert told(found) == told(expected.keep(torch.tensor([request.number])))
 
 
 def test_short_sentences_do_not_wait_for_long_ones(small_network: Make) -> None:
     network = lively(small_network)
     asked = [Request(0, (5, 6), 40), *(Request(number, (7,), 1) for number in range(1, 7))]
-    order = [
-        request.number for request, _ in Slots(network, Greedy(), [Forbid(), Forbid((EOS,))], 2, 4, 42).answers(asked)
-    ]
+    rules = [Forbid(), Forbid((EOS,))]
+    order = [request.number for request, _ in Slots(network, Greedy(), rules, SlotSizes(2, 4, 42)).answers(asked)]
     assert order == [1, 2, 3, 4, 5, 6, 0]

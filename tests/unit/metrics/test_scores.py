@@ -1,7 +1,9 @@
 """Scores of whole texts, each against an answer that does not come from attendo."""
 
+import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import sacrebleu
@@ -10,7 +12,7 @@ from attendo import __version__
 from attendo.data.parallel import read_lines
 from attendo.errors import UsageError
 from attendo.metrics import METRICS, Score, check_metric, score
-from attendo.train.config import TrainConfig
+from attendo.train.config import Metric
 
 ENGLISH = ["The cat sat on the mat.", "A dog ran home, quickly.", "I saw the small cat yesterday evening."]
 NEARLY = ["The cat sat on a mat.", "A dog ran home quickly.", "I saw a small cat yesterday evening."]
@@ -21,8 +23,8 @@ KOREAN = ["고양이가 매트 위에 앉아 있었다.", "개는 서둘러 집�
 THAI = ["แมวนั่งอยู่บนเสื่อ", "สุนัขวิ่งกลับบ้าน"]
 
 
-def test_the_names_are_those_that_a_run_file_may_ask_for() -> None:
-    assert TrainConfig(metrics=METRICS).metrics == METRICS
+def test_a_run_file_asks_for_scores_that_there_are() -> None:
+    assert set(get_args(Metric)) <= set(METRICS)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,23 @@ def test_chrf_is_that_of_sacrebleu() -> None:
     assert found.value == sacrebleu.corpus_chrf(NEARLY, [ENGLISH]).score
     assert "nc:6" in found.signature
     assert found.higher_is_better
+
+
+def test_ter_is_that_of_sacrebleu() -> None:
+    found = score("ter", NEARLY, ENGLISH)
+    assert found.value == sacrebleu.corpus_ter(NEARLY, [ENGLISH]).score > 0
+    assert "|tok:tercom|norm:no|" in found.signature
+    assert not found.higher_is_better
+
+
+@pytest.mark.parametrize("references", [CHINESE, JAPANESE])
+def test_ter_sets_characters_apart_where_there_are_no_spaces(references: list[str]) -> None:
+    """Else a line would be one word, and one wrong character all of it."""
+    outputs = [text[1:] for text in references]
+    found = score("ter", outputs, references)
+    assert found.value == sacrebleu.corpus_ter(outputs, [references], normalized=True, asian_support=True).score
+    assert 0 < found.value < 50
+    assert "|norm:yes|punct:yes|asian:yes|" in found.signature
 
 
 def test_exact_match_is_in_percent_and_does_not_see_white_space_around() -> None:
@@ -138,7 +157,7 @@ def test_a_tokeniser_that_needs_another_package_says_which(monkeypatch: pytest.M
         score("bleu", JAPANESE, JAPANESE, tokenize="ja-mecab")
 
 
-@pytest.mark.parametrize(("name", "called"), [("bleu", "BLEU"), ("chrf", "chrF")])
+@pytest.mark.parametrize(("name", "called"), [("bleu", "BLEU"), ("chrf", "chrF"), ("ter", "TER")])
 def test_without_sacrebleu_its_scores_say_what_to_install(
     name: str, called: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +166,14 @@ def test_without_sacrebleu_its_scores_say_what_to_install(
         check_metric(name)
     assert score("exact_match", ENGLISH, ENGLISH).value == 100.0
     assert score("word_error_rate", ENGLISH, ENGLISH).value == 0.0
+    assert score("rougeL", ENGLISH, ENGLISH).value == 100.0
+
+
+def test_other_packages_are_not_imported_before_they_are_needed() -> None:
+    code = "import sys, attendo.metrics; attendo.metrics.score('rouge1', ['a'], ['a']); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "attendo.metrics" in loaded
+    assert {"numpy", "sacrebleu", "torch"}.isdisjoint(loaded)
 
 
 def test_outputs_that_look_tokenised_bring_no_advice(caplog: pytest.LogCaptureFixture) -> None:

@@ -54,7 +54,7 @@ def test_without_scores_only_the_samples_are_decoded(monkeypatch: pytest.MonkeyP
     made = validator(samples=1)
     decoded: list[str] = []
     generate = made.model.generate
-    monkeypatch.setattr(made.model, "generate", lambda texts: (decoded.extend(texts), generate(texts))[1])
+    monkeypatch.setattr(made.model, "generate", lambda texts, **_: (decoded.extend(texts), generate(texts))[1])
     told = made(1)
     assert (decoded, told.scores) == (list(SOURCES[:1]), {})
 

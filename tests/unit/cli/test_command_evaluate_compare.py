@@ -1,0 +1,173 @@
+"""`attendo evaluate --compare`: two translations of the same lines, and whether one is better."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from tiny import SOURCES, TARGETS, Command, tiny_model
+
+from attendo.metrics import METRICS, compare
+from attendo.text_model import load
+
+LINES = [*SOURCES, "", *SOURCES[::-1]] * 3
+REFERENCES = [*TARGETS, "", *TARGETS[::-1]] * 3
+EVERY = ("--metric", ",".join(METRICS))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str | Path, ...]:
+    """The options that name a source and its references."""
+    return ("--source", written(tmp_path / "test.en", LINES), "--reference", written(tmp_path / "test.zh", REFERENCES))
+
+
+@pytest.fixture
+def right(tmp_path: Path) -> Path:
+    """A file of outputs that are better than those of an untrained model."""
+    return written(tmp_path / "right.zh", REFERENCES)
+
+
+def written(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return path
+
+
+def answers(folder: Path, **settings: int) -> list[str]:
+    return [result.text for result in load(folder, "cpu").generate(LINES, **settings)]
+
+
+def test_the_table_has_both_scores_their_difference_its_interval_and_p(
+    attendo: Command, model_folder: Path, files: tuple[str | Path, ...], right: Path
+) -> None:
+    done = attendo("evaluate", model_folder, *files, "--metric", "chrf,ter", "--compare", right)
+    assert done.code == 0
+    header, *rows = done.output.splitlines()
+    assert header.split() == ["score", "model", "other", "difference", "95%", "interval", "p"]
+    assert len({len(line) for line in (header, *rows[:2])}) == 1
+    for name, row in zip(("chrf", "ter"), rows, strict=False):
+        found = compare(name, answers(model_folder), REFERENCES, REFERENCES)
+        low, high = found.interval
+        assert row.split() == [
+            *(name, f"{found.one.value:.2f}", f"{found.other.value:.2f}", f"{found.difference:+.2f}"),
+            *(f"{low:+.2f}", "to", f"{high:+.2f}", "0.001"),
+        ]
+        assert f"{name} {found.signature}" in rows
+
+
+def test_the_better_one_is_named_whichever_way_the_score_goes(
+    attendo: Command, model_folder: Path, files: tuple[str | Path, ...], right: Path, tmp_path: Path
+) -> None:
+    worse = attendo("evaluate", model_folder, *files, "--metric", "chrf,ter", "--compare", right).output.splitlines()
+    assert f"chrf: {right} is better than {model_folder}, significant at 0.05" in worse
+    assert f"ter: {right} is better than {model_folder}, significant at 0.05" in worse
+    empty = written(tmp_path / "empty.zh", [""] * len(LINES))
+    better = attendo("evaluate", model_folder, *files, "--metric", "chrf", "--compare", empty).output.splitlines()
+    assert f"chrf: {model_folder} is better than {empty}, significant at 0.05" in better
+
+
+def test_outputs_that_are_the_same_are_not_significantly_different(
+    attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path
+) -> None:
+    own = tmp_path / "own.zh"
+    first = attendo("evaluate", model_folder, *files, "--output", own)
+    done = attendo("evaluate", model_folder, *files, "--compare", own)
+    assert done.code == first.code == 0
+    assert "bleu: not significant at 0.05" in done.output.splitlines()
+    assert done.output.splitlines()[1].split()[3:] == ["+0.00", "+0.00", "to", "+0.00", "1.000"]
+
+
+def test_a_low_p_with_0_in_the_interval_is_told(
+    attendo: Command, model_folder: Path, files: tuple[str | Path, ...], right: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attendo.metrics.bootstrap.p_value", lambda differences, real: 0.04)
+    done = attendo("evaluate", model_folder, *files, "--metric", "exact_match", "--compare", files[1])
+    assert "exact_match: not significant at 0.05: p is below it, but the interval holds 0" in done.output.splitlines()
+    done = attendo("evaluate", model_folder, *files, "--metric", "exact_match", "--compare", right)
+    assert "significant at 0.05" in done.output
+    assert "holds 0" not in done.output
+
+
+def test_the_other_may_be_a_model_with_the_same_options(
+    attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    tiny_model(seed=5).save(other)
+    done = attendo("evaluate", model_folder, *files, *EVERY, "--compare", other, "--beam", "2", "--json")
+    told = json.loads(done.output)
+    texts, others = answers(model_folder, beam=2), answers(other, beam=2)
+    assert texts != others
+    assert told["scores"].keys() == told["comparisons"].keys() == set(METRICS)
+    for name in METRICS:
+        found = compare(name, texts, others, REFERENCES)
+        assert told["scores"][name]["value"] == found.one.value
+        assert told["scores"][name]["signature"] == found.one.signature
+        assert told["comparisons"][name] == {
+            "other": found.other.value,
+            "difference": found.difference,
+            "interval": list(found.interval),
+            "p_value": found.p_value,
+            "significant": found.significant,
+            "signature": found.signature,
+        }
+    assert (told["model"], told["other"]) == (str(model_folder), str(other))
+    assert f"{model_folder}: " in done.errors
+    assert f"{other}: " in done.errors
+
+
+def test_the_other_model_keeps_its_own_way_of_decoding(
+    attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path
+) -> None:
+    model = tiny_model()
+    model.stored.generation.update(beam=4, length_penalty=0.0)
+    model.save(tmp_path / "other")
+    assert answers(tmp_path / "other") != answers(model_folder)
+    done = attendo("evaluate", model_folder, *files, "--metric", "chrf", "--compare", tmp_path / "other", "--json")
+    found = compare("chrf", answers(model_folder), answers(tmp_path / "other"), REFERENCES)
+    assert json.loads(done.output)["comparisons"]["chrf"]["difference"] == found.difference
+
+
+def test_a_packed_file_of_outputs_is_read(
+    attendo: Command, model_folder: Path, files: tuple[str | Path, ...], right: Path, tmp_path: Path
+) -> None:
+    packed = tmp_path / "right.zh.gz"
+    packed.write_bytes(gzip.compress(right.read_bytes()))
+    options = (*files, "--json", "--compare")
+    plain = json.loads(attendo("evaluate", model_folder, *options, right).output)
+    assert json.loads(attendo("evaluate", model_folder, *options, packed).output) == {**plain, "other": str(packed)}
+
+
+def test_a_file_of_another_length_names_both_counts_before_the_model_is_read(
+    attendo: Command, files: tuple[str | Path, ...], tmp_path: Path
+) -> None:
+    short = written(tmp_path / "short", ["one"])
+    failed = attendo("evaluate", tmp_path / "no model", *files, "--compare", short)
+    assert failed.code == 3
+    assert failed.error == f"{files[1]} has 27 lines but {short} has 1: they must have equally many"
+
+
+def test_an_other_that_is_not_there_is_told_before_the_model_is_read(
+    attendo: Command, files: tuple[str | Path, ...], tmp_path: Path
+) -> None:
+    failed = attendo("evaluate", tmp_path / "no model", *files, "--compare", tmp_path / "none")
+    assert failed.code == 2
+    assert failed.error == f"--compare {tmp_path / 'none'}: neither a model folder nor a file of translations"
+
+
+def test_a_folder_without_a_model_is_told_before_the_work(
+    attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nothing").mkdir()
+    monkeypatch.setattr("attendo.text_model.TextModel.generate", lambda *_, **__: pytest.fail("it translated"))
+    failed = attendo("evaluate", model_folder, *files, "--compare", tmp_path / "nothing")
+    assert failed.code == 4
+    assert str(tmp_path / "nothing") in failed.error
+
+
+def test_the_output_never_replaces_what_is_compared_with(
+    attendo: Command, model_folder: Path, files: tuple[str | Path, ...], right: Path
+) -> None:
+    before = right.read_bytes()
+    failed = attendo("evaluate", model_folder, *files, "--compare", right, "--output", right)
+    assert failed.code == 2
+    assert f"--output {right} would replace {right}" in failed.error
+    assert right.read_bytes() == before

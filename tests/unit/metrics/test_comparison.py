@@ -1,0 +1,156 @@
+"""Is a difference more than chance? Against sacrebleu's own test, and where the answer is known."""
+
+from random import Random
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+from sacrebleu.significance import PairedTest
+
+from attendo.errors import UsageError
+from attendo.metrics import METRICS, compare, score
+from attendo.metrics.comparison import Comparison
+from attendo.metrics.scores import Score
+
+WORDS = (
+    "the",
+    "a",
+    "small",
+    "old",
+    "cat",
+    "dog",
+    "bird",
+    "sees",
+    "finds",
+    "likes",
+    "tree",
+    "house",
+    "door",
+    "in",
+    "by",
+)
+LINES = 80
+
+
+def text(seed: int) -> list[str]:
+    chance = Random(seed)
+    return [" ".join(chance.choices(WORDS, k=chance.randint(3, 12))) for _ in range(LINES)]
+
+
+def spoilt(lines: list[str], share: float, seed: int) -> list[str]:
+    """With this share of the words replaced."""
+    chance = Random(seed)
+    return [
+        " ".join(chance.choice(WORDS) if chance.random() < share else word for word in line.split()) for line in lines
+    ]
+
+
+REFERENCES = text(0)
+GOOD, FAIR, BAD = spoilt(REFERENCES, 0.2, 1), spoilt(REFERENCES, 0.25, 2), spoilt(REFERENCES, 0.6, 3)
+
+
+@pytest.mark.parametrize(("name", "metric"), [("bleu", BLEU(force=True)), ("chrf", CHRF()), ("ter", TER())])
+@pytest.mark.parametrize("other", [FAIR, BAD], ids=["fair", "bad"])
+def test_it_is_the_paired_bootstrap_of_sacrebleu(name: str, metric: Metric, other: list[str]) -> None:
+    """The same seed draws the same lines, so that not even chance is between the two."""
+    signatures, results = PairedTest(
+        [("other", other), ("good", GOOD)], {name: metric}, [REFERENCES], test_type="bs", n_samples=300
+    )()
+    ((_, signature),) = signatures.items()
+    (baseline, system) = next(found for key, found in results.items() if key != "System")
+    found = compare(name, GOOD, other, REFERENCES, samples=300, seed=12345)
+    assert (found.one.value, found.other.value) == (system.score, baseline.score)
+    assert found.p_value == pytest.approx(system.p_value, abs=1.01 / 301)
+    assert found.signature == str(signature)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_both_scores_are_those_of_each_alone(name: str) -> None:
+    found = compare(name, GOOD, BAD, REFERENCES, samples=10)
+    assert (found.one, found.other) == (score(name, GOOD, REFERENCES), score(name, BAD, REFERENCES))
+    assert found.difference == found.one.value - found.other.value
+    first, _, rest = found.one.signature.partition("|")
+    assert found.signature == f"{first}|bs:10|seed:12345|{rest}"
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if name != "exact_match"])
+def test_a_large_difference_is_significant_and_the_better_one_is_named(name: str) -> None:
+    found = compare(name, GOOD, BAD, REFERENCES, samples=200)
+    assert found.significant
+    assert found.p_value == pytest.approx(1 / 201)
+    assert found.one_is_better
+    assert found.interval[0] < found.difference < found.interval[1]
+    turned = compare(name, BAD, GOOD, REFERENCES, samples=200)
+    assert turned.significant
+    assert not turned.one_is_better
+    assert turned.difference == -found.difference
+    assert turned.interval == pytest.approx((-found.interval[1], -found.interval[0]))
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_the_same_outputs_are_never_different(name: str) -> None:
+    found = compare(name, GOOD, GOOD, REFERENCES, samples=50)
+    assert (found.difference, found.interval, found.p_value) == (0, (0, 0), 1)
+    assert not found.significant
+    assert not found.one_is_better
+
+
+def test_exact_match_is_drawn_as_a_coin_is_thrown() -> None:
+    """30 lines of 100 are right in one and none in the other: the difference is binomial, with deviation 4.58."""
+    references = [str(n) for n in range(100)]
+    one = [line if n < 30 else "" for n, line in enumerate(references)]
+    low, high = compare("exact_match", one, [""] * 100, references, samples=4000).interval
+    assert low == pytest.approx(30 - 1.96 * 4.58, abs=1.5)
+    assert high == pytest.approx(30 + 1.96 * 4.58, abs=1.5)
+
+
+def test_lines_are_drawn_in_pairs() -> None:
+    """One is right where the other is, and on one line more in ten: apart, chance would hide it."""
+    references = [str(n) for n in range(200)]
+    other = [line if n % 2 else "" for n, line in enumerate(references)]
+    one = [line if n % 2 or n % 10 == 0 else "" for n, line in enumerate(references)]
+    found = compare("exact_match", one, other, references)
+    assert found.significant
+    assert found.interval[1] - found.interval[0] == pytest.approx(2 * 1.96 * 100 * (0.1 * 0.9 / 200) ** 0.5, rel=0.1)
+
+
+def test_the_seed_decides_and_nothing_else() -> None:
+    np.random.seed(0)
+    first = compare("chrf", GOOD, FAIR, REFERENCES, samples=50, seed=1)
+    np.random.seed(1)
+    assert compare("chrf", GOOD, FAIR, REFERENCES, samples=50, seed=1) == first
+    assert compare("chrf", GOOD, FAIR, REFERENCES, samples=50, seed=2).interval != first.interval
+
+
+def test_a_low_p_value_is_not_enough_when_the_interval_holds_zero() -> None:
+    alike = Score("bleu", 1.0, "", True)
+    assert Comparison(alike, alike, 1.0, (0.1, 2.0), 0.04, "").significant
+    assert not Comparison(alike, alike, 1.0, (-0.1, 2.0), 0.04, "").significant
+    assert not Comparison(alike, alike, 1.0, (0.1, 2.0), 0.05, "").significant
+    assert not Comparison(alike, alike, -1.0, (-2.0, 0.0), 0.04, "").significant
+
+
+def test_lines_without_words_may_be_drawn_alone() -> None:
+    """Of two lines one has no words; a quarter of the samples has only that one."""
+    found = compare("word_error_rate", ["a c", "b"], ["a c", ""], ["a c", ""], samples=100)
+    assert found.interval == (0, 100)
+
+
+def test_bleu_takes_a_tokeniser_of_ones_own() -> None:
+    assert "|tok:char|" in compare("bleu", GOOD, BAD, REFERENCES, samples=2, tokenize="char").signature
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    with pytest.raises(UsageError, match="samples must be at least 1, not 0"):
+        compare("chrf", GOOD, BAD, REFERENCES, samples=0)
+    with pytest.raises(UsageError, match="seed must be at least 0, not -1"):
+        compare("chrf", GOOD, BAD, REFERENCES, seed=-1)
+    with pytest.raises(UsageError, match=f"1 outputs and {LINES} references"):
+        compare("chrf", GOOD, BAD[:1], REFERENCES)
+    with pytest.raises(UsageError, match=f"1 outputs and {LINES} references"):
+        compare("chrf", GOOD[:1], BAD, REFERENCES)
+    with pytest.raises(UsageError, match="unknown metric belu"):
+        compare("belu", GOOD, BAD, REFERENCES)
