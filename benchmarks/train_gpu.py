@@ -58,8 +58,11 @@ def multi30k(arguments: argparse.Namespace) -> None:
     shapes = {(batch.source_ids.shape, batch.target_ids.shape) for batch in batches}
     print(f"{len(batches)} batches of at most {config.train.batch_tokens} positions a side, {len(shapes)} shapes")
     print(f"{_padding(batches):.1%} of the positions are padding")
-    learner = Learner(Transformer(network).cuda(), config.train)
+    plain = config.train.replace(r_drop=0.0, ema=0.0)  # the work of the rival: each sentence once, no average
+    learner = Learner(Transformer(network).cuda(), plain)
+    whole = Learner(Transformer(network).cuda(), config.train)
     rivals = {
+        "attendo with all of the recipe (R-Drop)": lambda batch: whole.update([batch]),
         "torch.nn.Transformer, fp32": _plain_loop(network, config.train, torch.float32),
         "torch.nn.Transformer, bf16": _plain_loop(network, config.train, torch.bfloat16),
         # Better than what a plain loop gets: cuDNN's attention builds a plan for every new shape.
