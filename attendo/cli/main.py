@@ -7,6 +7,7 @@ import typer
 
 from attendo import __version__
 from attendo.cli.average import average
+from attendo.cli.bench import bench
 from attendo.cli.demo import demo
 from attendo.cli.describe import describe
 from attendo.cli.doctor import doctor
@@ -16,6 +17,7 @@ from attendo.cli.generate import generate
 from attendo.cli.plot import plot
 from attendo.cli.prepare import prepare
 from attendo.cli.train import train
+from attendo.cli.verify import verify
 from attendo.cli.verify_resume import verify_resume
 from attendo.errors import AttendoError
 
@@ -40,7 +42,9 @@ app.command("verify-resume")(verify_resume)
 app.command()(generate)
 app.command("translate", hidden=True, help="The same as generate.")(generate)
 app.command()(evaluate)
+app.command()(verify)
 app.command()(describe)
+app.add_typer(bench, name="bench")
 
 
 @app.callback(invoke_without_command=True)

@@ -48,16 +48,18 @@ class TextbookEngine:
 
 
 class CachedEngine:
-    def __init__(self, network: Transformer, batch_tokens: int) -> None:
-        self._network, self._batch_tokens = network, batch_tokens
+    """`padding` more columns than a batch needs change nothing: whoever doubts it can ask for them."""
+
+    def __init__(self, network: Transformer, batch_tokens: int, padding: int = 0) -> None:
+        self._network, self._batch_tokens, self._padding = network, batch_tokens, padding
 
     def answers(
         self, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[tuple[Request, Frontier]]:
         network, device = self._network, self._network.output.weight.device
         for group in by_length(requests, self._batch_tokens // strategy.width):
-            ids, mask = sources_of(group, device)
-            all_alike = len({len(request.source) for request in group}) == 1
+            ids, mask = sources_of(group, device, len(group[0].source) + 1 + self._padding)
+            all_alike = len(group[-1].source) + 1 == ids.size(1)
             with torch.inference_mode():
                 state = network.start(network.encode(ids, None if all_alike else mask))
             last = deque(search(network, state, asked_of(group, device), strategy, rules), maxlen=1).pop()

@@ -12,6 +12,7 @@ NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load"]
 OPTIONS = {
     "": ["--help", "--version"],
     "average": ["--help", "--last", "--out", "RUN"],
+    "bench": ["--help"],
     "demo": ["--device", "--help", "--out", "--seed"],
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
     "doctor": ["--device", "--help", "--json", "--quick", "--set", "--source", "--target", "RUN.toml"],
@@ -27,6 +28,7 @@ OPTIONS = {
         *("--data", "--device", "--help", "--out", "--override", "--overwrite", "--resume", "--set", "--show"),
         *("--source", "--stop-at", "--target", "--tensorboard", "RUN.toml"),
     ],
+    "verify": ["--device", "--help", "--json", "--lines", "--source", "MODEL"],
     "verify-resume": ["--data", "--device", "--help", "--set", "--steps", "RUN.toml"],
     "translate": ["--beam", "--device", "--help", "--length-penalty", "--max-length", "MODEL"],
 }

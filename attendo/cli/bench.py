@@ -1,0 +1,147 @@
+"""`attendo bench`: speed beside other systems with the same weights."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from attendo.errors import UsageError
+
+if TYPE_CHECKING:
+    from attendo.model.transformer import Transformer
+    from attendo.recipes.bench import Measured, Plan
+    from attendo.text import Tokenizer
+
+bench = typer.Typer(no_args_is_help=True, help="Measure speed beside other systems, as ratios in one run.")
+
+LENGTH = 32  # of sources and answers, unless given
+
+
+@bench.callback()
+def _group() -> None:
+    """A group even while it has one command."""
+
+
+@bench.command()
+def generate(
+    model: Annotated[
+        Path | None, typer.Argument(metavar="[MODEL]", help="Model folder; random weights unless given.")
+    ] = None,
+    rivals: Annotated[
+        str, typer.Option(help="Systems to compare with, each with a precision of its own where written name:int8.")
+    ] = "transformers,ctranslate2",
+    batch: Annotated[str, typer.Option(help="Sentences side by side; one measurement each.")] = "1,64,256",
+    beam: Annotated[str, typer.Option(help="Rows of a sentence; 1 is greedy. One measurement each.")] = "1,4",
+    source_length: Annotated[int | None, typer.Option(min=2, help=f"Source tokens; {LENGTH} unless given.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help=f"Tokens of every answer; {LENGTH} unless given.")] = None,
+    natural: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Sources to answer, each answer as long as it comes.")
+    ] = None,
+    vocabulary: Annotated[int | None, typer.Option(min=5, help="Tokens of a random network; 32,000.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Size of a random network: tiny, small, base, big; base.")] = None,
+    precision: Annotated[Literal["fp32", "fp16", "bf16"], typer.Option(help="What is computed in.")] = "fp32",
+    rounds: Annotated[int, typer.Option(min=1, help="Times that all systems take turns; medians count.")] = 5,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Time generation: attendo, transformers and CTranslate2 with the same weights, encoder included.
+
+    A rival that is not installed or cannot hold the network is named and left out. Before timing, all answer once: how
+    many of their tokens are the same is part of the result.
+    """
+    if model is not None and (vocabulary or preset):
+        raise UsageError("--vocabulary and --preset make a random network; a model folder is taken as it is")
+    if natural is not None and (source_length or steps):
+        raise UsageError("--source-length and --steps force lengths; with --natural they come from the file")
+    if natural is not None and model is None:
+        raise UsageError("--natural needs a MODEL: random weights know no words and come to no end")
+    beams, batches = _numbers("--beam", beam), _numbers("--batch", batch)
+
+    from attendo.recipes.bench import Plan, forced_work, natural_work, parse_rivals
+    from attendo.text_model import pick_device
+
+    entrants, where = parse_rivals(rivals, precision), pick_device(device)
+    network, tokenizer = _network(model, preset or "base", vocabulary or 32_000)
+    if natural is not None and tokenizer is not None:
+        works = natural_work(natural, tokenizer, network.config, beams, batches)
+    else:
+        works = forced_work(network.config, source_length or LENGTH, steps or LENGTH, beams, batches)
+    of = str(model) if model else f"random weights, preset {preset or 'base'}"
+    _run(Plan(network, precision, entrants, works, rounds, where), of, as_json)
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    words = [each.strip() for each in text.split(",")]
+    if not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise UsageError(f"{option} {text}: give whole numbers from 1, with commas between them, such as 1,64")
+    return [int(word) for word in words]
+
+
+def _network(model: Path | None, preset: str, vocabulary: int) -> tuple["Transformer", "Tokenizer | None"]:
+    if model is None:
+        from attendo.recipes.bench import random_network
+
+        return random_network(preset, vocabulary), None
+    from attendo.text_model import load
+
+    loaded = load(model, "cpu")
+    return loaded.network, loaded.source_tokenizer
+
+
+def _run(plan: "Plan", of: str, as_json: bool) -> None:
+    from attendo.recipes.bench import Doing, LeftOut, Measured, compare, facts
+
+    known = {**facts(plan.device), **_task(plan, of)}
+    _print(json.dumps({"facts": known}) if as_json else _headline(known))
+    if not as_json:
+        _print(f"{'beam':>4} {'batch':>5}  {'system':22} {'tokens/s':>10}  {'attendo / it':>12}  same tokens")
+    for report in compare(plan):
+        match report:
+            case Doing():
+                print(report.text, file=sys.stderr, flush=True)
+            case LeftOut():
+                _print(json.dumps(asdict(report)) if as_json else f"left out: {report.name}: {report.reason}")
+            case Measured():
+                _print(json.dumps({**asdict(report), "tokens_per_second": report.speed}) if as_json else _row(report))
+
+
+def _task(plan: "Plan", of: str) -> dict[str, Any]:
+    first = plan.works[0]
+    if first.forced:
+        lengths = f"{len(first.sources[0]) + 1} source tokens, {first.most} forced steps"
+    else:
+        lengths = f"{len(first.sources):,} sources, natural lengths"
+    return {
+        "network": of,
+        "parameters": sum(parameter.numel() for parameter in plan.network.parameters()),
+        "precision": plan.precision,
+        "lengths": lengths,
+        "rounds": plan.rounds,
+    }
+
+
+def _headline(facts: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {facts[name]}" for name in _VERSIONS if facts[name])
+    return (
+        f"{facts['hardware']}, {facts['device']}, {facts['threads']} of {facts['cores']} threads; {versions}\n"
+        f"{facts['network']}, {facts['parameters']:,} parameters, {facts['precision']}; {facts['lengths']}, "
+        f"encoder included; {facts['rounds']} rounds, medians"
+    )
+
+
+_VERSIONS = ("attendo", "torch", "transformers", "ctranslate2")
+
+
+def _row(measured: "Measured") -> str:
+    row = f"{measured.beam:4} {measured.batch:5}  {measured.system:22} {measured.speed:10,.0f}"
+    if measured.ratio is None or measured.same is None:
+        return row
+    return f"{row}  {measured.ratio:12.2f}  {measured.same:11.1%}"
+
+
+def _print(line: str) -> None:
+    """At once: whoever ends a long run early keeps what it has told."""
+    print(line, flush=True)

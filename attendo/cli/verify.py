@@ -1,0 +1,95 @@
+"""`attendo verify`: does the model answer the same on every path?"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attendo.errors import DataError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from attendo.recipes.verify import Compared
+
+
+def verify(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
+    source: Annotated[
+        Path | None, typer.Option(help="Sentences to try, one a line, instead of the model's own.")
+    ] = None,
+    lines: Annotated[int, typer.Option(min=1, help="Sentences to try, at most.")] = 64,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a comparison.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Compare the answers of all engines, batch sizes, paddings and caches, and the scores with what was said.
+
+    Exit code 0: all the same. 1: a difference, which is named.
+    """
+    from attendo.recipes.verify import verify as compare
+    from attendo.text_model import load
+
+    text_model = load(model, device)
+    texts = _texts(source) if source is not None else [text for text, _ in text_model.stored.sample]
+    if not texts:
+        raise DataError(f"{source or model} has no sentences to verify with: name some with --source")
+    found = []
+    for each in compare(text_model, texts[:lines]):
+        found.append(each)
+        if as_json:
+            print(json.dumps({**asdict(each), "equal": each.equal}, ensure_ascii=False), flush=True)
+        elif typer.get_text_stream("stderr").isatty():
+            typer.echo(f"{'same     ' if each.equal else 'DIFFERENT'} {each.path}, {each.what}", err=True)
+    if not as_json:
+        _show(found)
+    raise typer.Exit(0 if all(each.equal for each in found) else 1)
+
+
+def _texts(source: Path) -> list[str]:
+    from attendo.data.parallel import read_lines
+
+    return [line for line in read_lines(source) if line.strip()]
+
+
+def _show(found: list["Compared"]) -> None:
+    from rich.console import Console
+
+    from attendo.recipes.verify import STRATEGIES, SUB_LAYERS
+
+    layers, others = ([each for each in found if (each.what == SUB_LAYERS) == wanted] for wanted in (True, False))
+    console = Console()
+    console.print(_table("sub-layer", layers, [SUB_LAYERS], "kernels beside the formula written out"))
+    console.print(_table("path", others, [*STRATEGIES], "answers beside those of the textbook"))
+    for each in found:
+        if not each.equal and each.example:
+            console.print(f"{each.path}, {each.what}: {each.example}", markup=False, highlight=False)
+    wrong = sum(not each.equal for each in found)
+    console.print("all paths agree" if not wrong else f"{wrong} of {len(found)} comparisons differ", highlight=False)
+
+
+def _table(first: str, found: list["Compared"], columns: list[str], title: str) -> "Table":
+    """A row for each path, a column for what was compared."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
+    table.add_column(first, no_wrap=True)
+    for name in columns:
+        table.add_column(name)
+    for path in dict.fromkeys(each.path for each in found):
+        cells = {each.what: _cell(each) for each in found if each.path == path}
+        table.add_row(path, *(cells.get(name, "") for name in columns))
+    return table
+
+
+def _cell(each: "Compared") -> "Text":
+    from rich.text import Text
+
+    if not each.equal:
+        told = f"{each.different:,} of {each.count:,} differ" if each.different else f"off by {each.largest:.1e}"
+        return Text(told, "red")
+    ties = f", {each.ties} ties" if each.ties else ""
+    return Text(f"same {each.largest:.0e}{ties}", "green")

@@ -1,0 +1,180 @@
+"""The same weights as a model folder of CTranslate2."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from attendo.errors import ModelError, UsageError
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Embedding, Transformer
+from attendo.nn.attention import MultiHeadAttention
+from attendo.nn.blocks import DecoderBlock, EncoderBlock
+from attendo.nn.feedforward import FeedForward
+from attendo.nn.positions import LearnedPositions
+from attendo.text import CONTROL_PIECES, EOS
+
+if TYPE_CHECKING:
+    from ctranslate2.specs import TransformerSpec
+
+# Of the weights in the folder. CTranslate2 turns them into what it computes in when it loads them.
+Precision = Literal["float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"]
+
+_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
+
+
+def obstacles(config: ModelConfig) -> list[str]:
+    """Why CTranslate2 cannot hold such a network, one line a reason; nothing where it can."""
+    if config.decoder_only:
+        return ["it has no encoder"]
+    width = config.d_model // config.num_heads
+    keys, values = config.d_key or width, config.d_value or width
+    sizes = {config.source_vocab_size or 0, config.target_vocab_size or 0}
+    fits = {
+        f"keys are {keys} and values {values} wide, not alike": keys == values,
+        f"a vocabulary of {min(sizes)} tokens has no room for pad, unk, bos and eos": min(sizes) > EOS,
+    }
+    return [reason for reason, fit in fits.items() if not fit]
+
+
+def to_ctranslate2(
+    network: Transformer, folder: str | Path, precision: Precision = "float32", longest: int = 1024
+) -> None:
+    """Write a new folder that `ctranslate2.Translator` loads, for sequences of at most `longest` tokens.
+
+    Tokens have the names of `placeholder_pieces`. The source is given without eos: the folder says that it is added.
+    """
+    if reasons := obstacles(network.config):
+        raise ModelError(f"CTranslate2 cannot hold this network: {'; '.join(reasons)}")
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists already: name another place, or empty it first")
+    spec = _specification(network, longest)
+    spec.validate()
+    spec.optimize(quantization=precision)
+    folder.mkdir(parents=True, exist_ok=True)
+    spec.save(str(folder))
+
+
+def placeholder_pieces(vocab_size: int) -> list[str]:
+    """A name for each id that no other id has."""
+    return [*CONTROL_PIECES, *(f"<{each}>" for each in range(len(CONTROL_PIECES), vocab_size))]
+
+
+def _specification(network: Transformer, longest: int) -> "TransformerSpec":
+    from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
+
+    config = network.config
+    assert network.source is not None  # obstacles has seen to it
+    choices = _choices(config)
+    encoder = TransformerEncoderSpec(config.num_encoder_layers, config.num_heads, **choices)
+    decoder = TransformerDecoderSpec(config.num_decoder_layers, config.num_heads, **choices)
+    spec = TransformerSpec(encoder, decoder)
+    _set_stack(encoder, encoder.embeddings[0], network.source, longest)
+    _set_stack(decoder, decoder.embeddings, network.target, longest)
+    for stack, norm, blocks in (
+        (encoder, network.encoder_norm, network.encoder),
+        (decoder, network.decoder_norm, network.decoder),
+    ):
+        stack.pre_norm = config.norm == "pre"
+        if config.has_final_norm:
+            _set_norm(stack.layer_norm, norm)
+        for layer, block in zip(stack.layer, blocks, strict=True):
+            assert isinstance(block, EncoderBlock | DecoderBlock)
+            _set_block(layer, block)
+    _set_linear(decoder.projection, network.output.weight, network.output.bias)
+    spec.config.layer_norm_epsilon = config.norm_epsilon
+    spec.config.add_source_eos = True
+    spec.register_source_vocabulary(placeholder_pieces(network.source.tokens.num_embeddings))
+    spec.register_target_vocabulary(placeholder_pieces(network.target.tokens.num_embeddings))
+    return spec
+
+
+def _choices(config: ModelConfig) -> dict[str, Any]:
+    """What both stacks are told. Where the norms stand is set afterwards: only pre-norm is let have a final one."""
+    from ctranslate2.specs.common_spec import Activation
+
+    choices: dict[str, Any] = {
+        "pre_norm": True,
+        "no_final_norm": not config.has_final_norm,
+        "activation": Activation[_ACTIVATIONS[config.activation]],
+        "ffn_glu": config.activation == "swiglu",
+        "rms_norm": config.norm_kind == "rms",
+        "layernorm_embedding": config.embedding_norm,
+    }
+    if config.head_width * config.num_heads != config.d_model:
+        choices["head_dim"] = config.head_width
+    if config.positions == "rotary":
+        choices |= {"rotary_dim": 0, "rotary_interleave": False}
+    return choices
+
+
+def _set_stack(stack: Any, embeddings: Any, embedding: Embedding, longest: int) -> None:
+    embeddings.weight = _array(embedding.tokens.weight)
+    stack.scale_embeddings = embedding.scale
+    if hasattr(stack, "position_encodings"):
+        stack.position_encodings.encodings = _array(_position_table(embedding, longest))
+    if embedding.norm is not None:
+        _set_norm(stack.layernorm_embedding, embedding.norm)
+
+
+def _position_table(embedding: Embedding, longest: int) -> Tensor:
+    """What is added at each position. Zeros where nothing is, because there is no saying so."""
+    positions, tokens = embedding.positions, embedding.tokens
+    length = min(longest, positions.max_length) if isinstance(positions, LearnedPositions) else longest
+    return positions.add(torch.zeros(1, length, tokens.embedding_dim, device=tokens.weight.device), 0)[0]
+
+
+def _set_block(layer: Any, block: EncoderBlock | DecoderBlock) -> None:
+    _set_attention(layer.self_attention, block.self_attention, self_attention=True)
+    _set_norm(layer.self_attention.layer_norm, block.self_residual.normalise)
+    if isinstance(block, DecoderBlock) and block.cross_attention is not None and block.cross_residual is not None:
+        _set_attention(layer.attention, block.cross_attention, self_attention=False)
+        _set_norm(layer.attention.layer_norm, block.cross_residual.normalise)
+    _set_feed_forward(layer.ffn, block.feed_forward)
+    _set_norm(layer.ffn.layer_norm, block.feed_forward_residual.normalise)
+
+
+def _set_attention(spec: Any, attention: MultiHeadAttention, self_attention: bool) -> None:
+    """Queries, keys and values stand in one matrix here as there; towards the memory the queries are apart."""
+    project = attention.project
+    if self_attention:
+        _set_linear(spec.linear[0], project.weight, project.bias)
+    else:
+        width = attention.num_heads * attention.d_key
+        _set_linear(spec.linear[0], project.weight[:width], project.bias[:width])
+        _set_linear(spec.linear[1], project.weight[width:], project.bias[width:])
+    _set_linear(spec.linear[-1], attention.output.weight, attention.output.bias)
+
+
+def _set_feed_forward(spec: Any, feed_forward: FeedForward) -> None:
+    expand, contract = feed_forward.expand, feed_forward.contract
+    weights: Sequence[Tensor] = (expand.weight,)
+    biases: Sequence[Tensor] = (expand.bias,)
+    if feed_forward.activation == "swiglu":
+        weights, biases = expand.weight.chunk(2), expand.bias.chunk(2)
+        _set_linear(spec.linear_0_noact, weights[1], biases[1])
+    _set_linear(spec.linear_0, weights[0], biases[0])
+    _set_linear(spec.linear_1, contract.weight, contract.bias)
+
+
+def _set_linear(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
+    spec.weight = _array(weight)
+    if bias is not None:
+        spec.bias = _array(bias)
+
+
+def _set_norm(spec: Any, norm: nn.Module) -> None:
+    spec.gamma = _array(norm.get_parameter("weight"))
+    if isinstance(norm, nn.LayerNorm):
+        spec.beta = _array(norm.bias)
+
+
+def _array(weight: Tensor) -> NDArray[np.float32]:
+    """A copy: CTranslate2 quantizes in place."""
+    return weight.detach().float().cpu().numpy().copy()

@@ -1,0 +1,64 @@
+"""From what a person asks for to pieces of work."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+import torch
+
+from attendo.data.parallel import read_lines
+from attendo.errors import DataError, UsageError
+from attendo.model.config import ModelConfig
+from attendo.recipes.bench.comparison import Rival
+from attendo.recipes.bench.rivals import RIVALS
+from attendo.recipes.bench.work import Precision, Work
+from attendo.settings import nearest
+from attendo.text import CONTROL_PIECES, Tokenizer
+
+
+def parse_rivals(text: str, precision: Precision) -> list[Rival]:
+    """`ctranslate2:int8,transformers`: names, each with a precision of its own or that of attendo."""
+    rivals = []
+    for word in filter(None, (each.strip() for each in text.split(","))):
+        name, _, own = word.partition(":")
+        if name not in RIVALS:
+            raise UsageError(f"unknown rival {name}{nearest(name, list(RIVALS))}; there are {', '.join(RIVALS)}")
+        if own and own not in get_args(Precision):
+            raise UsageError(f"rival {word}: unknown precision {own}; there are {', '.join(get_args(Precision))}")
+        rivals.append(Rival(name, own or precision))  # type: ignore[arg-type]
+    return rivals
+
+
+def forced_work(
+    config: ModelConfig, source_length: int, steps: int, beams: Sequence[int], batches: Sequence[int]
+) -> list[Work]:
+    """Random sources of one length, eos included, and answers of exactly `steps` tokens."""
+    first, size = len(CONTROL_PIECES), config.source_vocab_size or 0
+    if size <= first:
+        raise UsageError(f"a vocabulary of {size} tokens has nothing but control tokens: give a larger one")
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(first, size, (max(batches), max(1, source_length - 1)), generator=generator).tolist()
+    works = [Work(ids[:batch], beam, batch, least=steps, most=steps) for beam in beams for batch in batches]
+    if works[0].longest > (room := _room(config)):
+        raise UsageError(f"the network has {room} positions, not {works[0].longest}: ask for shorter sequences")
+    return works
+
+
+def natural_work(
+    path: Path, tokenizer: Tokenizer, config: ModelConfig, beams: Sequence[int], batches: Sequence[int]
+) -> list[Work]:
+    """The lines of a file that are not empty. For all the same limit, twice the longest source and 20 tokens more."""
+    lines = [line for line in read_lines(path) if line.strip()]
+    sources = [ids for ids in tokenizer.encode_many(lines) if ids]
+    if not sources:
+        raise DataError(f"{path} has no line with text in it")
+    longest, room = max(map(len, sources)), _room(config)
+    if longest >= room:
+        raise DataError(f"{path}: a line of {longest} tokens is too long for {room} positions: split it")
+    most = int(min(2 * longest + 20, room - 1))
+    return [Work(sources, beam, batch, least=0, most=most) for beam in beams for batch in batches]
+
+
+def _room(config: ModelConfig) -> float:
+    return config.max_length if config.positions == "learned" else math.inf

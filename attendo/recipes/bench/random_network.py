@@ -1,0 +1,39 @@
+"""A network with random weights that every system can hold, and that does not say one word for ever."""
+
+import torch
+
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+from attendo.nn.attention import MultiHeadAttention
+from attendo.nn.blocks import DecoderBlock
+from attendo.text import BOS, EOS, PAD
+
+_NEVER = -1e4  # a bias that a half-precision number can hold
+
+
+@torch.no_grad()
+def random_network(preset: str, vocab_size: int, seed: int = 1) -> Transformer:
+    """Built as Marian builds its networks: post-norm, sines before cosines, one table for all, a bias on the logits.
+
+    With plain first values the decoder repeats a single token whatever the source says, and a system with a broken
+    cache would still agree. So its sub-layers speak more softly than the token they are added to, attention is
+    sharper, and the last gains have random signs, which keeps a tied table from answering with what it was asked.
+    """
+    config = ModelConfig.preset(
+        preset, vocab_size=vocab_size, norm="post", position_layout="halves", tie="all", output_bias=True, dropout=0.0
+    )
+    generator = torch.Generator().manual_seed(seed)
+    network = Transformer(config, generator).eval()
+    network.output.bias[[PAD, BOS, EOS]] = _NEVER
+    for module in network.modules():
+        if isinstance(module, MultiHeadAttention):
+            module.project.weight[: config.d_model] *= 4
+    for block in network.decoder:
+        assert isinstance(block, DecoderBlock)
+        assert block.cross_attention is not None
+        for part in (block.self_attention.output, block.cross_attention.output, block.feed_forward.contract):
+            part.weight *= 0.25
+    assert isinstance(block, DecoderBlock)
+    gains = block.feed_forward_residual.normalise.get_parameter("weight")
+    gains.copy_(4.0 * (2 * torch.randint(2, gains.shape, generator=generator) - 1))
+    return network

@@ -1,0 +1,118 @@
+"""Other systems with the same weights. Each is loaded when it is asked for, and says why where it cannot be."""
+
+from collections.abc import Callable
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attendo.data.batch import collate_sources
+from attendo.errors import ModelError
+from attendo.interop.ctranslate2 import placeholder_pieces, to_ctranslate2
+from attendo.interop.marian import to_marian
+from attendo.model.transformer import Transformer
+from attendo.recipes.bench.work import DTYPES, Precision, System, Work
+from attendo.text import BOS, EOS, PAD
+
+RIVALS = ("transformers", "ctranslate2")
+
+_CTRANSLATE2_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
+
+
+def load_rival(
+    name: str, precision: Precision, network: Transformer, device: torch.device, longest: int, folder: Path
+) -> System:
+    """A rival with the weights of `network`; files go into `folder`. What it cannot do is a `ModelError`."""
+    if find_spec(name) is None:
+        raise ModelError(f"{name} is not installed")
+    try:
+        if name == "transformers":
+            return Transformers(network, precision, device, longest)
+        return CTranslate2(network, precision, device, longest, folder)
+    except (ImportError, RuntimeError, ValueError) as error:  # as they say that there is no such device or type
+        raise ModelError(" ".join(str(error).split())) from None
+
+
+def version(name: str) -> str | None:
+    """None where it is not installed."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+class Transformers:
+    """A MarianMTModel, called as its documentation does."""
+
+    def __init__(self, network: Transformer, precision: Precision, device: torch.device, longest: int) -> None:
+        if precision not in DTYPES:
+            raise ModelError(f"a MarianMTModel has no {precision}")
+        self.name = f"transformers {precision}"
+        self._model: Any = to_marian(network, longest).to(device, DTYPES[precision])
+        # What a trained network does not say anyway need not cost time.
+        self._model.generation_config.suppress_tokens = None
+        self._device = device
+
+    def prepare(self, work: Work) -> Callable[[], dict[int, list[int]]]:
+        settings: dict[str, Any] = {"num_beams": work.beam, "max_new_tokens": work.most, "do_sample": False}
+        if work.least:
+            settings["min_new_tokens"] = work.least
+        groups = work.batches()
+        inputs = [self._inputs(work, group) for group in groups]
+
+        def answer() -> dict[int, list[int]]:
+            answers: dict[int, list[int]] = {}
+            for group, given in zip(groups, inputs, strict=True):
+                answers |= zip(group, self._model.generate(**given, **settings).tolist(), strict=True)
+            return answers
+
+        return answer
+
+    def ids(self, said: Any) -> list[list[int]]:
+        return [[each for each in said[n] if each not in (PAD, BOS, EOS)] for n in range(len(said))]
+
+    def _inputs(self, work: Work, group: list[int]) -> dict[str, Tensor]:
+        ids, mask = collate_sources([work.sources[n] for n in group])
+        mask = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
+        return {"input_ids": ids.to(self._device), "attention_mask": mask.to(self._device)}
+
+
+class CTranslate2:
+    """A `ctranslate2.Translator`, with as many threads as torch has; it sorts and batches by itself."""
+
+    def __init__(
+        self, network: Transformer, precision: Precision, device: torch.device, longest: int, folder: Path
+    ) -> None:
+        from ctranslate2 import Translator
+
+        kind = _CTRANSLATE2_TYPES[precision]
+        self.name = f"ctranslate2 {precision}"
+        to_ctranslate2(network, folder, kind, longest)  # type: ignore[arg-type]
+        self._translator = Translator(
+            str(folder),
+            device=device.type,
+            device_index=device.index or 0,
+            compute_type=kind,
+            intra_threads=torch.get_num_threads(),
+        )
+        config = network.config
+        self._source_pieces = placeholder_pieces(config.source_vocab_size or 0)
+        pieces = placeholder_pieces(config.target_vocab_size or 0)
+        self._number = {piece: n for n, piece in enumerate(pieces)}
+
+    def prepare(self, work: Work) -> Callable[[], Any]:
+        sources = [[self._source_pieces[each] for each in source] for source in work.sources]
+        return lambda: self._translator.translate_batch(
+            sources,
+            max_batch_size=work.batch,
+            beam_size=work.beam,
+            min_decoding_length=work.least,
+            max_decoding_length=work.most,
+            max_input_length=0,
+        )
+
+    def ids(self, said: Any) -> list[list[int]]:
+        return [[self._number[piece] for piece in each.hypotheses[0]] for each in said]

@@ -1,0 +1,137 @@
+"""The network against transformers' MarianMTModel with the same weights: logits, and what generate says."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from attendo.data.batch import collate_sources
+from attendo.errors import ModelError
+from attendo.interop.marian import obstacles, to_marian
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+from attendo.recipes.bench.ours import answering
+from attendo.recipes.bench.work import Work
+from attendo.text import BOS, EOS, PAD
+
+pytest.importorskip("transformers")
+
+MakeNetwork = Callable[..., Transformer]
+
+MARIAN: dict[str, Any] = {"norm": "post", "position_layout": "halves"}
+SOURCES = [[5, 6, 7, 8, 9], [4, 4, 10], [11], [7, 12, 13, 14, 15, 16, 5]]
+TARGETS = torch.tensor([[BOS, 6, 7, 8], [BOS, 9, 10, 11], [BOS, 5, 4, 4], [BOS, 13, 1, 16]])
+
+EXPRESSIBLE: list[dict[str, Any]] = [
+    {},
+    {"activation": "gelu"},
+    {"activation": "silu"},
+    {"tie": "none"},
+    {"tie": "all"},
+    {"vocab_size": None, "source_vocab_size": 17, "target_vocab_size": 23},
+    {"vocab_size": None, "source_vocab_size": 17, "target_vocab_size": 19, "tie": "none", "output_bias": True},
+    {"scale_embedding": False},
+    {"output_bias": True},
+    {"output_bias": True, "tie": "all", "activation": "gelu", "scale_embedding": False},
+    {"num_heads": 1, "num_encoder_layers": 1, "num_decoder_layers": 3},
+    {"d_key": 4, "d_value": 4},
+]
+
+INEXPRESSIBLE: list[tuple[dict[str, Any], str]] = [
+    ({"norm": "pre", "final_norm": False}, "norm is pre, not post"),
+    ({"norm_kind": "rms"}, "norm_kind is rms, not layer"),
+    ({"norm_epsilon": 1e-6}, "norm_epsilon is 1e-06, not 1e-05"),
+    ({"final_norm": True}, "it has a norm behind each stack"),
+    ({"embedding_norm": True}, "it has a norm on the embedding"),
+    ({"activation": "swiglu"}, "activation is swiglu, which has a gate"),
+    ({"position_layout": "interleaved"}, "position_layout is interleaved, not halves"),
+    ({"position_layout": "interleaved", "positions": "rotary"}, "positions are rotary, not sinusoidal"),
+    ({"position_layout": "interleaved", "positions": "learned"}, "positions are learned, not sinusoidal"),
+    ({"position_offset": 2}, "position_offset is 2, not 0"),
+    ({"d_key": 6}, "d_key is 6, not d_model / num_heads"),
+    ({"d_value": 3}, "d_value is 3, not d_model / num_heads"),
+    ({"d_model": 18, "d_key": 4, "d_value": 4}, "d_model 18 is no multiple of num_heads 4"),
+    ({"num_encoder_layers": 0}, "it has no encoder"),
+]
+
+
+@pytest.mark.parametrize("changes", EXPRESSIBLE, ids=str)
+def test_logits_are_equal(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
+    network = small_network(**MARIAN, **changes)
+    assert obstacles(network.config) == []
+    ids, mask = collate_sources(SOURCES)
+    assert mask is not None
+    with torch.no_grad():
+        theirs = to_marian(network)(ids, attention_mask=mask, decoder_input_ids=TARGETS).logits
+        torch.testing.assert_close(theirs, network(ids, TARGETS, mask), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("changes", EXPRESSIBLE[::3], ids=str)
+def test_generate_begins_with_our_bos_ends_at_our_eos_and_says_the_same(
+    small_network: MakeNetwork, changes: dict[str, Any]
+) -> None:
+    network = small_network(**MARIAN, **changes)
+    ids, mask = collate_sources(SOURCES)
+    said = to_marian(network).generate(ids, attention_mask=mask, max_new_tokens=12, do_sample=False)
+    assert set(said[:, 0].tolist()) == {BOS}
+    spoken = [[each for each in row if each not in (PAD, BOS, EOS)] for row in said.tolist()]
+    assert spoken == answering(network, Work(SOURCES, beam=1, batch=4, least=0, most=12))()
+    assert any(spoken)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_of_one_length_both_find_the_same(small_network: MakeNetwork, beam: int) -> None:
+    network = small_network(**MARIAN, tie="none")
+    ids, mask = collate_sources(SOURCES)
+    said = to_marian(network).generate(ids, attention_mask=mask, num_beams=beam, min_new_tokens=6, max_new_tokens=6)
+    assert said[:, 1:].tolist() == answering(network, Work(SOURCES, beam, batch=2, least=6, most=6))()
+
+
+def test_an_answer_can_end_before_the_limit(small_network: MakeNetwork) -> None:
+    network = small_network(**MARIAN, output_bias=True)
+    with torch.no_grad():
+        network.output.bias[EOS] += 100
+    ids, _ = collate_sources([[5, 6]])
+    assert to_marian(network).generate(ids, max_new_tokens=9).tolist() == [[BOS, EOS]]
+
+
+def test_it_knows_our_control_tokens(small_network: MakeNetwork) -> None:
+    model = to_marian(small_network(**MARIAN))
+    for settings in (model.config, model.generation_config):
+        ids = settings.pad_token_id, settings.bos_token_id, settings.eos_token_id, settings.decoder_start_token_id
+        assert ids == (PAD, BOS, EOS, BOS)
+        assert settings.forced_eos_token_id is None
+
+
+@pytest.mark.parametrize(("changes", "reason"), INEXPRESSIBLE, ids=[reason for _, reason in INEXPRESSIBLE])
+def test_what_it_cannot_hold_is_refused_with_the_reason(
+    small_network: MakeNetwork, changes: dict[str, Any], reason: str
+) -> None:
+    network = small_network(**{**MARIAN, **changes})
+    assert obstacles(network.config) == [reason]
+    with pytest.raises(ModelError, match=r"^a MarianMTModel cannot hold this network: "):
+        to_marian(network)
+
+
+def test_all_reasons_are_told() -> None:
+    config = ModelConfig(vocab_size=17, norm_kind="rms", positions="none")
+    assert len(obstacles(config)) == 4  # the norm's kind and place, the final norm, the positions
+
+
+def test_the_callers_randomness_does_not_move_on(small_network: MakeNetwork) -> None:
+    network = small_network(**MARIAN)
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    to_marian(network)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_sequence_may_be_as_long_as_was_asked_for(small_network: MakeNetwork) -> None:
+    network = small_network(**MARIAN)
+    ids, _ = collate_sources([[5, 6, 7, 8] * 8])
+    with torch.no_grad():
+        theirs = to_marian(network, longest=33)(ids, decoder_input_ids=ids).logits
+        torch.testing.assert_close(theirs, network(ids, ids), atol=1e-4, rtol=1e-4)
+        with pytest.raises(IndexError):
+            to_marian(network, longest=32)(ids, decoder_input_ids=ids)

@@ -1,0 +1,102 @@
+"""`attendo bench generate`: what it prints, whom it leaves out, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny import Command
+
+from attendo.recipes.bench import rivals
+
+SMALL = ("--preset", "tiny", "--vocabulary", "40", "--source-length", "4", "--steps", "3", "--rounds", "1")
+QUICK = (*SMALL, "--batch", "2", "--device", "cpu")
+
+
+def test_it_says_on_what_and_with_what_and_prints_a_row_a_system(attendo: Command) -> None:
+    done = attendo("bench", "generate", *QUICK, "--beam", "1,2", "--rivals", "ctranslate2")
+    assert done.code == 0
+    hardware, task, header, *rows = done.output.splitlines()
+    assert "torch 2." in hardware
+    assert " threads; attendo " in hardware
+    assert "random weights, preset tiny" in task
+    assert "fp32; 4 source tokens, 3 forced steps, encoder included; 1 rounds, medians" in task
+    assert header.split() == ["beam", "batch", "system", "tokens/s", "attendo", "/", "it", "same", "tokens"]
+    assert rows[0].split()[:4] == ["1", "2", "attendo", "fp32"]
+    assert "beam 2, batch 2: round 1 of 1" in done.errors
+
+
+def test_a_rival_has_a_ratio_and_a_share(attendo: Command) -> None:
+    pytest.importorskip("ctranslate2")
+    done = attendo("bench", "generate", *QUICK, "--beam", "2", "--rivals", "ctranslate2")
+    row = done.output.splitlines()[-1].split()
+    assert row[:4] == ["2", "2", "ctranslate2", "fp32"]
+    assert float(row[5]) > 0
+    assert row[6] == "100.0%"
+
+
+def test_json_is_one_object_a_line(attendo: Command) -> None:
+    pytest.importorskip("ctranslate2")
+    done = attendo("bench", "generate", *QUICK, "--beam", "1", "--rivals", "ctranslate2:int8", "--json")
+    first, *rest = [json.loads(line) for line in done.output.splitlines()]
+    assert first["facts"]["precision"] == "fp32"
+    assert first["facts"]["rounds"] == 1
+    assert [each["system"] for each in rest] == ["attendo fp32", "ctranslate2 int8"]
+    assert [each["tokens"] for each in rest] == [6, 6]
+    assert rest[0]["ratio"] is None
+    assert rest[1]["ratio"] > 0
+    assert rest[1]["tokens_per_second"] == pytest.approx(6 / rest[1]["seconds"][0])
+
+
+def test_whom_it_leaves_out_it_names(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rivals, "find_spec", lambda name: None)
+    done = attendo("bench", "generate", *QUICK, "--beam", "1")
+    assert done.code == 0
+    assert "left out: transformers fp32: transformers is not installed\n" in done.output
+    assert "left out: ctranslate2 fp32: ctranslate2 is not installed\n" in done.output
+    as_json = attendo("bench", "generate", *QUICK, "--beam", "1", "--json")
+    lines = [json.loads(line) for line in as_json.output.splitlines()]
+    assert {"name": "ctranslate2 fp32", "reason": "ctranslate2 is not installed"} in lines
+
+
+def test_a_model_folder_is_taken_as_it_is_on_lengths_as_they_come(
+    attendo: Command, model_folder: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("transformers")
+    (tmp_path / "lines").write_text("I love NLP\n\nthe cat sat\n", "utf-8")
+    options = ("--natural", tmp_path / "lines", "--beam", "1", "--batch", "2", "--rounds", "1", "--device", "cpu")
+    done = attendo("bench", "generate", model_folder, *options, "--rivals", "transformers")
+    assert done.code == 0
+    assert f"{model_folder}, " in done.output
+    assert "2 sources, natural lengths" in done.output
+    assert "left out: transformers fp32: a MarianMTModel cannot hold this network: norm is pre" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--beam", "1,x"], "--beam 1,x: give whole numbers from 1"),
+        (["--batch", "0"], "--batch 0: give whole numbers from 1"),
+        (["--rivals", "ctranslate3"], "unknown rival ctranslate3 (did you mean ctranslate2?)"),
+        (["--precision", "fp8"], "fp8"),
+        (["--natural", "lines"], "--natural needs a MODEL"),
+        (["m", "--preset", "tiny"], "--vocabulary and --preset make a random network"),
+        (["m", "--natural", "lines", "--steps", "3"], "with --natural they come from the file"),
+        (["--preset", "bse"], "unknown preset bse"),
+        (["--device", "tpu"], "unknown device tpu"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(attendo: Command, arguments: list[str], message: str) -> None:
+    failed = attendo("bench", "generate", *arguments)
+    assert failed.code == 2
+    assert message in failed.error
+
+
+def test_a_folder_that_is_no_model_is_exit_code_4(attendo: Command, tmp_path: Path) -> None:
+    assert attendo("bench", "generate", tmp_path / "none").code == 4
+
+
+@pytest.mark.parametrize("words", [["bench"], ["bench", "--help"], ["bench", "generate", "--help"]])
+def test_help_is_shown(attendo: Command, words: list[str]) -> None:
+    shown = attendo(*words)
+    assert "Usage" in shown.output + shown.errors
+    assert "generate" in shown.output + shown.errors
