@@ -23,6 +23,7 @@ def doctor(
     run_file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="Settings of the run.")] = None,
     source: Annotated[Path | None, typer.Option(help="Source text, as attendo train takes it.")] = None,
     target: Annotated[Path | None, typer.Option(help="Target text, line by line beside it.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder that the files of the run file are in.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only what attendo train looks at before it begins.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a finding.")] = False,
@@ -36,7 +37,7 @@ def doctor(
 
     if run_file is None and None in (source, target):
         raise UsageError("give a run file, or --source and --target")
-    config = new_config(run_file, {"source": source, "target": target}, change or [])
+    config = new_config(run_file, {"source": source, "target": target, "folder": data}, change or [])
     findings = []
     for finding in _examined(config, device, quick):
         findings.append(finding)

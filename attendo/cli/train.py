@@ -47,6 +47,8 @@ def train(
     if resume is not None:
         if any((run_file, source, target, out, data, overwrite)):
             raise UsageError("--resume takes all settings from the run's folder: give nothing but --set with it")
+        if not (resume / "run.toml").is_file():
+            raise UsageError(f"{resume} holds no run to resume: name a folder that attendo train wrote (--out)")
         config = resumed_config(resume, change or [], override)
     else:
         nowhere = out is None and not show

@@ -15,7 +15,7 @@ OPTIONS = {
     "bench": ["--help"],
     "demo": ["--device", "--help", "--out", "--seed"],
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
-    "doctor": ["--device", "--help", "--json", "--quick", "--set", "--source", "--target", "RUN.toml"],
+    "doctor": ["--data", "--device", "--help", "--json", "--quick", "--set", "--source", "--target", "RUN.toml"],
     "evaluate": [
         *("--beam", "--compare", "--device", "--help", "--json", "--length-penalty", "--metric", "--output"),
         *("--reference", "--source", "MODEL"),

@@ -99,6 +99,12 @@ def test_bad_data_is_exit_code_3(attendo: Command, tmp_path: Path) -> None:
     assert f"{source} ends after 40 lines" in failed.error
 
 
+def test_a_folder_without_a_run_cannot_be_resumed(attendo: Command, tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        refused = attendo("train", "--resume", folder)
+        assert (refused.code, f"{folder} holds no run to resume" in refused.errors) == (2, True)
+
+
 def test_a_run_stopped_at_a_step_goes_on_with_resume(attendo: Command, tmp_path: Path) -> None:
     run = begun(attendo, tmp_path, "--stop-at", "2")
     assert steps(run) == [1, 2]

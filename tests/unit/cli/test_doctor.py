@@ -67,6 +67,14 @@ def test_json_is_one_object_a_line_and_nothing_else(attendo: Command, run_file: 
     assert "causal leak" not in done.errors
 
 
+def test_the_files_may_be_in_another_folder(attendo: Command, run_file: Path) -> None:
+    Path("text").mkdir()
+    for side in ("a.source", "a.target"):
+        Path(side).rename(Path("text") / side)
+    assert attendo("doctor", run_file, *settings(*SMALL), "--quick").code == 3
+    assert attendo("doctor", run_file, "--data", "text", *settings(*SMALL), "--quick").code == 0
+
+
 def test_two_files_are_enough(attendo: Command, run_file: Path) -> None:
     done = attendo("doctor", "--source", "a.source", "--target", "a.target", "--quick", *settings(*SMALL))
     assert (done.code, "first loss" in done.output) == (0, True)
