@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from attendo.decode.frontier import Frontier, changed, combined
+from attendo.decode.looks import Looks
 from attendo.decode.recorded import recorded
 from attendo.decode.requests import Request, asked_of, sources_of
 from attendo.decode.search import Rule, Strategy, turn
 from attendo.model.state import DecoderState, FixedState
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import KeysValues
-
-LOOK_EVERY = 4  # steps: whether a sentence is done is asked of the device, which the host must wait for
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,8 @@ class Slots:
         self._sizes = sizes
         self._device = network.target.tokens.weight.device
         self._serving: list[Request | None] = [None] * sizes.count
+        self._since = [0] * sizes.count  # the step before the first of each
+        self._looks = Looks(self._device, sizes.count)
         self._frontier = self._closed()
         self._state = self._empty()
         self._turn: Callable[[], None] = self._turn_as_it_comes
@@ -60,8 +61,7 @@ class Slots:
         waiting = deque(requests)
         while waiting or any(self._serving):
             self._take_in(waiting)
-            for _ in range(LOOK_EVERY):
-                self._turn()
+            self._turn()
             yield from self._retired()
 
     @torch.inference_mode()
@@ -98,13 +98,20 @@ class Slots:
         begun = self._frontier.put(slots, self._strategy.start(asked, self._frontier.ids.size(1)))
         combined(self._frontier, begun, _written)
         for slot, request in zip(free, requests, strict=True):
-            self._serving[slot] = request
+            self._serving[slot], self._since[slot] = request, self._looks.step
 
     @torch.inference_mode()
     def _retired(self) -> list[tuple[Request, Frontier]]:
-        """Those that are done, whose slots are free from now on."""
-        is_open = self._frontier.open.view(-1, self._strategy.width).any(dim=1).tolist()
-        done = [(slot, each) for slot, each in enumerate(self._serving) if each is not None and not is_open[slot]]
+        """Those that are known to be done, whose slots are free from now on."""
+        self._looks.note(self._frontier.open.view(-1, self._strategy.width).any(dim=1))
+        seen = self._looks.oldest()
+        if seen is None:
+            return []
+        done = [
+            (slot, request)
+            for slot, request in enumerate(self._serving)
+            if request is not None and self._since[slot] < seen.step and not seen.is_open[slot]
+        ]
         if not done:
             return []
         slots = torch.tensor([slot for slot, _ in done], device=self._device)

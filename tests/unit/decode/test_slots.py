@@ -9,6 +9,7 @@ import torch
 
 from attendo.decode.beam import Beam
 from attendo.decode.frontier import Frontier
+from attendo.decode.looks import Looks
 from attendo.decode.ranking import Ranking
 from attendo.decode.requests import Request, asked_of, sources_of
 from attendo.decode.rules import Forbid
@@ -89,3 +90,17 @@ def test_short_sentences_do_not_wait_for_long_ones(small_network: Make) -> None:
     rules = [Forbid(), Forbid((EOS,))]
     order = [request.number for request, _ in Slots(network, Greedy(), rules, SlotSizes(2, 4, 42)).answers(asked)]
     assert order == [1, 2, 3, 4, 5, 6, 0]
+
+
+@pytest.mark.parametrize("strategy", [Greedy(), Beam(3)], ids=["greedy", "beam"])
+def test_what_is_seen_late_changes_no_answer(
+    small_network: Make, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, where sentences that took a free slot must not be taken for those that were done in it."""
+    network, asked = lively(small_network), requests(16)
+    expected = by_growing(network, strategy, asked)
+    monkeypatch.setattr("attendo.decode.slots.Looks", lambda device, count: Looks(device, count, behind=2))
+    answers = list(Slots(network, strategy, RULES, SlotSizes(3, 10, 14)).answers(asked))
+    assert sorted(request.number for request, _ in answers) == list(range(16))
+    for request, found in answers:
+        assert told(found) == told(expected.keep(torch.tensor([request.number])))
