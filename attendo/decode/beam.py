@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor
 
 from attendo.decode.best import best_of
@@ -67,7 +67,7 @@ class Beam:
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
         assert frontier.finished is not None  # start has seen to it
-        best = continuations(frontier, log_probs, ruled, 2 * self.width)
+        best = self.considered(frontier, log_probs, ruled)
         parents, going = self._going(frontier, best)
         stuck = self._all(going.log_probability == NOTHING)
         finishing = self._finishing(best)
@@ -77,6 +77,23 @@ class Beam:
         done = frontier.full | stuck | self._enough(finished, going)
         was_open = frontier.open.view(-1, self.width)[:, :1].expand(-1, self.kept).flatten()
         return parents, replace(going, open=frontier.open & ~done, finished=finished.where(was_open, frontier.finished))
+
+    def considered(
+        self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
+    ) -> "Continuations":
+        """What may end if it is among the first `width`, and go on if it is among the first `width` that do not end."""
+        return continuations(frontier, log_probs, ruled, 2 * self.width)
+
+    def best_first(self, frontier: Frontier) -> Int[Tensor, "B N"]:
+        """The order of the hypotheses of each sentence, finished before cut."""
+        scores = self.ranking.score(frontier).view(-1, frontier.width)
+        by_score = scores.argsort(dim=1, descending=True, stable=True)
+        standing = self.standing(frontier).view_as(scores).gather(1, by_score)
+        return by_score.gather(1, standing.argsort(dim=1, stable=True))
+
+    def standing(self, frontier: Frontier) -> Integer[Tensor, " R"]:
+        """Which hypotheses come before others whatever they score: those with the lower number."""
+        return (~frontier.ended).byte()
 
     def _going(self, frontier: Frontier, best: "Continuations") -> tuple[Int[Tensor, " R"], Frontier]:
         """The best `width` continuations that do not end: at most one of a row does, so there are as many."""
@@ -104,13 +121,10 @@ class Beam:
         return replace(frontier, log_probability=log_probability, cut=torch.ones_like(ends), finished=None)
 
     def _best(self, before: Frontier, ended: Frontier, cut: Frontier) -> Frontier:
-        """The best hypotheses of each sentence, finished before cut."""
+        """The best hypotheses of each sentence."""
         together = beside(beside(before, ended), cut)
-        scores = self.ranking.score(together).view(-1, together.width)
-        by_score = scores.argsort(dim=1, descending=True, stable=True)
-        not_ended = (~together.ended).byte().view_as(scores).gather(1, by_score)
-        order = by_score.gather(1, not_ended.argsort(dim=1, stable=True))[:, : self.kept]
-        first = torch.arange(0, scores.numel(), together.width, device=order.device)[:, None]
+        order = self.best_first(together)[:, : self.kept]
+        first = torch.arange(0, together.ended.size(0), together.width, device=order.device)[:, None]
         chosen = together.select((first + order).flatten(), self.kept)
         return replace(chosen, open=torch.zeros_like(chosen.open))
 

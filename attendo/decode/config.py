@@ -47,6 +47,10 @@ class GenerationConfig(Settings):
         2.0, description="the most tokens out: factor times the source's, plus extra"
     )
     max_length_extra: Count = Field(20, description="see max_length_factor")
+    max_source: Count = Field(8192, description="the most tokens in: a longer source is refused, or split on request")
+
+    mbr: Literal["none", "chrf", "bleu"] = Field("none", description="take the answer that agrees most with the others")
+    mbr_candidates: Count = Field(32, description="samples that mbr chooses from; with a beam, what it found")
 
     batch_tokens: Count = Field(4096, description="source positions decoded side by side, once for each beam row")
     engine: Literal["auto", "textbook", "cached", "fast"] = Field(

@@ -41,7 +41,7 @@ class TextbookEngine:
     ) -> Iterator[tuple[Request, Frontier]]:
         textbook, device = Textbook(self._network), self._network.output.weight.device
         for group in by_length(requests, self._batch_tokens // strategy.width):
-            with torch.inference_mode():
+            with torch.no_grad():
                 state = textbook.start(*sources_of(group, device))
             last = deque(search(textbook, state, asked_of(group, device), strategy, rules), maxlen=1).pop()
             yield from _one_by_one(group, last)
@@ -60,7 +60,7 @@ class CachedEngine:
         for group in by_length(requests, self._batch_tokens // strategy.width):
             ids, mask = sources_of(group, device, len(group[0].source) + 1 + self._padding)
             all_alike = len(group[-1].source) + 1 == ids.size(1)
-            with torch.inference_mode():
+            with torch.no_grad():
                 state = network.start(network.encode(ids, None if all_alike else mask))
             last = deque(search(network, state, asked_of(group, device), strategy, rules), maxlen=1).pop()
             yield from _one_by_one(group, last)

@@ -53,7 +53,7 @@ class Ranking:
         return frontier.length if self.counts_eos else frontier.length - frontier.ended.long()
 
     def best_possible(self, frontier: Frontier) -> Float[Tensor, " R"]:
-        """The highest score that a row can still come to, if all that follows it were certain and nothing stayed uncovered."""
+        """The highest score that a row can still come to, if what follows were certain and covered all that is left."""
         now, at_the_limit = self.tokens(frontier) + 1, frontier.asked.limit + int(self.counts_eos)
         return torch.maximum(self.formula(frontier.value, now), self.formula(frontier.value, at_the_limit))
 

@@ -1,13 +1,21 @@
-"""Rules: what may not be said."""
+"""Rules: what may not be said (-∞), and what counts for less or more.
+
+They change what is chosen and never what is told of it: the log-probability of an answer stays the model's, and what a
+rule added is booked beside it. The token that a prefix asks for is out of reach of the others: nobody chose it.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attendo.decode.frontier import NOTHING, Frontier
-from attendo.text import BOS, PAD
+from attendo.errors import UsageError
+from attendo.text import BOS, EOS, PAD
+
+_ANY_TOKEN = -1
 
 
 @dataclass(frozen=True)
@@ -17,7 +25,146 @@ class Forbid:
     ids: Sequence[int] = (PAD, BOS)
 
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
-        log_probs = log_probs.clone()
+        ruled = log_probs.clone()
         for each in self.ids:  # one by one: a list of places would be sent to the device at every step
-            log_probs[:, each] = NOTHING
-        return log_probs
+            ruled[:, each].fill_(NOTHING)
+        return _but_for_the_prefix(ruled, log_probs, frontier)
+
+
+@dataclass(frozen=True)
+class LeastLength:
+    """No end before as many tokens as are asked for. Where the limit is lower, the answer is cut there."""
+
+    def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
+        ruled = log_probs.clone()
+        ruled[:, EOS] = ruled[:, EOS].masked_fill(frontier.length < frontier.asked.least, NOTHING)
+        return ruled
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The answer begins with the prefix that is asked for: at each of its places nothing else may come."""
+
+    def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
+        if frontier.asked.prefix.size(1) == 0:
+            return log_probs
+        inside, token = _next_of_prefix(frontier)
+        others = torch.arange(log_probs.size(1), device=log_probs.device) != token
+        return log_probs.masked_fill(inside & others, NOTHING)
+
+
+@dataclass(frozen=True)
+class BannedPhrases:
+    """Sequences of one token or more that never stand in an answer: the token that would complete one is forbidden."""
+
+    phrases: Sequence[Sequence[int]]
+    # Made once for each device: during a step nothing may be sent there.
+    _tables: dict[torch.device, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_phrases(self.phrases, "banned")
+        object.__setattr__(self, "phrases", tuple(map(tuple, self.phrases)))  # rules are compared, and looked up by
+        self._tables[torch.device("cpu")] = _table(self.phrases)
+
+    def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
+        if not self.phrases:
+            return log_probs
+        before, last = self._on(log_probs.device)
+        back = torch.arange(before.size(1), device=before.device)
+        places = frontier.length[:, None] - back  # [R, K]
+        said = frontier.ids.gather(1, places.clamp(min=0))  # before the first token bos again, which no phrase holds
+        complete = ((said[:, None] == before) | (before == _ANY_TOKEN)).all(dim=-1)  # [R, N]
+        return _but_for_the_prefix(_without(log_probs, last.expand_as(complete), complete), log_probs, frontier)
+
+    def _on(self, device: torch.device) -> tuple[Int[Tensor, "N K"], Int[Tensor, " N"]]:
+        if device not in self._tables:
+            before, last = self._tables[torch.device("cpu")]
+            self._tables[device] = before.to(device), last.to(device)
+        return self._tables[device]
+
+
+@dataclass(frozen=True)
+class NoRepeatNgram:
+    """No sequence of `size` tokens stands twice in an answer."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise UsageError(f"no_repeat_ngram counts tokens: it must be 1 or more, not {self.size}")
+
+    def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
+        windows = frontier.ids.size(1) - self.size + 1
+        if windows < 1:
+            return log_probs
+        ends = torch.arange(self.size - 1, frontier.ids.size(1), device=log_probs.device)
+        same = ends <= frontier.length[:, None]  # [R, windows]: the sequences that have been said
+        for n in range(self.size - 1):
+            place = (frontier.length + n - self.size + 2).clamp(min=0)
+            same = same & (frontier.ids[:, n : n + windows] == frontier.ids.gather(1, place[:, None]))
+        return _but_for_the_prefix(_without(log_probs, frontier.ids[:, self.size - 1 :], same), log_probs, frontier)
+
+
+@dataclass(frozen=True)
+class RepetitionPenalty:
+    """log p(v) * penalty for every token v that has been said, once however often: above 1 makes it less probable.
+
+    Always on log-probabilities, which is what transformers does in beam search; its greedy search and its samples take
+    the logits instead, whose zero is nowhere in particular (Keskar et al. 2019, section 4.1).
+    """
+
+    penalty: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.penalty < float("inf"):
+            raise UsageError(f"repetition_penalty must be more than 0 (1 changes nothing), not {self.penalty}")
+
+    def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
+        columns = torch.arange(frontier.ids.size(1), device=log_probs.device)
+        # Where nothing stands yet, bos: that has been said in every row.
+        said = torch.where(columns <= frontier.length[:, None], frontier.ids, BOS)
+        ruled = log_probs.scatter(1, said, log_probs.gather(1, said) * self.penalty)
+        return _but_for_the_prefix(ruled, log_probs, frontier)
+
+
+def check_phrases(phrases: Sequence[Sequence[int]], kind: str) -> None:
+    """Sequences of tokens that can be said."""
+    for phrase in phrases:
+        if not phrase:
+            raise UsageError(f"a {kind} phrase has at least one token: leave empty ones out")
+        if min(phrase) < 0 or {PAD, BOS, EOS} & {*phrase}:
+            raise UsageError(f"a {kind} phrase holds no control tokens (pad {PAD}, bos {BOS}, eos {EOS}): {[*phrase]}")
+
+
+def _table(phrases: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "N K"], Int[Tensor, " N"]]:
+    """What must stand before the last token of each phrase, the nearest first, and that last token."""
+    room = max(map(len, phrases), default=1) - 1
+    before = [[*phrase[-2::-1], *[_ANY_TOKEN] * (room + 1 - len(phrase))] for phrase in phrases]
+    return (
+        torch.tensor(before, dtype=torch.long).view(len(phrases), room),
+        torch.tensor([phrase[-1] for phrase in phrases], dtype=torch.long),
+    )
+
+
+def _without(
+    log_probs: Float[Tensor, "R V"], tokens: Int[Tensor, "R N"], forbidden: Bool[Tensor, "R N"]
+) -> Float[Tensor, "R V"]:
+    """The lesser of two numbers is the same in any order, so a token may stand among the others many times."""
+    most = torch.where(forbidden, NOTHING, -NOTHING).to(log_probs.dtype)
+    return log_probs.scatter_reduce(1, tokens, most, "amin")
+
+
+def _next_of_prefix(frontier: Frontier) -> tuple[Bool[Tensor, "R 1"], Int[Tensor, "R 1"]]:
+    """Whether a row is still inside its prefix, and the token that comes there."""
+    prefix, place = frontier.asked.prefix, frontier.length[:, None]
+    token = prefix.gather(1, place.clamp(max=prefix.size(1) - 1))
+    return (place < prefix.size(1)) & (token != PAD), token
+
+
+def _but_for_the_prefix(
+    ruled: Float[Tensor, "R V"], log_probs: Float[Tensor, "R V"], frontier: Frontier
+) -> Float[Tensor, "R V"]:
+    if frontier.asked.prefix.size(1) == 0:
+        return ruled
+    inside, token = _next_of_prefix(frontier)
+    return ruled.scatter(1, token, torch.where(inside, log_probs.gather(1, token), ruled.gather(1, token)))

@@ -61,7 +61,7 @@ class Strategy(Protocol):
 StateT = TypeVar("StateT", bound=Any)
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def turn(
     stepper: Stepper, state: StateT, frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]
 ) -> tuple[StateT, Frontier]:
@@ -88,7 +88,7 @@ def search(
     while int((still_open := frontier.open.view(-1, strategy.width).any(dim=1)).sum()) > 0:
         if still_open.sum() <= (1 - CLOSED_SHARE) * here.size(0):
             staying = still_open.nonzero()[:, 0]
-            with torch.inference_mode():
+            with torch.no_grad():
                 state, frontier = state.keep(staying, frontier.rows_of(staying)), frontier.keep(staying)
             here = here[staying]
         state, frontier = turn(stepper, state, frontier, strategy, rules)

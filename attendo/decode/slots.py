@@ -33,7 +33,7 @@ class SlotSizes:
 class Slots:
     """Serves any number of requests that fit into the sizes."""
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def __init__(
         self,
         network: Transformer,
@@ -64,7 +64,7 @@ class Slots:
             self._turn()
             yield from self._retired()
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def _turn_as_it_comes(self) -> None:
         state, frontier = turn(self._network, self._state, self._frontier, self._strategy, self._rules)
         self._note(state, frontier)
@@ -76,7 +76,7 @@ class Slots:
         if self._state.order is not None and state.order is not None:
             self._state.order.copy_(state.order)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def _take_in(self, waiting: "deque[Request]") -> None:
         free = [slot for slot, request in enumerate(self._serving) if request is None][: len(waiting)]
         if not free:
@@ -100,7 +100,7 @@ class Slots:
         for slot, request in zip(free, requests, strict=True):
             self._serving[slot], self._since[slot] = request, self._looks.step
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def _retired(self) -> list[tuple[Request, Frontier]]:
         """Those that are known to be done, whose slots are free from now on."""
         self._looks.note(self._frontier.open.view(-1, self._strategy.width).any(dim=1))

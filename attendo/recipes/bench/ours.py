@@ -1,19 +1,18 @@
 """attendo as one of the systems that are compared."""
 
 import copy
-from collections import deque
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from attendo.data.batch import collate_sources
 from attendo.decode.beam import Beam
-from attendo.decode.frontier import NOTHING, Asked, Frontier
-from attendo.decode.search import Strategy, search
+from attendo.decode.engines import CachedEngine, Engine, FastEngine
+from attendo.decode.frontier import Frontier
+from attendo.decode.layout import laid_out
+from attendo.decode.requests import Request
+from attendo.decode.rules import Forbid, LeastLength
+from attendo.decode.search import Strategy
 from attendo.decode.strategies import Greedy
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import kernels_for_any_shape
@@ -21,20 +20,27 @@ from attendo.recipes.bench.work import DTYPES, Precision, Work
 from attendo.text import BOS, EOS, PAD
 
 Ids = list[list[int]]
+RULES = (Forbid(), LeastLength())
+_ALL_AT_ONCE = 1 << 40  # positions: the work says which sentences go together
 
 
-def answering(network: Transformer, work: Work) -> Callable[[], Ids]:
+def answering(engine: Engine, work: Work) -> Callable[[], Ids]:
     """The one place that knows how attendo is asked: a call that gives the best answer to each source.
 
     What need not be done anew for every answer belongs before the call, which alone is timed.
     """
     strategy: Strategy = Greedy() if work.beam == 1 else Beam(work.beam)
-    groups = work.batches()
+    groups = [
+        [Request(number, tuple(work.sources[number]), work.most, work.least) for number in group]
+        for group in work.batches()
+    ]
 
     def answer() -> Ids:
         answers: dict[int, list[int]] = {}
-        for group in groups:
-            answers |= zip(group, _answered(network, [work.sources[n] for n in group], work, strategy), strict=True)
+        with kernels_for_any_shape():
+            for group in groups:
+                found = engine.answers(group, strategy, RULES)
+                answers |= {request.number: _best(hypotheses) for request, hypotheses in found}
         return [answers[n] for n in range(len(work.sources))]
 
     return answer
@@ -45,36 +51,19 @@ class Ours:
 
     def __init__(self, network: Transformer, precision: Precision, device: torch.device) -> None:
         self.name = f"attendo {precision}"
-        self._network = copy.deepcopy(network).to(device, DTYPES[precision]).eval()
+        made = copy.deepcopy(network).to(device, DTYPES[precision]).eval()
+        self._engine: Engine
+        if device.type == "cuda":
+            self._engine = FastEngine(made, _ALL_AT_ONCE, compiled=True)
+        else:
+            self._engine = CachedEngine(laid_out(made), _ALL_AT_ONCE)
 
     def prepare(self, work: Work) -> Callable[[], Ids]:
-        return answering(self._network, work)
+        return answering(self._engine, work)
 
     def ids(self, said: Any) -> Ids:
         return said
 
 
-@torch.inference_mode()
-def _answered(network: Transformer, sources: Sequence[Sequence[int]], work: Work, strategy: Strategy) -> Ids:
-    ids, mask = collate_sources(sources)
-    device = network.output.weight.device
-    asked = Asked.of(torch.full((len(sources),), work.most, device=device), work.least)
-    with kernels_for_any_shape():
-        memory = network.encode(ids.to(device), None if mask is None else mask.to(device))
-        told = search(network, network.start(memory), asked, strategy, [_forbid])
-        # Where the length is forced, nobody asks whether eos would come behind the last token.
-        last = deque(islice(told, work.most if work.forced else None), maxlen=1).pop()
-    return _best(last if work.forced else last.hypotheses)
-
-
-def _forbid(log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
-    """Never pad or bos, and no eos while there are too few tokens."""
-    log_probs = log_probs.clone()
-    log_probs[:, [PAD, BOS]] = NOTHING
-    log_probs[:, EOS] = log_probs[:, EOS].masked_fill(frontier.length < frontier.asked.least, NOTHING)
-    return log_probs
-
-
-def _best(frontier: Frontier) -> Ids:
-    """Of each sentence the first row."""
-    return [[each for each in row if each not in (PAD, BOS, EOS)] for row in frontier.ids[:: frontier.width].tolist()]
+def _best(hypotheses: Frontier) -> list[int]:
+    return [each for each in hypotheses.ids[0].tolist() if each not in (PAD, BOS, EOS)]

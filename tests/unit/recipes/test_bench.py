@@ -10,6 +10,7 @@ import pytest
 import torch
 from tiny import tiny_model
 
+from attendo.decode.engines import CachedEngine
 from attendo.errors import DataError, ModelError, UsageError
 from attendo.model.config import ModelConfig
 from attendo.recipes.bench import (
@@ -43,7 +44,7 @@ def network() -> Any:
 @pytest.mark.parametrize("beam", [1, 4])
 def test_forced_answers_have_exactly_the_steps_asked_for(network: Any, beam: int) -> None:
     works = forced_work(network.config, source_length=6, steps=7, beams=[beam], batches=[3])
-    said = answering(network, works[0])()
+    said = answering(CachedEngine(network, 1 << 40), works[0])()
     assert [len(ids) for ids in said] == [7, 7, 7]
     assert {len(source) for source in works[0].sources} == {5}  # eos is the sixth
     assert min(min(ids) for ids in said) >= 1
@@ -51,14 +52,14 @@ def test_forced_answers_have_exactly_the_steps_asked_for(network: Any, beam: int
 
 def test_the_random_network_does_not_say_one_word_for_ever_and_hears_its_source() -> None:
     network = random_network("tiny", 2000)
-    said = answering(network, forced_work(network.config, 12, 16, [1], [8])[0])()
+    said = answering(CachedEngine(network, 1 << 40), forced_work(network.config, 12, 16, [1], [8])[0])()
     assert sum(len(set(ids)) for ids in said) / len(said) > 4
     assert len({tuple(ids) for ids in said}) == 8
 
 
 def test_answers_do_not_depend_on_the_batch_and_keep_their_order(network: Any) -> None:
-    alone = answering(network, Work(WORK.sources, 4, batch=1, least=4, most=4))()
-    together = answering(network, Work(WORK.sources, 4, batch=3, least=4, most=4))()
+    alone = answering(CachedEngine(network, 1 << 40), Work(WORK.sources, 4, batch=1, least=4, most=4))()
+    together = answering(CachedEngine(network, 1 << 40), Work(WORK.sources, 4, batch=3, least=4, most=4))()
     assert alone == together
     assert len({tuple(ids) for ids in alone}) == 3
 
@@ -77,7 +78,7 @@ def test_a_rival_says_the_same_in_the_order_of_the_sources(network: Any, tmp_pat
     work = Work(WORK.sources, beam, WORK.batch, WORK.least, WORK.most)
     rival = rivals.load_rival(name, "fp32", network, CPU, work.longest, tmp_path / "files")
     assert isinstance(rival, System)
-    assert rival.ids(rival.prepare(work)()) == answering(network, work)()
+    assert rival.ids(rival.prepare(work)()) == answering(CachedEngine(network, 1 << 40), work)()
 
 
 @pytest.mark.parametrize("name", ["transformers", "ctranslate2"])
@@ -89,7 +90,7 @@ def test_greedy_answers_of_natural_length_are_the_same(tmp_path: Path, name: str
     work = Work(WORK.sources, beam=1, batch=2, least=0, most=9)
     rival = rivals.load_rival(name, "fp32", network, CPU, work.longest, tmp_path / "files")
     said = rival.ids(rival.prepare(work)())
-    assert said == answering(network, work)()
+    assert said == answering(CachedEngine(network, 1 << 40), work)()
     assert 0 < sum(map(len, said)) < 27
 
 

@@ -1,0 +1,164 @@
+"""Beam search for answers that hold given phrases (after Post and Vilar 2018: dynamic beam allocation)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import torch
+from jaxtyping import Float, Integer
+from torch import Tensor
+
+from attendo.decode.beam import Beam, Continuations
+from attendo.decode.frontier import NOTHING, Frontier, difference
+from attendo.decode.phrases import Phrases, State
+from attendo.decode.rules import check_phrases
+from attendo.text import EOS, PAD
+
+Constraints = Mapping[int, Sequence[Sequence[int]]]  # the phrases of each sentence, by its number
+
+
+class Way(NamedTuple):
+    """One more token for a row, and how many are needed behind it to say all phrases."""
+
+    value: float
+    row: int
+    token: int
+    needed: int
+
+
+@dataclass(frozen=True)
+class ConstrainedBeam(Beam):
+    """A beam whose answers end only when they hold all phrases of their sentence.
+
+    Besides its best tokens, every row considers those that bring it nearer to holding all. Rows are sorted into banks
+    by how many tokens they still need, and each bank has width / banks places, so that rows which have said much of
+    what is improbable are not crowded out by rows which have said nothing of it. What is left of the places, and what
+    a bank has no use for, goes to the most valuable; where there are more banks than places, to those that need least.
+    A row that could no longer say all before its limit gives way to rows that can.
+
+    So all phrases are met wherever the limit has room for them and no rule forbids them (`Phrases.needed` says how
+    exactly that room is known). Otherwise the answer is cut; `met` tells what it holds, and those that need least stand
+    first. A sentence without phrases is answered as by a plain beam.
+    """
+
+    recordable: ClassVar[bool] = False  # the host looks at every step
+
+    constraints: Constraints = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for phrases in self.constraints.values():
+            check_phrases(phrases, "required")
+
+    def met(self, hypotheses: Frontier) -> list[tuple[bool, ...]]:
+        """Of each row, which phrases of its sentence it holds, in the order they were given."""
+        return [phrases.held(state) for phrases, state in self._states(hypotheses)]
+
+    def considered(
+        self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
+    ) -> Continuations:
+        states = self._states(frontier)
+        ways = self._ways(states, frontier, ruled)
+        room = (frontier.asked.limit - frontier.length - 1).tolist()
+        chosen = []
+        for first in range(0, len(ways), self.width):
+            phrases = states[first][0]
+            every = [
+                Way(value, row, token, phrases.needed(phrases.read([token], states[row][1])))
+                for row in range(first, first + self.width)
+                for token, value in ways[row].items()
+            ]
+            # Stable, so that of equals the one of the first row comes first.
+            every.sort(key=lambda way: -way.value)
+            complete = [way for way in every if way.needed == 0][: self.width]
+            going = [way for way in every if way.token != EOS]
+            in_time = [way for way in going if way.needed <= room[way.row]]
+            banks = phrases.needed(phrases.start) + 1
+            chosen.append(_in_order(complete, allocated(in_time or going, banks, self.width), self.width, first))
+        return _continuations(chosen, log_probs, ruled)
+
+    def standing(self, frontier: Frontier) -> Integer[Tensor, " R"]:
+        there_is = frontier.log_probability != NOTHING
+        if not (there_is & frontier.cut).any():
+            return super().standing(frontier)
+        needed = [1 + phrases.needed(state) for phrases, state in self._states(frontier)]
+        standing = torch.tensor(needed, device=there_is.device).masked_fill(~there_is, max(needed) + 1)
+        return standing.masked_fill(frontier.ended, 0)
+
+    @cached_property
+    def _phrases(self) -> dict[int, Phrases]:
+        return {number: Phrases(phrases) for number, phrases in self.constraints.items()}
+
+    def _states(self, frontier: Frontier) -> list[tuple[Phrases, State]]:
+        """Of each row the phrases of its sentence, and how far it is with them."""
+        found = []
+        rows = zip(frontier.asked.number.tolist(), frontier.ids.tolist(), frontier.length.tolist(), strict=True)
+        for number, ids, length in rows:
+            phrases = self._phrases.get(number, _NONE)
+            found.append((phrases, phrases.read(ids[1 : length + 1])))
+        return found
+
+    def _ways(
+        self, states: list[tuple[Phrases, State]], frontier: Frontier, ruled: Float[Tensor, "R V"]
+    ) -> list[dict[int, float]]:
+        """Of each row the tokens that are considered, each with the value it leads to; none that may not be said."""
+        values = frontier.value[:, None] + ruled
+        best = values.topk(min(2 * self.width, values.size(1)))
+        wanted = [phrases.wanted(state) for phrases, state in states]
+        longest = max(map(len, wanted), default=0)
+        # Every row gets as many: eos, which is considered in any case, where it wants fewer.
+        ids = torch.tensor([[*each, *[EOS] * (longest + 1 - len(each))] for each in wanted], device=ruled.device)
+        tokens = torch.cat((best.indices, ids), dim=1).tolist()
+        reached = torch.cat((best.values, values.gather(1, ids)), dim=1).tolist()
+        return [
+            {token: value for token, value in zip(*row, strict=True) if value != NOTHING}
+            for row in zip(tokens, reached, strict=True)
+        ]
+
+
+def allocated(ways: Sequence[Way], banks: int, width: int) -> list[Way]:
+    """The `width` ways that get a place; `ways` come best first, and a way's bank is what it needs."""
+    share = width // banks
+    room = {0: share + width % banks}
+    chosen: list[Way] = []
+    others: list[Way] = []
+    for way in ways:
+        left = room.get(way.needed, share)
+        room[way.needed] = left - 1
+        (chosen if left > 0 else others).append(way)
+    if share == 0:
+        others.sort(key=lambda way: way.needed)
+    return sorted([*chosen, *others][:width], key=lambda way: -way.value)
+
+
+_NONE = Phrases(())
+
+
+def _in_order(complete: list[Way], going: list[Way], width: int, first: int) -> list[Way]:
+    """As a beam has it: what ends among the first `width`, what goes on behind that; nothing where there is less."""
+    ending = [way for way in complete if way.token == EOS]
+    nothing = [Way(NOTHING, first, token, 0) for token in (EOS, PAD)]
+    return [
+        *ending,
+        *[nothing[0]] * (width - len(ending)),
+        *going,
+        *[nothing[1]] * (width - len(going)),
+    ]
+
+
+def _continuations(
+    chosen: list[list[Way]], log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
+) -> Continuations:
+    parents, ids = (
+        torch.tensor([[getattr(way, name) for way in each] for each in chosen], device=log_probs.device)
+        for name in ("row", "token")
+    )
+    there_is = torch.tensor([[way.value != NOTHING for way in each] for each in chosen], device=log_probs.device)
+    log_probability, value = log_probs[parents, ids], ruled[parents, ids]
+    return Continuations(
+        parents,
+        ids,
+        log_probability=torch.where(there_is, log_probability, NOTHING),
+        penalty=torch.where(there_is, difference(value, log_probability), 0.0),
+    )

@@ -1,0 +1,84 @@
+"""Coverage: how much of the source an answer has looked at, so that one which leaves a part of it out can rank lower.
+
+    coverage(y) = sum over i of log(min(sum over j of a(i, j), 1))        (Wu et al. 2016, equation 14)
+
+a(i, j) is the attention to source position i when token j was chosen, eos included (for a cut answer: when it would
+have been), in one layer of the decoder and as the mean of its heads. The sum is 0 where every position got an attention
+of 1 or more, and below 0 otherwise. The ranking weighs it (`Ranking.coverage_penalty`) and adds it to the score.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attendo.decode.frontier import Frontier
+from attendo.errors import UsageError
+from attendo.model.transformer import Transformer
+from attendo.nn.attention import Tap
+
+# Attention can be too small to be told from 0. Its logarithm must not be: -∞ is what stands for no hypothesis.
+_LEAST = torch.finfo(torch.float32).tiny
+
+
+@dataclass(frozen=True)
+class Covered:
+    """The state of a stepper, and how much attention each source position has got from each row."""
+
+    inner: Any
+    attention: Float[Tensor, "R S"]
+    mask: Bool[Tensor, "B S"]  # True at tokens of the source
+
+    @staticmethod
+    def nothing(inner: Any, mask: Bool[Tensor, "B S"], width: int) -> "Covered":
+        """Before the first step, with as many rows a sentence."""
+        return Covered(inner, torch.zeros(mask.size(0) * width, mask.size(1), device=mask.device), mask)
+
+    def follow(self, parents: Int[Tensor, " R"]) -> "Covered":
+        return Covered(self.inner.follow(parents), self.attention.index_select(0, parents), self.mask)
+
+    def keep(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "Covered":
+        inner = self.inner.keep(sentences, rows)
+        return Covered(inner, self.attention.index_select(0, rows), self.mask.index_select(0, sentences))
+
+    def coverage(self) -> Float[Tensor, " R"]:
+        """By the formula; padding is no part of the source."""
+        logarithms = self.attention.clamp(_LEAST, 1.0).log().view(self.mask.size(0), -1, self.mask.size(1))  # [B, W, S]
+        return logarithms.masked_fill(~self.mask[:, None], 0.0).sum(dim=-1).flatten()
+
+    def tell(self, frontier: Frontier) -> Frontier:
+        """Rows that are closed stay as they were: the network steps them with the others, but to no end."""
+        return replace(frontier, coverage=torch.where(frontier.open, self.coverage(), frontier.coverage))
+
+
+@runtime_checkable
+class Tappable(Protocol):
+    """A stepper that can be looked into."""
+
+    def step(self, ids: Int[Tensor, "R 1"], state: Any, *, tap: Tap) -> tuple[Float[Tensor, "R 1 V"], Any]: ...
+
+
+class Covering:
+    """A stepper that keeps count. Its states are `Covered`."""
+
+    def __init__(self, network: Transformer, layer: int = -1, stepper: Tappable | None = None) -> None:
+        """Layers of the decoder are counted as in lists: -1 is the last. `stepper`: where another steps the network."""
+        layers = network.config.num_decoder_layers
+        if network.config.decoder_only:
+            raise UsageError("a decoder-only network has no source to cover: coverage_penalty must be 0")
+        if not -layers <= layer < layers:
+            raise UsageError(f"the layer whose attention counts must be from {-layers} to {layers - 1}, not {layer}")
+        self._stepper: Tappable = network if stepper is None else stepper
+        self._site = f"decoder.{layer % layers}.cross"
+
+    def step(self, ids: Int[Tensor, "R 1"], state: Covered) -> tuple[Float[Tensor, "R 1 V"], Covered]:
+        seen: list[Tensor] = []
+
+        def tap(site: str, weights: Tensor) -> None:
+            if site == self._site:
+                seen.append(weights[:, :, -1].mean(dim=1))  # [R, H, T, S] -> [R, S]
+
+        logits, inner = self._stepper.step(ids, state.inner, tap=tap)
+        return logits, replace(state, inner=inner, attention=state.attention + seen[0])

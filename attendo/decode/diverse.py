@@ -1,0 +1,101 @@
+"""Diverse beam search: groups of rows, each a beam of its own that keeps away from what the earlier ones chose."""
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from attendo.decode.beam import Beam, Stop, beside
+from attendo.decode.frontier import NOTHING, Asked, Frontier
+from attendo.decode.ranking import Ranking
+from attendo.errors import UsageError
+
+
+@dataclass(frozen=True)
+class DiverseBeam:
+    """Vijayakumar et al. 2016, with Hamming diversity.
+
+    At every step the groups choose one after the other. A continuation with token v loses
+
+        strength * (rows of earlier groups of the sentence that go on with v at this step)
+
+    where an end counts for nothing, as a row that has ended does not go on. What a hypothesis lost is part of its value
+    and score from then on (its penalty), never of its log-probability. Each group stops by itself; the sentence is done
+    when all groups are, and then has the hypotheses of all of them, best first. One group is a plain beam.
+    """
+
+    width: int  # of all groups together
+    groups: int
+    strength: float = 0.5
+    ranking: Ranking = field(default_factory=Ranking)
+    stop: Stop = "settled"
+
+    def __post_init__(self) -> None:
+        if self.groups < 1 or self.width < 1 or self.width % self.groups:
+            raise UsageError(f"groups must divide the width of the beam evenly: {self.groups} and {self.width}")
+        if self.strength < 0:
+            raise UsageError(f"the strength of diversity must be 0 or more, not {self.strength}")
+
+    @property
+    def beam(self) -> Beam:
+        """What each group is."""
+        return Beam(self.width // self.groups, self.ranking, self.stop)
+
+    def start(self, asked: Asked, capacity: int | None = None) -> Frontier:
+        """The groups of a sentence stand side by side, as sentences of their own would."""
+        capacity = asked.capacity if capacity is None else capacity
+        return _as_wide_as(self.beam.start(asked.repeated(self.groups), capacity), self.groups)
+
+    def advance(
+        self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
+    ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
+        chosen = log_probs.new_zeros(log_probs.size(0) // self.width, log_probs.size(1))  # [B, V]: by how many rows
+        parents, grown = [], []
+        for n in range(self.groups):
+            rows = self._rows(n, frontier)
+            lost = (self.strength * chosen).repeat_interleave(self.beam.width, dim=0)
+            from_row, group = self.beam.advance(
+                self._group(n, frontier), log_probs.index_select(0, rows), ruled.index_select(0, rows) - lost
+            )
+            assert from_row is not None  # a beam always says
+            parents.append(rows.index_select(0, from_row).view(-1, self.beam.width))
+            grown.append(group)
+            goes_on = (group.open & (group.log_probability != NOTHING)).to(chosen.dtype)
+            chosen = chosen.scatter_add(1, group.last.view(parents[0].shape), goes_on.view(parents[0].shape))
+        return torch.cat(parents, dim=1).flatten(), self._together(grown)
+
+    def _rows(self, n: int, frontier: Frontier) -> Int[Tensor, " N"]:
+        """Of the n-th group of each sentence."""
+        width, device = self.beam.width, frontier.length.device
+        first = torch.arange(n * width, frontier.length.size(0), self.width, device=device)
+        return (first[:, None] + torch.arange(width, device=device)).flatten()
+
+    def _group(self, n: int, frontier: Frontier) -> Frontier:
+        assert frontier.finished is not None  # start has seen to it
+        kept = self.beam.kept
+        first = torch.arange(n * kept, frontier.finished.length.size(0), self.groups * kept, device=frontier.ids.device)
+        finished = (first[:, None] + torch.arange(kept, device=first.device)).flatten()
+        group = frontier.select(self._rows(n, frontier), self.beam.width)
+        return replace(group, finished=frontier.finished.select(finished, kept))
+
+    def _together(self, groups: list[Frontier]) -> Frontier:
+        rows, finished = replace(groups[0], finished=None), groups[0].hypotheses
+        for group in groups[1:]:
+            rows, finished = beside(rows, replace(group, finished=None)), beside(finished, group.hypotheses)
+        return replace(rows, finished=self._ordered(rows, finished))
+
+    def _ordered(self, rows: Frontier, finished: Frontier) -> Frontier:
+        """Best first where a sentence is done; until then each group needs its own together."""
+        is_open = rows.open.view(-1, self.width).any(dim=1, keepdim=True)
+        places = torch.arange(finished.width, device=is_open.device)
+        order = torch.where(is_open, places, self.beam.best_first(finished))
+        first = torch.arange(0, finished.length.size(0), finished.width, device=order.device)[:, None]
+        return finished.select((first + order).flatten(), finished.width)
+
+
+def _as_wide_as(frontier: Frontier, groups: int) -> Frontier:
+    """The groups of a sentence as its rows."""
+    assert frontier.finished is not None
+    finished = replace(frontier.finished, width=frontier.finished.width * groups)
+    return replace(frontier, width=frontier.width * groups, finished=finished)

@@ -1,0 +1,155 @@
+"""A tree of a search while it grows, a step at a time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from attendo.decode.tree import Fate, Node, ids_of
+from attendo.text import EOS
+
+_PUSHED_OUT: Fate = "pushed out by better finished ones"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to go on with a row."""
+
+    row: int
+    id: int
+    log_probability: float
+    value: float
+    score: float | None
+    place: int  # among those that were looked at, 0 the best
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one sentence, as plain numbers."""
+
+    ids: list[list[int]]  # bos left out
+    value: list[float]
+    score: list[float] | list[None]
+    there: list[bool]
+    open: list[bool]
+    full: list[bool]
+    ended: list[bool]
+    cut: list[bool]
+
+
+@dataclass(frozen=True)
+class Step:
+    """All that one step did to a sentence."""
+
+    before: Rows
+    after: Rows
+    told: Rows  # what there is to answer then; the rows themselves, where nothing is put aside
+    parents: list[int]  # of the rows after it
+    added: list[float]  # log-probability of the last token of these rows
+    together: bool  # the rows of the sentence were chosen from all continuations
+    considered: list[Candidate]
+    forbidden: list[Candidate]
+
+    @cached_property
+    def grown(self) -> dict[tuple[int, int], int]:
+        """The rows with one more token: which was continued, by what, and where that is now."""
+        return {
+            (parent, ids[-1]): row
+            for row, (parent, ids) in enumerate(zip(self.parents, self.after.ids, strict=True))
+            if self.after.there[row] and len(ids) > len(self.before.ids[parent])
+        }
+
+    @property
+    def candidates(self) -> Iterator[Candidate]:
+        """What was considered; what was chosen without being among the best comes last."""
+        yield from self.considered
+        known = {(each.row, each.id) for each in self.considered}
+        for (parent, token), row in self.grown.items():
+            if (parent, token) not in known:
+                yield Candidate(parent, token, self.added[row], self.after.value[row], None, place=len(known))
+
+    @property
+    def cut(self) -> list[int]:
+        """Rows that could go no further and did not end."""
+        if self.told is self.after:
+            rows = zip(self.parents, self.after.cut, strict=True)
+            return [parent for parent, cut in rows if cut and not self.before.cut[parent]]
+        ends = {each.row for each in self.considered if each.id == EOS and each.place < self.width}
+        stuck = not any(self.after.there)
+        at_end = [there and (full or stuck) for there, full in zip(self.before.there, self.before.full, strict=True)]
+        return [row for row, is_at_end in enumerate(at_end) if is_at_end and row not in ends]
+
+    @property
+    def answers(self) -> set[tuple[int, ...]]:
+        """What has ended or was cut so far, and has not been pushed out."""
+        rows = zip(self.told.ids, self.told.there, self.told.ended, self.told.cut, strict=True)
+        return {tuple(ids) for ids, there, ended, cut in rows if there and (ended or cut)}
+
+    @property
+    def width(self) -> int:
+        return len(self.before.ids)
+
+    def may_end(self, row: int, token: int) -> bool:
+        """A beam puts aside what ended; elsewhere it stays where it is, and another row may have said the same."""
+        return token == EOS and (self.told is not self.after or (row, token) in self.grown)
+
+    def fate(self, candidate: Candidate) -> Fate:
+        """Of one that ends, what it is unless it is among the answers."""
+        row = self.grown.get((candidate.row, candidate.id))
+        not_best = self.together and candidate.place >= self.width
+        if candidate.id == EOS:
+            if not_best:
+                return "ends, but not among the best W"
+            return _PUSHED_OUT if self.together else "not chosen"
+        if row is not None and self.after.open[row]:
+            return "goes on"
+        if self.before.full[candidate.row]:
+            return "beyond the limit"
+        if row is not None:
+            return "left, as enough have finished"
+        return "not among the best W" if not_best else "not chosen"
+
+
+class Draft:
+    """A tree while it grows."""
+
+    def __init__(self, width: int) -> None:
+        self.width, self.nodes = width, list[Node]()
+        self._rows: list[int | None] = [None] * width  # the node that each row has come to
+        self._held: list[int] = []  # nodes that have ended or were cut, and were not pushed out
+        self._step = 0
+
+    def add(self, step: Step) -> None:
+        self._step += 1
+        numbers = {(each.row, each.id): self._append(each, step.fate(each)) for each in step.candidates}
+        ending = [number for key, number in numbers.items() if step.may_end(*key)]
+        for each in step.forbidden:
+            self._append(each, "forbidden")
+        cut = [self._append_cut(row, step.before) for row in step.cut]
+        self._hold(step.answers, [*ending, *cut])
+        self._rows = [None] * self.width
+        for key, row in step.grown.items():
+            self._rows[row] = numbers[key]
+
+    def _append(self, each: Candidate, fate: Fate) -> int:
+        parent, number = self._rows[each.row], len(self.nodes)
+        score = each.score if each.id == EOS else None
+        node = Node(number, parent, self._step, each.row, each.id, each.log_probability, each.value, fate, score)
+        self.nodes.append(node)
+        return number
+
+    def _append_cut(self, row: int, before: Rows) -> int:
+        number, parent, fate = len(self.nodes), self._rows[row], _PUSHED_OUT
+        node = Node(number, parent, self._step, row, None, 0.0, before.value[row], fate, before.score[row])
+        self.nodes.append(node)
+        return number
+
+    def _hold(self, answers: set[tuple[int, ...]], new: list[int]) -> None:
+        """Of the hypotheses that ended or were cut, now or before, those that are among the answers."""
+        before, self._held = self._held, []
+        for number in [*before, *new]:
+            node = self.nodes[number]
+            if tuple(ids_of(self.nodes, node)) in answers:
+                self._held.append(number)
+                self.nodes[number] = replace(node, fate="cut" if node.id is None else "finished")
+            elif number in before or node.fate == _PUSHED_OUT:
+                self.nodes[number] = replace(node, fate=_PUSHED_OUT, pushed_out_at=self._step)

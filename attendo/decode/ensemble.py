@@ -1,0 +1,110 @@
+"""Ensembles: several networks that choose every token together.
+
+    probabilities    p(v) = sum over k of w_k p_k(v)
+    logarithms       log p(v) = sum over k of w_k log p_k(v), made to sum to 1 again
+
+The weights w sum to 1. By probabilities one network that is sure can carry a token; by logarithms one that all but
+rules it out can keep it away.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attendo.decode.search import Stepper
+from attendo.errors import UsageError
+from attendo.model.state import Memory
+from attendo.model.transformer import Transformer
+
+How = Literal["probabilities", "logarithms"]
+
+
+@dataclass(frozen=True)
+class EnsembleState:
+    """The state of each member, of whichever kind it is."""
+
+    members: tuple[Any, ...]
+
+    def follow(self, parents: Int[Tensor, " R"]) -> "EnsembleState":
+        """Each row goes on from another one of its sentence."""
+        return EnsembleState(tuple(each.follow(parents) for each in self.members))
+
+    def keep(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "EnsembleState":
+        """These sentences alone, with these rows of theirs."""
+        return EnsembleState(tuple(each.keep(sentences, rows) for each in self.members))
+
+
+class Ensemble:
+    """Steps like one network. The members may be of any size and kind; ids must mean the same to all of them."""
+
+    def __init__(
+        self, steppers: Sequence[Stepper], weights: Sequence[float] | None = None, how: How = "probabilities"
+    ) -> None:
+        if not steppers:
+            raise UsageError("an ensemble has at least one member: give one model or more")
+        if how not in ("probabilities", "logarithms"):
+            raise UsageError(f"members are joined by probabilities or by logarithms, not by {how}")
+        _check_vocabularies(steppers)
+        self.members, self.how = tuple(steppers), how
+        self.weights = _summing_to_one(weights, len(steppers))
+
+    def encode(
+        self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None
+    ) -> tuple[Memory, ...]:
+        """What each member, which must be a network, makes of the source."""
+        return tuple(each.encode(source_ids, source_mask) for each in self._networks())
+
+    def start(self, memory: Sequence[Memory] | None = None) -> EnsembleState:
+        """The state before the first step; networks without an encoder need no memory."""
+        memories: Sequence[Memory | None] = [None] * len(self.members) if memory is None else memory
+        return EnsembleState(tuple(each.start(memory) for each, memory in zip(self._networks(), memories, strict=True)))
+
+    def step(self, ids: Int[Tensor, "R T"], state: EnsembleState) -> tuple[Float[Tensor, "R T V"], EnsembleState]:
+        """Log-probabilities in place of logits: their softmax is the distribution above."""
+        stepped = [member.step(ids, each) for member, each in zip(self.members, state.members, strict=True)]
+        _check_alike([logits.size(-1) for logits, _ in stepped], "tokens in the logits")
+        log_probs = [logits.float().log_softmax(-1) for logits, _ in stepped]
+        if self.how == "probabilities":
+            weighed = [each + math.log(weight) for each, weight in zip(log_probs, self.weights, strict=True)]
+            together = torch.stack(weighed).logsumexp(dim=0)
+        else:
+            weighed = [each * weight for each, weight in zip(log_probs, self.weights, strict=True)]
+            together = torch.stack(weighed).sum(dim=0)
+        return together, EnsembleState(tuple(after for _, after in stepped))
+
+    def _networks(self) -> list[Transformer]:
+        networks = [each for each in self.members if isinstance(each, Transformer)]
+        if len(networks) < len(self.members):
+            kinds = sorted({type(each).__name__ for each in self.members} - {Transformer.__name__})
+            raise UsageError(f"only networks read a source: start {', '.join(kinds)} by hand, with an EnsembleState")
+        return networks
+
+
+def _check_vocabularies(steppers: Sequence[Stepper]) -> None:
+    """As far as it can be seen from sizes; that the pieces are the same too is for whoever has the tokenizers."""
+    configs = [each.config for each in steppers if isinstance(each, Transformer)]
+    _check_alike([config.target_vocab_size for config in configs], "tokens of the target vocabulary")
+    _check_alike([config.source_vocab_size for config in configs], "tokens of the source vocabulary")
+
+
+def _check_alike(sizes: Sequence[int | None], what: str) -> None:
+    if len(set(sizes)) > 1:
+        raise UsageError(
+            f"members of an ensemble must have the same vocabulary: {what} are {', '.join(map(str, sizes))}"
+        )
+
+
+def _summing_to_one(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
+    if weights is None:
+        return (1 / count,) * count
+    if len(weights) != count:
+        raise UsageError(f"each member needs its weight: {count} members and {len(weights)} weights")
+    for weight in weights:
+        if not (math.isfinite(weight) and weight > 0):
+            raise UsageError(f"weights must be more than 0, not {weight}: leave out a member that is not to count")
+    return tuple(weight / math.fsum(weights) for weight in weights)

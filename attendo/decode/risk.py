@@ -1,0 +1,79 @@
+"""Minimum Bayes risk: of several answers the one that agrees most with the others (Kumar and Byrne 2004).
+
+    expected(y) = sum over y' of weight(y') * utility(y, y') / sum over y' of weight(y')
+
+Drawn by chance, an answer stands for its probability by how often it was drawn, so all draws weigh the same (Eikema and
+Aziz 2020). The n best of a beam are different by construction: there the weight is the probability itself.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attendo.errors import UsageError
+
+# Of every hypothesis (a row) against every reference (a column), higher is better.
+Utility = Callable[[Sequence[Any], Sequence[Any]], ArrayLike]
+
+
+@dataclass(frozen=True)
+class Risk:
+    """What was found out about candidates, which are named by their places."""
+
+    best: int
+    order: tuple[int, ...]  # the highest expected utility first, of equals the first that was given
+    expected: tuple[float, ...]  # utility of each candidate
+
+
+def least_risk(candidates: Sequence[Any], utility: Utility, weights: Sequence[float] | None = None) -> Risk:
+    """The candidate that is of most use whichever of all candidates were the right one.
+
+    Candidates are texts, or whatever else can be a key. Equal ones are compared once and weigh as much as all of them.
+    `weights` are not negative; left out, all weigh the same.
+    """
+    different = {candidate: place for place, candidate in enumerate(dict.fromkeys(candidates))}
+    kind = [different[candidate] for candidate in candidates]
+    share = np.bincount(kind, _checked(weights, len(candidates)))
+    expected = _utilities(utility, list(different)) @ (share / share.sum())
+    each = expected[kind]
+    order = np.argsort(-each, kind="stable")
+    return Risk(int(order[0]), tuple(order.tolist()), tuple(each.tolist()))
+
+
+def by_probability(log_probabilities: Sequence[float], scale: float = 1.0) -> list[float]:
+    """Weights that sum to 1, from log-probabilities; a scale below 1 makes them more even, 0 the same."""
+    most = max(log_probabilities, default=-math.inf)
+    if most == -math.inf:
+        raise UsageError("none of the candidates has a probability: weigh those that were found")
+    # What was not found (-∞) weighs nothing at any scale.
+    powers = [0.0 if each == -math.inf else math.exp(scale * (each - most)) for each in log_probabilities]
+    return [each / math.fsum(powers) for each in powers]
+
+
+def _checked(weights: Sequence[float] | None, count: int) -> NDArray[np.float64]:
+    if count == 0:
+        raise UsageError("there is nothing to choose from: give at least one candidate")
+    if weights is None:
+        return np.ones(count)
+    if len(weights) != count:
+        raise UsageError(f"each candidate needs its weight: {count} candidates and {len(weights)} weights")
+    given = np.asarray(weights, np.float64)
+    if not (np.isfinite(given).all() and (given >= 0).all() and given.sum() > 0):
+        wrong = next((each for each in weights if not (math.isfinite(each) and each >= 0)), "0 for all")
+        raise UsageError(f"weights must be 0 or more, and more than 0 for at least one candidate, not {wrong}")
+    return given
+
+
+def _utilities(utility: Utility, different: list[Any]) -> NDArray[np.float64]:
+    matrix, count = np.asarray(utility(different, different), np.float64), len(different)
+    if matrix.shape != (count, count):
+        raise UsageError(
+            f"a utility gives a row for each of {count} candidates and a column for each, not {list(matrix.shape)}"
+        )
+    if not np.isfinite(matrix).all():
+        raise UsageError("a utility must be a finite number for each pair of candidates")
+    return matrix

@@ -1,0 +1,179 @@
+"""Diverse beam search: against plain Python, against a plain beam, and worked out by hand."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from tables import SPOKEN, A, B, Bigrams, Chances, Rows, Said, Trees, log_probability, logits
+from waiting import Watch
+
+from attendo.decode import search as loop
+from attendo.decode.beam import Beam, Stop
+from attendo.decode.diverse import DiverseBeam
+from attendo.decode.frontier import NOTHING, Asked, Frontier
+from attendo.decode.ranking import Ranking
+from attendo.decode.rules import Forbid, NoRepeatNgram
+from attendo.decode.search import Strategy, search
+from attendo.errors import UsageError
+from attendo.text import BOS, EOS, PAD, UNK
+
+LIMITS = [n % 7 for n in range(14)]
+
+
+def grown(strategy: Strategy, limits: list[int], first: int = 0) -> list[Frontier]:
+    trees = Said.nothing(*range(first, first + len(limits)))
+    return list(search(Trees(), trees, Asked.of(torch.tensor(limits)), strategy, [Forbid()]))
+
+
+def spoken(frontier: Frontier) -> list[list[int]]:
+    return [[token for token in row[1:] if token != PAD] for row in frontier.ids.tolist()]
+
+
+@dataclass
+class Group:
+    """A beam in plain Python. Hypotheses: tokens, log-probability, penalty, and the score once they are finished."""
+
+    width: int
+    rows: list[tuple[list[int], float, float]]
+    finished: list[tuple[float, list[int], float, float]] = field(default_factory=list)
+    cut: list[tuple[float, list[int], float, float]] = field(default_factory=list)
+    done: bool = False
+
+
+def in_plain_python(
+    tree: int, limit: int, width: int, groups: int, strength: float, stop: Stop
+) -> list[tuple[list[int], float, float]]:
+    """Tokens, log-probability and penalty of all hypotheses, best first; scores are averages over tokens."""
+    beams = [Group(width // groups, [([], 0.0, 0.0)]) for _ in range(groups)]
+    while not all(beam.done for beam in beams):
+        chosen: Counter[int] = Counter()
+        for beam in beams:
+            if not beam.done:
+                step(beam, tree, limit, {token: strength * chosen[token] for token in (*SPOKEN, EOS)}, stop)
+                chosen.update(ids[-1] for ids, *_ in beam.rows if not beam.done)
+    ended = sorted((each for beam in beams for each in beam.finished), reverse=True)
+    cut = sorted((each for beam in beams for each in beam.cut), reverse=True)
+    return [(ids, log_p, penalty) for _, ids, log_p, penalty in (*ended, *cut)]
+
+
+def step(beam: Group, tree: int, limit: int, lost: dict[int, float], stop: Stop) -> None:
+    ways, width = [], beam.width
+    for ids, log_p, penalty in beam.rows:
+        log_probs = logits(tree, (BOS, *ids)).log_softmax(-1).tolist()
+        for token in (*SPOKEN, EOS):
+            now = log_p + log_probs[token], penalty - lost[token]
+            ways.append((sum(now), [*ids, token], *now))
+    ways.sort(key=lambda way: -way[0])
+    ending = [way[1:] for way in ways[:width] if way[1][-1] == EOS]
+    going = [way[1:] for way in ways if way[1][-1] != EOS][:width]
+    beam.finished += [((log_p + penalty) / len(ids), ids, log_p, penalty) for ids, log_p, penalty in ending]
+    beam.finished = sorted(beam.finished, reverse=True)[:width]
+    if len(beam.rows[0][0]) == limit:
+        before = [ids[:-1] for ids, *_ in ending]
+        beam.cut = [((p + q) / max(1, len(ids)), ids, p, q) for ids, p, q in beam.rows if ids not in before]
+        beam.cut = sorted(beam.cut, reverse=True)[: width - len(beam.finished)]
+        beam.done = True
+    elif len(beam.finished) == width:
+        hopes = max((log_p + penalty) / len(ids) for ids, log_p, penalty in going)
+        beam.done = stop == "first" or hopes <= beam.finished[-1][0]
+    beam.rows = going
+
+
+@pytest.mark.parametrize("stop", ["first", "settled"])
+@pytest.mark.parametrize(("width", "groups", "strength"), [(4, 2, 0.7), (6, 3, 0.3), (3, 3, 1.0)])
+def test_diverse_beams_are_those_of_plain_python(width: int, groups: int, strength: float, stop: Stop) -> None:
+    last = grown(DiverseBeam(width, groups, strength, stop=stop), LIMITS)[-1].hypotheses
+    penalised = 0
+    for tree, limit in enumerate(LIMITS):
+        ours = last.keep(torch.tensor([tree]))
+        there_is = [row for row in range(width) if ours.log_probability[row] != NOTHING]
+        expected = in_plain_python(tree, limit, width, groups, strength, stop)
+        assert [spoken(ours)[row] for row in there_is] == [ids for ids, *_ in expected]
+        for row, (_, log_p, penalty) in zip(there_is, expected, strict=True):
+            assert ours.log_probability[row].item() == pytest.approx(log_p, abs=1e-5)
+            assert ours.penalty[row].item() == pytest.approx(penalty, abs=1e-5)
+            penalised += penalty < 0
+    assert penalised > 3
+
+
+@pytest.mark.parametrize("stop", ["first", "settled", "exhaustive"])
+@pytest.mark.parametrize("width", [1, 3])
+def test_one_group_is_a_beam_bit_for_bit(width: int, stop: Stop) -> None:
+    ranking = Ranking("gnmt", 0.6)
+    plain = grown(Beam(width, ranking, stop), LIMITS)
+    diverse = grown(DiverseBeam(width, 1, 0.8, ranking, stop), LIMITS)
+    assert len(plain) == len(diverse)
+    for one, other in zip(plain, diverse, strict=True):
+        for name in ("ids", "length", "log_probability", "penalty", "open", "ended", "cut"):
+            assert torch.equal(getattr(one.hypotheses, name), getattr(other.hypotheses, name))
+            assert torch.equal(getattr(one, name), getattr(other, name))
+
+
+def test_without_strength_all_groups_say_the_same() -> None:
+    last = grown(DiverseBeam(6, 3, 0.0), [4] * 8)[-1].hypotheses
+    plain = grown(Beam(2), [4] * 8)[-1].hypotheses
+    for tree in range(8):
+        ours, beam = (each.keep(torch.tensor([tree])) for each in (last, plain))
+        assert spoken(ours)[::3] == spoken(beam)
+        assert spoken(ours)[1::3] == spoken(ours)[2::3] == spoken(beam)
+
+
+def test_a_later_group_keeps_away_from_what_an_earlier_one_chose() -> None:
+    """a .6 b .3: the first group takes a; with strength 1, log .6 - 1 is less than log .3, so the second takes b."""
+    table: Chances = {BOS: {A: 0.6, B: 0.3, UNK: 0.1}, A: {EOS: 1.0}, B: {EOS: 1.0}}
+    state, asked = Rows(torch.arange(1)), Asked.of(torch.tensor([4]))
+    for strength, second, lost in ((1.0, B, 0.0), (0.5, A, -0.5)):
+        *_, last = search(Bigrams(table), state, asked, DiverseBeam(2, 2, strength, stop="first"), [Forbid()])
+        assert spoken(last.hypotheses) == [[A, EOS], [second, EOS]]
+        assert last.hypotheses.penalty.tolist() == pytest.approx([0.0, lost])
+        assert last.hypotheses.log_probability.exp().tolist() == pytest.approx([0.6, 0.6 if second == A else 0.3])
+
+
+def test_D1_a_sentence_has_the_same_hypotheses_alone_and_among_others() -> None:
+    strategy = DiverseBeam(6, 3, 0.6)
+    together = grown(strategy, LIMITS)[-1].hypotheses
+    for tree, limit in enumerate(LIMITS[:5]):
+        alone, among = grown(strategy, [limit], tree)[-1].hypotheses, together.keep(torch.tensor([tree]))
+        assert spoken(alone) == spoken(among)
+        for name in ("log_probability", "penalty", "ended", "cut"):
+            assert torch.equal(getattr(alone, name), getattr(among, name))
+
+
+def test_sentences_that_are_done_stay_as_they_are_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    leaving = grown(DiverseBeam(4, 2, 0.6), LIMITS)[-1].hypotheses
+    monkeypatch.setattr(loop, "CLOSED_SHARE", 2.0)
+    staying = grown(DiverseBeam(4, 2, 0.6), LIMITS)[-1].hypotheses
+    assert spoken(leaving) == spoken(staying)
+    scores = Ranking().score(staying).view(-1, 4)
+    ended = staying.ended.view(-1, 4)
+    assert (ended.byte().diff(dim=1) != 1).all()
+    assert ((scores.diff(dim=1) <= 0) | (ended[:, :-1] != ended[:, 1:]) | (scores[:, 1:] == NOTHING)).all()
+
+
+def test_D3_the_log_probability_told_is_that_of_the_tokens_whatever_rules_and_groups_added() -> None:
+    rules = [Forbid(), NoRepeatNgram(2)]
+    *_, last = search(Trees(), Said.nothing(*range(9)), Asked.of(torch.tensor([5] * 9)), DiverseBeam(4, 2, 0.9), rules)
+    hypotheses = last.hypotheses
+    assert (hypotheses.penalty < 0).sum() > 5
+    for row, (ids, told) in enumerate(zip(spoken(hypotheses), hypotheses.log_probability.tolist(), strict=True)):
+        assert told == NOTHING or told == pytest.approx(log_probability(row // 4, ids), abs=1e-5)
+
+
+def test_no_step_makes_the_host_wait() -> None:
+    strategy = DiverseBeam(4, 2, 0.5)
+    frontier = strategy.start(Asked.of(torch.tensor([3, 5])))
+    log_probs = torch.stack([logits(n, (BOS,)).log_softmax(-1) for n in range(8)])
+    with Watch() as watch:
+        for _ in range(3):
+            _, frontier = strategy.advance(frontier, log_probs, log_probs)
+    assert watch.operations > 0
+    assert not watch.caught
+
+
+def test_groups_that_do_not_divide_the_width_are_refused() -> None:
+    for width, groups in ((4, 3), (4, 0), (0, 1), (2, 4)):
+        with pytest.raises(UsageError, match=f"evenly: {groups} and {width}"):
+            DiverseBeam(width, groups)
+    with pytest.raises(UsageError, match="0 or more, not -1"):
+        DiverseBeam(4, 2, -1.0)

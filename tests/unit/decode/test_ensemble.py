@@ -1,0 +1,196 @@
+"""Ensembles: probabilities worked out by hand, and one network many times is that network."""
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from tables import SHORT, VOCABULARY, A, B, Bigrams, Chances, Rows, Said, Trees, logits
+from torch import Tensor
+
+from attendo.decode.beam import Beam
+from attendo.decode.ensemble import Ensemble, EnsembleState, How
+from attendo.decode.frontier import Asked, Frontier
+from attendo.decode.rules import Forbid
+from attendo.decode.search import SearchState, Stepper, Strategy, search, turn
+from attendo.decode.strategies import Greedy, Sample
+from attendo.errors import UsageError
+from attendo.model.state import FixedState
+from attendo.model.transformer import Transformer
+from attendo.nn.attention import KeysValues
+from attendo.text import BOS, EOS, PAD
+
+Make = Callable[..., Transformer]
+HOWS: tuple[How, ...] = ("probabilities", "logarithms")
+STRATEGIES: dict[str, Strategy] = {"greedy": Greedy(), "beam": Beam(3), "samples": Sample(3, seed=2)}
+LIMITS = [n % 6 + 1 for n in range(12)]
+# The first is all but sure of a, the second would rather have b and all but rules a out.
+SURE: Chances = {BOS: {A: 0.9, B: 0.08, EOS: 0.02}}
+AGAINST: Chances = {BOS: {A: 0.01, B: 0.39, EOS: 0.6}}
+
+
+def tables(*members: Chances, how: How, weights: Sequence[float] | None = None) -> list[float]:
+    """What follows bos."""
+    ensemble = Ensemble([Bigrams(table) for table in members], weights, how)
+    state = EnsembleState((Rows(torch.arange(1)),) * len(members))
+    found, _ = ensemble.step(torch.tensor([[BOS]]), state)
+    return found[0, 0].softmax(-1)[[A, B, EOS]].tolist()
+
+
+def found(stepper: Stepper, state: SearchState, strategy: Strategy, limits: Sequence[int] = LIMITS) -> Frontier:
+    asked = Asked.of(torch.tensor(limits))
+    return deque(search(stepper, state, asked, strategy, [Forbid()]), maxlen=1).pop().hypotheses
+
+
+def same(one: Frontier, other: Frontier) -> None:
+    for name in ("ids", "length", "ended", "cut"):
+        assert torch.equal(getattr(one, name), getattr(other, name))
+    torch.testing.assert_close(one.log_probability, other.log_probability, atol=1e-5, rtol=1e-5)
+
+
+def test_the_mean_of_probabilities_is_that_worked_out_by_hand() -> None:
+    assert tables(SURE, AGAINST, how="probabilities") == pytest.approx([0.455, 0.235, 0.31])
+    assert tables(SURE, AGAINST, how="probabilities", weights=[1.0, 3.0]) == pytest.approx([0.2325, 0.3125, 0.455])
+
+
+def test_the_mean_of_logarithms_is_that_worked_out_by_hand() -> None:
+    """Roots of .9 · .01, of .08 · .39 and of .02 · .6, made to sum to 1; with weights, other powers of them."""
+    roots = [math.sqrt(0.009), math.sqrt(0.0312), math.sqrt(0.012)]
+    assert tables(SURE, AGAINST, how="logarithms") == pytest.approx([root / sum(roots) for root in roots])
+    powers = [0.9**0.25 * 0.01**0.75, 0.08**0.25 * 0.39**0.75, 0.02**0.25 * 0.6**0.75]
+    weighed = tables(SURE, AGAINST, how="logarithms", weights=[0.5, 1.5])
+    assert weighed == pytest.approx([power / sum(powers) for power in powers])
+
+
+def test_a_member_that_is_sure_carries_by_probabilities_and_one_that_is_against_keeps_away_by_logarithms() -> None:
+    assert max(tables(SURE, AGAINST, how="probabilities")) == tables(SURE, AGAINST, how="probabilities")[0]
+    assert min(tables(SURE, AGAINST, how="logarithms")) == tables(SURE, AGAINST, how="logarithms")[0]
+
+
+def test_a_beam_over_two_tables_is_a_beam_over_the_table_of_their_means() -> None:
+    other: Chances = {BOS: {A: 0.2, B: 0.7, EOS: 0.1}, A: {B: 0.3, EOS: 0.3, A: 0.4}, B: {EOS: 0.1, A: 0.3, B: 0.6}}
+    mean = {last: {token: (SHORT[last][token] + other[last][token]) / 2 for token in (A, B, EOS)} for last in SHORT}
+    rows = Rows(torch.arange(1))
+    ensemble = Ensemble([Bigrams(SHORT), Bigrams(other)])
+    same(found(ensemble, EnsembleState((rows, rows)), Beam(3), [5]), found(Bigrams(mean), rows, Beam(3), [5]))
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_model_with_itself_gives_its_own_answers(name: str, how: How) -> None:
+    """Sentences of different lengths leave the batch, and rows follow others: the members' states must do so too."""
+    said = Said.nothing(*range(len(LIMITS)))
+    ensemble = Ensemble([Trees(), Trees(), Trees()], how=how)
+    ours = found(ensemble, EnsembleState((said,) * 3), STRATEGIES[name])
+    same(ours, found(Trees(), said, STRATEGIES[name]))
+
+
+def test_the_states_of_all_members_follow_and_stay_with_their_sentences() -> None:
+    """Two trees of logits for every sentence: a hypothesis has the mean of both behind all that it said."""
+    one, other = Said.nothing(*range(12)), Said.nothing(*range(100, 112))
+    answers = found(Ensemble([Trees(), Trees()]), EnsembleState((one, other)), Beam(3))
+    for row, ids in enumerate(answers.ids.tolist()):
+        said, total = (BOS,), 0.0
+        for token in (each for each in ids[1:] if each != PAD):
+            chances = [logits(tree + row // 3, said).softmax(-1)[token].item() for tree in (0, 100)]
+            total += math.log(sum(chances) / 2)
+            said = (*said, token)
+        assert answers.log_probability[row].item() == pytest.approx(total, abs=1e-4)
+
+
+def sources(count: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    mask = torch.arange(6) < torch.randint(2, 7, (count, 1), generator=generator)
+    return torch.randint(4, 17, (count, 6), generator=generator) * mask, mask
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_networks_of_different_sizes_choose_together(small_network: Make, how: How) -> None:
+    small, large = small_network(seed=1), small_network(seed=2, d_model=24, num_decoder_layers=3, positions="rotary")
+    ids, mask = sources(4)
+    ensemble = Ensemble([small, large], how=how)
+    state = ensemble.start(ensemble.encode(ids, mask))
+    target = torch.tensor([[BOS, 5, 6]] * 4)
+    with torch.inference_mode():
+        ours, _ = ensemble.step(target, state)
+        each = [network(ids, target, mask).softmax(-1) for network in (small, large)]
+    mean = (each[0] + each[1]) / 2 if how == "probabilities" else (each[0] * each[1]).sqrt()
+    torch.testing.assert_close(ours.softmax(-1), mean / mean.sum(-1, keepdim=True), atol=1e-6, rtol=1e-4)
+
+
+def fixed(network: Transformer, start: object, rows: int, capacity: int) -> FixedState:
+    heads, width = network.config.num_heads, network.config.head_width
+    storage = [KeysValues(*(torch.zeros(rows, heads, capacity, width) for _ in range(2))) for _ in network.decoder]
+    return FixedState.empty(start, storage, follows=True)
+
+
+def test_members_may_keep_their_past_in_place(small_network: Make) -> None:
+    networks = [small_network(seed=1, tie="none"), small_network(seed=2, tie="none", d_model=24)]
+    for network in networks:
+        with torch.no_grad():  # so that answers differ, and some end by themselves
+            network.output.weight.mul_(3.0)
+            network.output.weight[EOS].mul_(2.0)
+    ensemble = Ensemble(networks)
+    with torch.inference_mode():
+        state = ensemble.start(ensemble.encode(*sources(4)))
+        grown = found(ensemble, state, Beam(3), [5] * 4)
+        pairs = zip(ensemble.members, state.members, strict=True)
+        state = EnsembleState(tuple(fixed(network, start, 12, 7) for network, start in pairs))
+        frontier = Beam(3).start(Asked.of(torch.tensor([5] * 4)))
+        while frontier.open.any():
+            state, frontier = turn(ensemble, state, frontier, Beam(3), [Forbid()])
+    same(frontier.hypotheses, grown)
+    assert len({*grown.length.tolist()}) > 1
+    assert grown.ended.any()
+
+
+def test_networks_without_an_encoder_start_from_nothing(small_network: Make) -> None:
+    network = small_network(num_encoder_layers=0)
+    ensemble = Ensemble([network, network])
+    with torch.inference_mode():
+        ours, _ = ensemble.step(torch.tensor([[BOS, 7]]), ensemble.start())
+        theirs = network(None, torch.tensor([[BOS, 7]]))
+    torch.testing.assert_close(ours, theirs.log_softmax(-1))
+
+
+def test_another_vocabulary_is_refused_when_the_ensemble_is_made(small_network: Make) -> None:
+    with pytest.raises(UsageError, match="same vocabulary: tokens of the target vocabulary are 17, 19"):
+        Ensemble([small_network(), small_network(vocab_size=19)])
+    sizes = {"vocab_size": None, "source_vocab_size": 21, "target_vocab_size": 17, "tie": "output"}
+    with pytest.raises(UsageError, match="tokens of the source vocabulary are 17, 21"):
+        Ensemble([small_network(), small_network(**sizes)])
+
+
+class Wider(Bigrams):
+    def step(self, ids: Tensor, state: Rows) -> tuple[Tensor, Rows]:
+        found, state = super().step(ids, state)
+        return torch.cat((found, found[..., :1]), dim=-1), state
+
+
+def test_another_vocabulary_is_found_out_at_the_first_step_where_no_network_tells_of_it() -> None:
+    ensemble, rows = Ensemble([Bigrams(SHORT), Wider(SHORT)]), Rows(torch.arange(1))
+    with pytest.raises(UsageError, match=f"same vocabulary: tokens in the logits are {VOCABULARY}, {VOCABULARY + 1}"):
+        ensemble.step(torch.tensor([[BOS]]), EnsembleState((rows, rows)))
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0], "2 members and 1 weights"),
+        ([1.0, 0.0], "more than 0, not 0.0"),
+        ([1.0, -1.0], "more than 0, not -1.0"),
+        ([1.0, math.nan], "more than 0, not nan"),
+        ([1.0, math.inf], "more than 0, not inf"),
+    ],
+)
+def test_weights_that_make_no_sense_are_refused(weights: list[float], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Ensemble([Bigrams(SHORT)] * 2, weights)
+
+
+def test_an_ensemble_needs_members_and_a_way_to_join_them() -> None:
+    with pytest.raises(UsageError, match="at least one member"):
+        Ensemble([])
+    with pytest.raises(UsageError, match="start Bigrams by hand"):
+        Ensemble([Bigrams(SHORT)]).start()

@@ -1,0 +1,106 @@
+"""Minimum Bayes risk: expected utilities by hand, and against plain sums over all candidates."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attendo.decode.risk import by_probability, least_risk
+from attendo.errors import UsageError
+
+
+def shared(hypotheses: Sequence[str], references: Sequence[str]) -> list[list[float]]:
+    """Letters in common, as a share of the hypothesis: not the same both ways round."""
+    return [[len({*one} & {*other}) / max(1, len({*one})) for other in references] for one in hypotheses]
+
+
+TEXTS = st.lists(st.text("abcd", max_size=4), min_size=1, max_size=9)
+
+
+def test_the_candidate_that_agrees_most_with_the_others_is_the_best() -> None:
+    """ab: 1 + 1/2 + 0. b: 1 + 1 + 0. c: 0 + 0 + 1."""
+    risk = least_risk(["ab", "b", "c"], shared)
+    assert risk.best == 1
+    assert risk.order == (1, 0, 2)
+    assert risk.expected == pytest.approx([1.5 / 3, 2 / 3, 1 / 3])
+
+
+def test_a_row_is_a_hypothesis_and_a_column_a_reference() -> None:
+    risk = least_risk("xy", lambda hypotheses, references: [[1, 0], [5, 0]])
+    assert risk.expected == (0.5, 2.5)
+    assert risk.best == 1
+
+
+def test_weights_decide_whose_agreement_counts() -> None:
+    risk = least_risk(["ab", "b", "c"], shared, [0.1, 0.1, 0.8])
+    assert risk.best == 2
+    assert risk.expected == pytest.approx([0.15, 0.2, 0.8])
+    assert least_risk(["ab", "b", "c"], shared, [1.0, 1.0, 8.0]).expected == pytest.approx(risk.expected)
+
+
+def test_what_was_drawn_twice_is_compared_once_and_weighs_twice() -> None:
+    seen: list[tuple[list[str], list[str]]] = []
+
+    def noted(hypotheses: Sequence[str], references: Sequence[str]) -> list[list[float]]:
+        seen.append((list(hypotheses), list(references)))
+        return shared(hypotheses, references)
+
+    risk = least_risk(["c", "ab", "c", "b", "c"], noted)
+    assert seen == [(["c", "ab", "b"], ["c", "ab", "b"])]
+    assert risk.order == (0, 2, 4, 3, 1)
+    assert risk.expected == pytest.approx([0.6, 0.3, 0.6, 0.4, 0.6])
+
+
+@given(TEXTS, st.data())
+def test_expected_utilities_are_the_sums_over_all_candidates(texts: list[str], data: st.DataObject) -> None:
+    weight = st.floats(0.01, 10)
+    weights = data.draw(st.none() | st.lists(weight, min_size=len(texts), max_size=len(texts)))
+    risk = least_risk(texts, shared, weights)
+    counted = weights or [1.0] * len(texts)
+    for place, text in enumerate(texts):
+        gain = math.fsum(w * shared([text], [other])[0][0] for w, other in zip(counted, texts, strict=True))
+        assert risk.expected[place] == pytest.approx(gain / math.fsum(counted))
+    assert sorted(risk.order) == list(range(len(texts)))
+    assert [risk.expected[place] for place in risk.order] == sorted(risk.expected, reverse=True)
+    assert risk.best == risk.order[0] == risk.expected.index(max(risk.expected))
+
+
+def test_candidates_may_be_anything_that_can_be_a_key() -> None:
+    risk = least_risk([(4, 5), (4,), (4, 5)], lambda one, other: [[a == b for b in other] for a in one])
+    assert risk.expected == pytest.approx([2 / 3, 1 / 3, 2 / 3])
+
+
+def test_probabilities_are_weights_that_sum_to_one() -> None:
+    logarithms = [math.log(0.06), math.log(0.02), -math.inf]
+    assert by_probability(logarithms) == pytest.approx([0.75, 0.25, 0])
+    assert by_probability(logarithms, scale=0.5) == pytest.approx([3**0.5 / (1 + 3**0.5), 1 / (1 + 3**0.5), 0])
+    assert by_probability(logarithms, scale=0.0) == pytest.approx([0.5, 0.5, 0])
+    assert by_probability([-5000.0, -5000.0]) == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0], "3 candidates and 1 weights"),
+        ([3.0, -2.0, 1.0], "not -2.0"),
+        ([1.0, math.nan, 1.0], "not nan"),
+        ([math.inf, 1.0, 1.0], "not inf"),
+        ([0.0, 0.0, 0.0], "not 0 for all"),
+    ],
+)
+def test_weights_that_make_no_sense_are_refused(weights: list[float], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        least_risk(["a", "b", "c"], shared, weights)
+
+
+def test_nothing_to_choose_from_and_utilities_that_are_none_are_refused() -> None:
+    with pytest.raises(UsageError, match="at least one candidate"):
+        least_risk([], shared)
+    with pytest.raises(UsageError, match="none of the candidates has a probability"):
+        by_probability([-math.inf])
+    with pytest.raises(UsageError, match=r"each of 2 candidates and a column for each, not \[1, 2\]"):
+        least_risk(["a", "b"], lambda one, other: [[1.0, 2.0]])
+    with pytest.raises(UsageError, match="finite"):
+        least_risk(["a", "b"], lambda one, other: [[1.0, math.nan], [0.0, 1.0]])
