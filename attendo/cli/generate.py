@@ -1,66 +1,155 @@
 """`attendo generate`: a filter from text to text, one line out for one line in."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from attendo.cli.lines import Standing, input_blocks
 from attendo.errors import DataError
 
-Beam = Annotated[int | None, typer.Option(min=1, help="Rows of a sentence; 1 is greedy. By default the model's own.")]
+if TYPE_CHECKING:
+    from attendo.text_model import Result, TextModel
+
+_SEARCH, _SAMPLES, _WORDS = "Search", "Samples", "What is said"
+_LENGTHS, _OUTPUT, _MACHINE = "Lengths", "Output", "Machine"
+
+
+def _option(panel: str, help: str, *names: str, **settings: Any) -> Any:  # noqa: A002
+    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **settings)
+
+
+Beam = Annotated[int | None, _option(_SEARCH, "Rows of a sentence; 1 is greedy. By default the model's own.", min=1)]
 LengthPenalty = Annotated[
     float | None,
-    typer.Option(min=0, help="Answers rank by log-probability / tokens ** X. By default the model's own."),
+    _option(_SEARCH, "Exponent of average and gnmt, or reward of a token. By default the model's own.", min=0),
 ]
-
-LINES_AT_ONCE = 1024  # read, sorted by length and decoded together; a terminal is answered line by line
+Normalise = Literal["none", "average", "gnmt", "reward"]
+Stop = Literal["first", "settled", "exhaustive"]
+Count = int | None
+Number = float | None
+Names = list[str] | None
+Folders = list[Path] | None
 
 
 def generate(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")],
-    max_length: Annotated[
-        int | None, typer.Option(min=1, help="Most tokens of an answer; by default 2 x source + 20.")
-    ] = None,
     beam: Beam = None,
+    normalise: Annotated[Normalise | None, _option(_SEARCH, "How scores account for length.")] = None,
     length_penalty: LengthPenalty = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    stop: Annotated[Stop | None, _option(_SEARCH, "When a beam has found enough.")] = None,
+    patience: Annotated[Number, _option(_SEARCH, "With --stop first: so many times the beam must be finished.")] = None,
+    groups: Annotated[Count, _option(_SEARCH, "Of a diverse beam; they divide the beam evenly.", min=1)] = None,
+    diversity: Annotated[Number, _option(_SEARCH, "What a group loses for a token of an earlier one.", min=0)] = None,
+    mbr: Annotated[
+        Literal["none", "chrf", "bleu"] | None,
+        _option(_SEARCH, "Minimum Bayes risk: the answer that agrees most with the others, by this score."),
+    ] = None,
+    mbr_candidates: Annotated[Count, _option(_SEARCH, "Samples that --mbr chooses from.", min=1)] = None,
+    ensemble: Annotated[Folders, _option(_SEARCH, "Another model that answers together with it; repeatable.")] = None,
+    sample: Annotated[bool | None, _option(_SAMPLES, "Draw tokens by chance.", "--sample/--no-sample")] = None,
+    seed: Annotated[Count, _option(_SAMPLES, "Of what is drawn.")] = None,
+    temperature: Annotated[Number, _option(_SAMPLES, "Below 1 more of the probable, above 1 less.")] = None,
+    top_k: Annotated[Count, _option(_SAMPLES, "Draw from the k most probable tokens; 0 from all.", min=0)] = None,
+    top_p: Annotated[Number, _option(_SAMPLES, "Draw from the fewest that have this probability together.")] = None,
+    min_p: Annotated[Number, _option(_SAMPLES, "Draw from those this share as probable as the best.")] = None,
+    typical: Annotated[
+        Number, _option(_SAMPLES, "Draw from the fewest nearest the entropy with this together.")
+    ] = None,
+    prefix: Annotated[str | None, _option(_WORDS, "Every answer begins with this.")] = None,
+    constraint: Annotated[Names, _option(_WORDS, "A phrase that must be said; repeatable.")] = None,
+    ban: Annotated[Names, _option(_WORDS, "A word or phrase that must not be said; repeatable.")] = None,
+    no_repeat_ngram: Annotated[Count, _option(_WORDS, "No sequence of so many tokens twice; 0 allows all.")] = None,
+    repetition_penalty: Annotated[Number, _option(_WORDS, "Above 1: what was said becomes less probable.")] = None,
+    coverage_penalty: Annotated[Number, _option(_WORDS, "Weight of source words not looked at.", min=0)] = None,
+    max_length: Annotated[
+        Count, _option(_LENGTHS, "Most tokens of an answer; else factor x source + extra.", min=1)
+    ] = None,
+    min_length: Annotated[Count, _option(_LENGTHS, "Fewest tokens of an answer.", min=1)] = None,
+    max_length_factor: Annotated[Number, _option(_LENGTHS, "Most tokens of an answer per token of source.")] = None,
+    max_length_extra: Annotated[Count, _option(_LENGTHS, "And so many more.")] = None,
+    min_length_factor: Annotated[Number, _option(_LENGTHS, "Fewest tokens of an answer per token of source.")] = None,
+    min_length_extra: Annotated[Count, _option(_LENGTHS, "And so many more.")] = None,
+    counts_eos: Annotated[
+        bool | None, _option(_LENGTHS, "Whether the end counts as a token.", "--counts-eos/--no-counts-eos")
+    ] = None,
+    max_source: Annotated[Count, _option(_LENGTHS, "Most tokens of a line; a longer one is an error.", min=1)] = None,
+    split: Annotated[bool, _option(_LENGTHS, "Cut longer lines at the ends of their sentences.", "--split")] = False,
+    n_best: Annotated[Count, _option(_OUTPUT, "As many answers a line, as Marian writes them.", min=1)] = None,
+    alignments: Annotated[bool, _option(_OUTPUT, "Which source tokens were looked at.", "--alignments")] = False,
+    as_json: Annotated[bool, _option(_OUTPUT, "One JSON object a line, with scores taken apart.", "--json")] = False,
+    errors: Annotated[
+        Literal["strict", "replace"], _option(_OUTPUT, "Bytes that are no UTF-8: an error, or U+FFFD.")
+    ] = "strict",
+    engine: Annotated[
+        Literal["auto", "textbook", "cached", "fast"] | None, _option(_MACHINE, "All give the same answers.")
+    ] = None,
+    precision: Annotated[Literal["auto", "fp32", "bf16", "fp16"] | None, _option(_MACHINE, "Of the network.")] = None,
+    batch_tokens: Annotated[Count, _option(_MACHINE, "Source positions decoded side by side.", min=1)] = None,
+    device: Annotated[str, _option(_MACHINE, "auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Translate (or otherwise transform) lines of standard input.
 
     Order is kept and an empty line stays empty. What was cut at the length limit or had unknown words is said on
-    standard error.
+    standard error. Whatever is left out is as the model folder has it (generation.json).
     """
-    from attendo.data.parallel import numbered_lines
+    given = dict(locals())  # every option has the name that the library has for it
+    for name in ("model", "ensemble", "as_json", "errors", "device", "constraint", "n_best"):
+        given.pop(name)
+    from attendo.cli import answers
     from attendo.text_model import load
 
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # as the input is, whatever the locale
     text_model = load(model, device)
-    lines = numbered_lines(sys.stdin.buffer, "standard input")
-    number = 0
-    for texts in _together(lines, 1 if sys.stdin.isatty() else LINES_AT_ONCE):
-        results = text_model.generate(texts, beam=beam, length_penalty=length_penalty, max_length=max_length)
-        for result in results:
-            number += 1
-            if result.unknown:
-                print(f"line {number}: not in the vocabulary: {', '.join(map(repr, result.unknown))}", file=sys.stderr)
-            if result.cut:
-                print(f"line {number}: cut at {len(result.ids)} tokens; see --max-length", file=sys.stderr)
-            print(result.text)
-        sys.stdout.flush()
+    if ensemble:
+        text_model = text_model.ensemble([load(each, device) for each in ensemble])
+    options = {**given, "constraints": constraint, "n_best": n_best or 1}
+
+    def written(number: int, result: "Result") -> Iterator[str]:
+        if as_json:
+            yield answers.as_json(number, result, several=n_best is not None)
+        elif n_best is not None:
+            yield from answers.n_best(number, result)
+        else:
+            yield answers.plain(result)
+
+    _filter(text_model, input_blocks(errors), options, written)
 
 
-def _together(lines: Iterator[str], size: int) -> Iterator[list[str]]:
-    """So many lines at a time. A line that cannot be read ends it, but not before the lines above it are answered."""
-    group: list[str] = []
+def _filter(
+    model: "TextModel",
+    blocks: Iterator[list[str]],
+    options: dict[str, Any],
+    written: Callable[[int, "Result"], Iterator[str]],
+) -> None:
+    from attendo.cli import answers
+
+    number, standing = 0, Standing()
+    for texts in blocks:
+        for results in _answered(model, texts, number, options):
+            for result in results:
+                for warning in answers.warnings(number, result):
+                    standing.clear()
+                    print(warning, file=sys.stderr)
+                for line in written(number, result):
+                    print(line)
+                number += 1
+            sys.stdout.flush()
+            standing.add(len(results))
+    standing.clear()
+
+
+def _answered(
+    model: "TextModel", texts: Sequence[str], before: int, options: dict[str, Any]
+) -> "Iterator[list[Result]]":
+    """A line that is too long ends it, but not before the lines above it are answered."""
+    from attendo.text_model import TooLongError
+
     try:
-        for line in lines:
-            group.append(line)
-            if len(group) == size:
-                yield group
-                group = []
-    except DataError:
-        yield group
-        raise
-    yield group
+        yield model.generate(texts, **options)
+    except TooLongError as error:
+        yield model.generate(texts[: error.number], **options)
+        _, _, what = str(error).partition(" of ")
+        raise DataError(f"line {before + error.number + 1} {what.partition(' ')[2]}") from None

@@ -16,6 +16,7 @@ from attendo.cli.finetune import finetune
 from attendo.cli.generate import generate
 from attendo.cli.plot import plot
 from attendo.cli.prepare import prepare
+from attendo.cli.score import score
 from attendo.cli.train import train
 from attendo.cli.verify import verify
 from attendo.cli.verify_resume import verify_resume
@@ -41,6 +42,7 @@ app.command()(doctor)
 app.command("verify-resume")(verify_resume)
 app.command()(generate)
 app.command("translate", hidden=True, help="The same as generate.")(generate)
+app.command()(score)
 app.command()(evaluate)
 app.command()(verify)
 app.command()(describe)

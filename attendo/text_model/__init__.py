@@ -1,6 +1,23 @@
 """Text in, text out."""
 
-from attendo.text_model.model import TextModel, evaluating, load, pick_device
-from attendo.text_model.results import Hypothesis, Result, Score, Trace
+from attendo.text_model.model import TextModel, load
+from attendo.text_model.networks import evaluating, pick_device
+from attendo.text_model.results import Alignment, Alternative, Hypothesis, Result, Score, ScoredTarget, Trace
+from attendo.text_model.splitting import TooLongError
+from attendo.text_model.wishes import Wishes
 
-__all__ = ["Hypothesis", "Result", "Score", "TextModel", "Trace", "evaluating", "load", "pick_device"]
+__all__ = [
+    "Alignment",
+    "Alternative",
+    "Hypothesis",
+    "Result",
+    "Score",
+    "ScoredTarget",
+    "TextModel",
+    "TooLongError",
+    "Trace",
+    "Wishes",
+    "evaluating",
+    "load",
+    "pick_device",
+]

@@ -1,24 +1,43 @@
 """What a model answers: texts with their scores taken apart, and one run seen from inside."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 
 @dataclass(frozen=True)
 class Score:
-    """How a score came about: value = (log_probability + penalty) / divisor + reward."""
+    """How a score came about: value = (log_probability + penalty) / divisor + reward + coverage."""
 
     log_probability: float  # of all tokens together, eos included unless the answer was cut
     penalty: float = 0.0  # what rules and penalties added
     tokens: int = 0  # the length that counts
     divisor: float = 1.0  # what normalises for it
     reward: float = 0.0  # for it
+    coverage: float = 0.0  # for source positions that were not looked at
 
     @property
     def value(self) -> float:
-        return (self.log_probability + self.penalty) / self.divisor + self.reward
+        return (self.log_probability + self.penalty) / self.divisor + self.reward + self.coverage
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Where the network looked when it chose each token of an answer: last decoder layer, mean of its heads."""
+
+    weights: Float[Tensor, "T S"]  # a row a token of the answer, a column a token of the source and one for its eos
+
+    @property
+    def links(self) -> tuple[tuple[int, int], ...]:
+        """(source token, answer token), counted from 0; none where eos was looked at most."""
+        looked_at = self.weights.argmax(dim=-1).tolist() if self.weights.numel() else []
+        return tuple((source, n) for n, source in enumerate(looked_at) if source < self.weights.size(1) - 1)
+
+    def __str__(self) -> str:
+        """`0-0 1-2`, source before answer, as Pharaoh and Marian write it."""
+        return " ".join(f"{source}-{target}" for source, target in self.links)
 
 
 @dataclass(frozen=True)
@@ -30,6 +49,9 @@ class Hypothesis:
     pieces: tuple[str, ...]
     parts: Score
     cut: bool
+    constraints: tuple[bool, ...] = ()  # of each that was asked for, whether the text holds it
+    utility: float | None = None  # expected, where minimum Bayes risk chose
+    alignment: Alignment | None = field(default=None, compare=False)  # where it was asked for
 
     @property
     def score(self) -> float:
@@ -47,6 +69,7 @@ class Result:
 
     hypotheses: tuple[Hypothesis, ...]
     unknown: tuple[str, ...] = ()  # parts of the source that the vocabulary does not have
+    sentences: tuple["Result", ...] = ()  # that the source was split into, where it was too long
 
     @property
     def best(self) -> Hypothesis:
@@ -76,8 +99,43 @@ class Result:
     def cut(self) -> bool:
         return self.best.cut
 
+    @property
+    def constraints(self) -> tuple[bool, ...]:
+        return self.best.constraints
+
+    @property
+    def alignment(self) -> Alignment | None:
+        return self.best.alignment
+
 
 EMPTY = Result((Hypothesis("", (), (), Score(0.0), False),))
+
+
+def empty(constraints: int, aligned: bool) -> Result:
+    """The answer to no text, which meets no constraint."""
+    alignment = Alignment(torch.zeros(0, 1)) if aligned else None
+    return Result((replace(EMPTY.best, constraints=(False,) * constraints, alignment=alignment),))
+
+
+@dataclass(frozen=True)
+class ScoredTarget:
+    """A given target, token by token."""
+
+    pieces: tuple[str, ...]  # eos included
+    log_probabilities: tuple[float, ...]  # of each, given all before it and the source
+
+    @property
+    def log_probability(self) -> float:
+        return sum(self.log_probabilities)
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another way to go on behind a prefix, and the whole answer that it leads to."""
+
+    word: str  # that comes next; empty where the answer ends there
+    log_probability: float  # of the token that begins it
+    result: Result
 
 
 @dataclass(frozen=True)

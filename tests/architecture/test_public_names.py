@@ -9,6 +9,15 @@ from attendo.cli.main import app
 
 NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load"]
 
+GENERATE = [
+    *("--alignments", "--ban", "--batch-tokens", "--beam", "--constraint", "--counts-eos", "--coverage-penalty"),
+    *("--device", "--diversity", "--engine", "--ensemble", "--errors", "--groups", "--help", "--json"),
+    *("--length-penalty", "--max-length", "--max-length-extra", "--max-length-factor", "--max-source", "--mbr"),
+    *("--mbr-candidates", "--min-length", "--min-length-extra", "--min-length-factor", "--min-p", "--n-best"),
+    *("--no-repeat-ngram", "--normalise", "--patience", "--precision", "--prefix", "--repetition-penalty", "--sample"),
+    *("--seed", "--split", "--stop", "--temperature", "--top-k", "--top-p", "--typical", "MODEL"),
+]
+
 OPTIONS = {
     "": ["--help", "--version"],
     "average": ["--help", "--last", "--out", "RUN"],
@@ -21,16 +30,17 @@ OPTIONS = {
         *("--reference", "--source", "MODEL"),
     ],
     "finetune": ["--device", "--help", "--out", "--overwrite", "--set", "--source", "--target", "MODEL"],
-    "generate": ["--beam", "--device", "--help", "--length-penalty", "--max-length", "MODEL"],
+    "generate": GENERATE,
     "plot": ["--help", "--metric", "--output", "--x", "-o", "RUN"],
     "prepare": ["--data", "--help", "--out", "--set", "--source", "--target", "--verify", "RUN.toml"],
+    "score": ["--device", "--help", "--json", "--normalise", "--source", "--target", "--words", "MODEL"],
     "train": [
         *("--data", "--device", "--help", "--out", "--override", "--overwrite", "--resume", "--set", "--show"),
         *("--source", "--stop-at", "--target", "--tensorboard", "RUN.toml"),
     ],
     "verify": ["--device", "--help", "--json", "--lines", "--source", "MODEL"],
     "verify-resume": ["--data", "--device", "--help", "--set", "--steps", "RUN.toml"],
-    "translate": ["--beam", "--device", "--help", "--length-penalty", "--max-length", "MODEL"],
+    "translate": GENERATE,
 }
 
 

@@ -1,5 +1,6 @@
 """`attendo generate`: one line out for one line in, whatever the line."""
 
+import json
 import os
 import signal
 import subprocess
@@ -11,11 +12,12 @@ import pytest
 import torch
 from tiny import SIZES, SOURCES, TARGETS, Command, tiny_model
 
+from attendo.cli import answers
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.store import StoredModel, save_model
 from attendo.text import SentencePiece
-from attendo.text_model import TextModel
+from attendo.text_model import Hypothesis, Result, Score, TextModel
 
 PROGRAM = "from attendo.cli.main import main; main()"
 
@@ -105,10 +107,14 @@ def test_the_last_line_needs_no_line_feed_and_no_lines_give_no_lines(attendo: Co
 def test_more_lines_than_are_read_at_once_stay_in_order(
     attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = [*SOURCES, "", *SOURCES[::-1]] * 3
+    lines = [*SOURCES, "", *SOURCES[::-1]]
     whole = attendo("generate", model_folder, given=text(lines))
-    monkeypatch.setattr("attendo.cli.generate.LINES_AT_ONCE", 4)
+    monkeypatch.setattr("attendo.cli.lines.FIRST_LINES", 2)
+    monkeypatch.setattr("attendo.cli.lines.LINES_AT_ONCE", 4)
     assert attendo("generate", model_folder, given=text(lines)).output == whole.output
+    samples = attendo("generate", model_folder, "--sample", given=text(lines))
+    monkeypatch.setattr("attendo.cli.lines.LINES_AT_ONCE", 5)
+    assert attendo("generate", model_folder, "--sample", given=text(lines)).output == samples.output != whole.output
 
 
 def test_unknown_words_and_cut_answers_are_told_with_their_line(attendo: Command, model_folder: Path) -> None:
@@ -150,10 +156,149 @@ def test_an_interrupt_ends_quietly_with_exit_code_130(model_folder: Path) -> Non
         assert running.stderr is not None
         running.stdin.write(text(["the cat"] * 2000))
         running.stdin.flush()
-        running.stdout.readline()  # it has answered, and now waits for the second thousand to be full
+        running.stdout.readline()  # it has answered, and now waits for a block of lines to be full
         running.send_signal(signal.SIGINT)
         running.stdin.close()
         running.stdout.read()
         errors = [line for line in running.stderr.read().decode().splitlines() if "cut at" not in line]
     assert running.returncode == 130
     assert errors in ([], ["attendo: interrupted"])
+
+
+OPTIONS: list[tuple[list[str], dict[str, Any]]] = [
+    (["--sample", "--seed", "3", "--temperature", "0.7"], {"sample": True, "seed": 3, "temperature": 0.7}),
+    (["--sample", "--top-k", "3", "--min-p", "0.1"], {"sample": True, "top_k": 3, "min_p": 0.1}),
+    (["--sample", "--top-p", "0.8", "--typical", "0.9"], {"sample": True, "top_p": 0.8, "typical": 0.9}),
+    (["--beam", "4", "--groups", "2", "--diversity", "2"], {"beam": 4, "groups": 2, "diversity": 2.0}),
+    (
+        ["--beam", "3", "--normalise", "gnmt", "--stop", "exhaustive"],
+        {"beam": 3, "normalise": "gnmt", "stop": "exhaustive"},
+    ),
+    (["--beam", "2", "--stop", "first", "--patience", "2"], {"beam": 2, "stop": "first", "patience": 2.0}),
+    (["--no-repeat-ngram", "1"], {"no_repeat_ngram": 1}),
+    (["--repetition-penalty", "3"], {"repetition_penalty": 3.0}),
+    (["--beam", "3", "--coverage-penalty", "1"], {"beam": 3, "coverage_penalty": 1.0}),
+    (["--min-length", "4", "--max-length", "5"], {"min_length": 4, "max_length": 5}),
+    (["--max-length-factor", "1", "--max-length-extra", "1"], {"max_length_factor": 1.0, "max_length_extra": 1}),
+    (["--min-length-factor", "1", "--min-length-extra", "2"], {"min_length_factor": 1.0, "min_length_extra": 2}),
+    (["--prefix", "我 爱"], {"prefix": "我 爱"}),
+    (["--beam", "3", "--constraint", "猫", "--constraint", "狗"], {"beam": 3, "constraints": ["猫", "狗"]}),
+    (["--ban", "猫", "--ban", "NLP"], {"ban": ["猫", "NLP"]}),
+    (["--mbr", "chrf", "--mbr-candidates", "5"], {"mbr": "chrf", "mbr_candidates": 5}),
+    (["--split", "--max-source", "4"], {"split": True, "max_source": 4}),
+    (["--engine", "textbook", "--precision", "fp32"], {"engine": "textbook", "precision": "fp32"}),
+    (["--batch-tokens", "20", "--no-counts-eos", "--beam", "3"], {"batch_tokens": 20, "counts_eos": False, "beam": 3}),
+]
+
+
+@pytest.mark.parametrize(("options", "settings"), OPTIONS, ids=lambda each: " ".join(map(str, each)))
+def test_every_option_is_that_of_the_library(
+    attendo: Command, model_folder: Path, options: list[str], settings: dict[str, Any]
+) -> None:
+    lines = [SOURCES[0], "the cat. a dog."]
+    if "--min-length" not in options and "max_length_factor" not in settings:
+        options, settings = [*options, "--max-length", "6"], {**settings, "max_length": 6}
+    expected = [result.text for result in tiny_model().generate(lines, **settings)]
+    done = attendo("generate", model_folder, *options, given=text(lines))
+    assert done.code == 0, done.errors
+    assert done.output.splitlines() == expected
+
+
+def test_every_setting_has_its_option() -> None:
+    from inspect import signature
+
+    from attendo.cli.generate import generate
+    from attendo.decode.config import GenerationConfig
+
+    assert set(GenerationConfig.model_fields) - set(signature(generate).parameters) == set()
+
+
+def test_n_best_is_written_as_marian_writes_it(attendo: Command, model_folder: Path) -> None:
+    done = attendo("generate", model_folder, "--beam", "3", "--n-best", "2", given=text(["the cat", "", "a dog"]))
+    expected = tiny_model().generate(["the cat", "", "a dog"], beam=3, n_best=2)
+    lines = done.output.splitlines()
+    assert len(lines) == 5
+    rows = [line.split(" ||| ") for line in lines]
+    assert [row[0] for row in rows] == ["0", "0", "1", "2", "2"]
+    hypotheses = [each for result in expected for each in result.hypotheses]
+    assert [row[1] for row in rows] == [each.text for each in hypotheses]
+    assert [float(row[2].removeprefix("F0= ")) for row in rows] == pytest.approx(
+        [each.log_probability for each in hypotheses], abs=1e-5
+    )
+    assert [float(row[3]) for row in rows] == pytest.approx([each.score for each in hypotheses], abs=1e-5)
+
+
+def test_alignments_stand_behind_the_text(attendo: Command, model_folder: Path) -> None:
+    expected = tiny_model().generate(["the cat", ""], alignments=True)
+    plain = attendo("generate", model_folder, "--alignments", given=text(["the cat", ""]))
+    assert plain.output.splitlines() == [f"{each.text} ||| {each.alignment}" for each in expected]
+    listed = attendo("generate", model_folder, "--alignments", "--n-best", "1", given=text(["the cat", ""]))
+    assert [line.split(" ||| ")[2] for line in listed.output.splitlines()] == [str(each.alignment) for each in expected]
+
+
+def test_json_has_everything(attendo: Command, model_folder: Path) -> None:
+    options = ["--json", "--beam", "3", "--n-best", "3", "--alignments", "--constraint", "猫"]
+    done = attendo("generate", model_folder, *options, given=text(["the zebra", ""]))
+    first, second = (json.loads(line) for line in done.output.splitlines())
+    (expected, _) = tiny_model().generate(["the zebra", ""], beam=3, n_best=3, alignments=True, constraints=["猫"])
+    assert (first["line"], first["text"], first["cut"]) == (1, expected.text, expected.cut)
+    assert first["ids"] == list(expected.ids)
+    assert first["pieces"] == list(expected.pieces)
+    assert first["score"] == pytest.approx(expected.score)
+    parts = first["parts"]
+    told = (parts["log_probability"] + parts["penalty"]) / parts["divisor"] + parts["reward"] + parts["coverage"]
+    assert told == pytest.approx(first["score"])
+    assert first["unknown"] == ["zebra"]
+    assert first["constraints"] == [True]
+    assert len(first["attention"]) == len(first["ids"])
+    assert [each["text"] for each in first["hypotheses"]] == [each.text for each in expected.hypotheses]
+    assert (second["line"], second["text"], second["constraints"]) == (2, "", [False])
+    assert "hypotheses" not in json.loads(attendo("generate", model_folder, "--json", given=b"the cat\n").output)
+
+
+def test_an_ensemble_is_named_by_its_folders(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+    tiny_model(5).save(tmp_path / "other")
+    done = attendo("generate", model_folder, "--ensemble", tmp_path / "other", given=text(list(SOURCES)))
+    expected = tiny_model().ensemble([tiny_model(5)]).generate(SOURCES)
+    assert done.output.splitlines() == [result.text for result in expected]
+
+
+def test_a_line_that_is_too_long_is_named_after_the_lines_above_it(attendo: Command, model_folder: Path) -> None:
+    given = text(["the cat"] * 20 + ["I saw the small cat"])
+    failed = attendo("generate", model_folder, "--max-source", "4", given=given)
+    assert failed.code == 3
+    assert failed.output.count("\n") == 20
+    assert "attendo: line 21 has 5 tokens; the model reads at most 4" in failed.errors
+
+
+def test_a_constraint_that_is_not_met_is_told_with_its_line(attendo: Command, model_folder: Path) -> None:
+    options = ["--beam", "2", "--constraint", "看见 小 猫", "--max-length", "1"]
+    done = attendo("generate", model_folder, *options, given=b"the cat\n")
+    assert "line 1: 1 of 1 constraints not met" in done.errors
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--top-k", "3"], "top_k is for samples"),
+        (["--beam", "2", "--n-best", "3"], "n_best must be from 1 to beam (2), not 3"),
+        (["--stop", "never"], "--stop"),
+        (["--sample", "--constraint", "猫"], "constraints and sample"),
+        (["--top-p", "2", "--sample"], "top_p"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line_and_exit_code_2(
+    attendo: Command, model_folder: Path, options: list[str], message: str
+) -> None:
+    failed = attendo("generate", model_folder, *options, given=b"the cat\n")
+    assert failed.code == 2
+    assert message in failed.error
+
+
+def test_nothing_that_ends_a_line_is_written_inside_one() -> None:
+    text = "a\nb\rc\x0bd\x0ce\x85f\u2028g\u2029h\x1ci\x1dj\x1ek"
+    result = Result((Hypothesis(text, (), (), Score(0.0), False),))
+    assert answers.plain(result) == "a b c d e f g h i j k"
+    (line,) = answers.n_best(0, result)
+    assert line.splitlines() == [line]
+    assert answers.as_json(0, result, several=True).count("\n") == 0

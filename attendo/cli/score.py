@@ -1,0 +1,69 @@
+"""`attendo score`: how probable a model finds given translations."""
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attendo.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from attendo.text_model import ScoredTarget
+
+PAIRS_AT_ONCE = 1024
+
+
+def score(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")],
+    source: Annotated[Path, typer.Option(help="Source text, one sentence a line (plain, .gz or .xz).")],
+    target: Annotated[Path, typer.Option(help="Its translations, line by line beside it.")],
+    normalise: Annotated[bool, typer.Option("--normalise", help="Divide by the tokens, eos included.")] = False,
+    words: Annotated[bool, typer.Option("--words", help="Also of every token, eos included.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Print the log-probability of every target line given its source line.
+
+    It is the sum over the tokens of the target and its end, so never above 0; the nearer to 0, the more probable.
+    """
+    from attendo.text_model import load
+
+    if words and as_json:
+        raise UsageError("--words and --json exclude each other: JSON has every token anyway")
+    text_model = load(model, device)
+    for block in _blocks(source, target):
+        for scored in text_model.score_tokens([pair[0] for pair in block], [pair[1] for pair in block]):
+            print(_line(scored, normalise, words, as_json))
+
+
+def _line(scored: "ScoredTarget", normalise: bool, words: bool, as_json: bool) -> str:
+    tokens = len(scored.pieces)
+    value = scored.log_probability / (tokens if normalise else 1)
+    if as_json:
+        content = {"score": value, "tokens": tokens, "pieces": scored.pieces}
+        return json.dumps({**content, "log_probabilities": scored.log_probabilities}, ensure_ascii=False)
+    each = " ".join(f"{number:.6f}" for number in scored.log_probabilities)
+    return f"{value:.6f} ||| WordScores= {each}" if words else f"{value:.6f}"
+
+
+def _blocks(source: Path, target: Path) -> Iterator[list[tuple[str, str]]]:
+    from attendo.data.parallel import raw_pairs
+
+    pairs = raw_pairs(source, target)
+    number = 0
+    while block := list(islice(pairs, PAIRS_AT_ONCE)):
+        texts = []
+        for left, right in block:
+            number += 1
+            texts.append((_text(left, source, number), _text(right, target, number)))
+        yield texts
+
+
+def _text(line: bytes, path: Path, number: int) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f"{path} line {number} is not UTF-8: convert the file, or take the line out") from None

@@ -1,0 +1,157 @@
+"""One call of a text model: sources to requests, requests to an engine, what it found to results."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from attendo.decode.config import GenerationConfig
+from attendo.decode.engines import Engine
+from attendo.decode.frontier import NOTHING, Frontier
+from attendo.decode.requests import Request
+from attendo.decode.risk import by_probability, least_risk
+from attendo.decode.search import Rule, Strategy
+from attendo.errors import UsageError
+from attendo.metrics.pairwise import pairwise_bleu, pairwise_chrf
+from attendo.text import EOS, PAD, Tokenizer
+from attendo.text_model.choices import ranking_of, rules_of, strategy_of
+from attendo.text_model.phrasing import Ids, banned_ways, held, holds, written
+from attendo.text_model.results import Hypothesis, Score
+from attendo.text_model.wishes import Wishes, candidates
+
+_NUMBER_BYTES = 6  # of what names a request
+_MOST_ROUNDS = 50  # of searching again for an answer without a banned phrase
+
+
+@dataclass(frozen=True)
+class Line:
+    """One source, and what is asked for it alone."""
+
+    source: Ids
+    limit: int
+    least: int = 0
+    prefix: Ids = ()
+    phrases: tuple[str, ...] = ()  # that must be said
+    ways: tuple[tuple[Ids, ...], ...] = ((),)  # to write all of these
+
+    @cached_property
+    def number(self) -> int:
+        """Names it, also for what is drawn: the same line has the same answer wherever it stands."""
+        written_out = repr((self.source, self.prefix, self.phrases)).encode()
+        return int.from_bytes(hashlib.blake2b(written_out, digest_size=_NUMBER_BYTES).digest(), "big")
+
+    def request(self) -> Request:
+        return Request(self.number, self.source, self.limit, self.least, self.prefix)
+
+
+class Answering:
+    """What one call asks for, and how it is found."""
+
+    def __init__(self, wishes: Wishes, config: GenerationConfig, tokenizer: Tokenizer) -> None:
+        self._wishes, self._config, self._tokenizer = wishes, config, tokenizer
+        self._banned = banned_ways(tokenizer, wishes.ban)
+        self._ranking = ranking_of(config)
+
+    def hypotheses(self, lines: Sequence[Line], engine: Engine) -> list[tuple[Hypothesis, ...]]:
+        """Of each line, best first. The same line is answered once."""
+        different = list(dict.fromkeys(lines))
+        found = dict(zip(different, self._searched(different, engine, self._banned), strict=True))
+        for line in different:
+            found[line] = self._without_banned(line, found[line], engine)
+        return [self._best(found[line]) for line in lines]
+
+    def search(
+        self, lines: Sequence[Line], banned: Sequence[Ids], way: int = 0
+    ) -> tuple[list[Request], Strategy, list[Rule]]:
+        """What an engine is to be asked. `way` is that of writing the constraints."""
+        constraints = {line.number: line.ways[way] for line in lines if line.phrases}
+        strategy = strategy_of(self._config, candidates(self._wishes, self._config), constraints)
+        rules = rules_of(
+            self._config,
+            banned,
+            prefix=any(line.prefix for line in lines),
+            least=any(line.least for line in lines),
+        )
+        return [line.request() for line in lines], strategy, rules
+
+    def from_frontier(self, frontier: Frontier, phrases: tuple[str, ...]) -> tuple[Hypothesis, ...]:
+        """The best of one sentence; a beam may have found fewer than it has rows."""
+        order = self._ranking.order(frontier)[: candidates(self._wishes, self._config)]
+        best = frontier.select(order)
+        found = best.log_probability != NOTHING
+        rows = range(len(order)) if not found.any() else found.nonzero()[:, 0].tolist()
+        return _in_order(self._hypothesis(best, row, phrases) for row in rows)
+
+    def _searched(self, lines: Sequence[Line], engine: Engine, banned: Sequence[Ids]) -> list[tuple[Hypothesis, ...]]:
+        found: dict[int, tuple[Hypothesis, ...]] = {}
+        by_number = {line.number: line for line in lines}
+        if len(by_number) < len(lines):
+            raise UsageError("two different texts have the same number: give them one after the other")
+        for way in (0, 1):
+            if asked := [line for line in lines if len(line.ways) > way]:
+                for request, frontier in engine.answers(*self.search(asked, banned, way)):
+                    told = self.from_frontier(frontier, by_number[request.number].phrases)
+                    found[request.number] = _merged(found.get(request.number, ()), told)
+        return [found[line.number] for line in lines]
+
+    def _without_banned(self, line: Line, found: tuple[Hypothesis, ...], engine: Engine) -> tuple[Hypothesis, ...]:
+        """What a tokenizer put together from other pieces than it cuts is banned too, and the line searched again."""
+        banned = list(self._banned)
+        for _ in range(_MOST_ROUNDS):
+            new = {
+                written(self._tokenizer, each.ids, phrase)
+                for each in found
+                for phrase in self._wishes.ban
+                if holds(each.text, phrase)
+            }
+            if not new:
+                return found
+            banned.extend(sorted(new))
+            (found,) = self._searched([line], engine, banned)
+        raise UsageError(f"ban {', '.join(map(repr, self._wishes.ban))} cannot be kept: nothing else was found to say")
+
+    def _best(self, found: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
+        if self._config.mbr != "none":
+            found = self._by_risk(found)
+        return found[: self._wishes.n_best]
+
+    def _by_risk(self, found: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
+        """The one that agrees most with the others first; what a beam found weighs what it is probable."""
+        texts = [each.text for each in found]
+        weights = None if self._config.sample else by_probability([each.log_probability for each in found])
+        risk = least_risk(texts, pairwise_chrf if self._config.mbr == "chrf" else pairwise_bleu, weights)
+        ordered = [replace(found[place], utility=risk.expected[place]) for place in risk.order]
+        return tuple({each.text: each for each in ordered}.values())  # what was drawn twice is told once
+
+    def _hypothesis(self, frontier: Frontier, row: int, phrases: tuple[str, ...]) -> Hypothesis:
+        ids = tuple(each for each in frontier.ids[row, 1:].tolist() if each not in (PAD, EOS))
+        text, tokens = self._tokenizer.decode(ids), int(self._ranking.tokens(frontier)[row])
+        divisor, reward = self._ranking.terms(tokens)
+        return Hypothesis(
+            text=text,
+            ids=ids,
+            pieces=tuple(self._tokenizer.pieces(ids)),
+            parts=Score(
+                log_probability=float(frontier.log_probability[row]),
+                penalty=float(frontier.penalty[row]),
+                tokens=tokens,
+                divisor=divisor,
+                reward=reward,
+                coverage=float(self._ranking.coverage(frontier)[row]),
+            ),
+            cut=bool(frontier.cut[row]),
+            constraints=held(text, phrases),
+        )
+
+
+def _in_order(found: Iterable[Hypothesis]) -> tuple[Hypothesis, ...]:
+    """They come best first; of those that were cut, the ones that lack fewer constraints come before others."""
+    return tuple(sorted(found, key=lambda each: (each.cut, each.constraints.count(False))))
+
+
+def _merged(one: tuple[Hypothesis, ...], other: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
+    """The best of two searches for the same line, as many as the longer found."""
+    if not one:
+        return other
+    both = {each.ids: each for each in (*one, *other)}.values()
+    return _in_order(sorted(both, key=lambda each: -each.score))[: max(len(one), len(other))]

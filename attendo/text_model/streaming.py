@@ -1,0 +1,53 @@
+"""Text as it is decided: what all hypotheses that can still win begin with."""
+
+from collections.abc import Iterator
+
+from attendo.decode.frontier import NOTHING, Frontier
+from attendo.decode.ranking import Ranking
+from attendo.text import EOS, Tokenizer
+
+_HALF = "\ufffd"  # how a character reads whose bytes have not all come
+
+
+def decided(frontiers: Iterator[Frontier], ranking: Ranking, tokenizer: Tokenizer) -> Iterator[tuple[str, Frontier]]:
+    """After every token of one sentence what is new of the text, which may be nothing, and how far the search has come.
+
+    What was told is never taken back. A character comes when all of its bytes have.
+    """
+    told = ""
+    for frontier in frontiers:
+        alive = _alive(frontier.cpu(), ranking)
+        # A single hypothesis is a prefix of itself, and its eos has no text.
+        text = tokenizer.decode(_shared(alive)).rstrip(_HALF)
+        new = text.removeprefix(told) if text.startswith(told) else ""
+        told += new
+        yield new, frontier
+
+
+def _alive(frontier: Frontier, ranking: Ranking) -> list[list[int]]:
+    """The ids of rows that go on and may come to be the best, and of what is finished and is the best so far."""
+    going = frontier.open & (frontier.log_probability != NOTHING)
+    told = [_ids(frontier, row) for row in going.nonzero()[:, 0].tolist()]
+    if frontier.finished is None:
+        return told or [_ids(frontier, row) for row in range(frontier.length.size(0))]
+    finished = frontier.finished
+    ended = finished.ended & (finished.log_probability != NOTHING)
+    scores = ranking.score(finished).masked_fill(~ended, NOTHING)
+    best = scores.max()
+    if ended.any():
+        hopeful = going & (ranking.best_possible(frontier) >= best)
+        told = [_ids(frontier, row) for row in hopeful.nonzero()[:, 0].tolist()]
+        told += [_ids(finished, row) for row in (ended & (scores == best)).nonzero()[:, 0].tolist()]
+    return told
+
+
+def _shared(rows: list[list[int]]) -> list[int]:
+    """What all of them begin with; nothing where there are none."""
+    first, *others = rows or [[]]
+    length = next((n for n, ids in enumerate(first) if any(row[n : n + 1] != [ids] for row in others)), len(first))
+    return first[:length]
+
+
+def _ids(frontier: Frontier, row: int) -> list[int]:
+    ids = frontier.ids[row, 1 : int(frontier.length[row]) + 1].tolist()
+    return ids[:-1] if ids and ids[-1] == EOS else ids

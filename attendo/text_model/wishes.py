@@ -1,0 +1,133 @@
+"""What is asked of an answer beside the settings of decoding, and whether all that was asked can be meant together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from attendo.decode.config import GenerationConfig
+from attendo.errors import UsageError
+from attendo.settings import nearest
+from attendo.text_model.phrasing import checked_phrases, holds
+
+_OF_SAMPLES = ("seed", "temperature", "top_k", "top_p", "min_p", "typical")
+_OF_BEAMS = ("stop", "patience", "groups", "diversity")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """For one call; the lists are for all texts, or hold one for each of them."""
+
+    n_best: int = 1  # hypotheses of a result
+    max_length: int | None = None  # most tokens of an answer; unless given, it follows the length of the source
+    min_length: int | None = None  # fewest
+    prefix: str | Sequence[str] = ""  # how answers begin
+    constraints: Sequence[str] | Sequence[Sequence[str]] = ()  # phrases that must be said
+    ban: Sequence[str] = ()  # words or phrases that must not
+    split: bool = False  # cut a source that is too long at the ends of its sentences
+    alignments: bool = False  # tell where the network looked
+
+    def __post_init__(self) -> None:
+        for name in ("max_length", "min_length"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name} must be at least 1, not {value}")
+        if self.min_length and self.max_length and self.min_length > self.max_length:
+            raise UsageError(f"min_length {self.min_length} is more than max_length {self.max_length}")
+        object.__setattr__(self, "ban", checked_phrases(self.ban, "ban"))
+        if self.split:
+            for name in ("prefix", "constraints", "alignments"):
+                if getattr(self, name):
+                    raise UsageError(f"{name} and split exclude each other: they are for whole texts")
+            if self.n_best > 1:
+                raise UsageError(f"n_best {self.n_best} and split exclude each other: sentences are joined one by one")
+
+    def prefixes(self, count: int) -> list[str]:
+        """One for each of so many texts."""
+        if isinstance(self.prefix, str):
+            return [self.prefix] * count
+        if len(self.prefix) != count:
+            raise UsageError(f"prefix is one text or one for each: {len(self.prefix)} prefixes and {count} texts")
+        return list(self.prefix)
+
+    def phrases(self, count: int) -> list[tuple[str, ...]]:
+        """Those that must be said, of each of so many texts."""
+        given = self.constraints
+        if isinstance(given, str) or all(isinstance(each, str) for each in given):
+            return [checked_phrases(given, "constraints")] * count  # type: ignore[arg-type]
+        if len(given) != count:
+            raise UsageError(
+                f"constraints are phrases for all texts or a list for each: {len(given)} and {count} texts"
+            )
+        return [checked_phrases(each, "constraints") for each in given]
+
+    def check_ban(self, prefix: str, phrases: Sequence[str]) -> None:
+        for banned in self.ban:
+            if holds(prefix, banned):
+                raise UsageError(f"prefix {prefix!r} and ban {banned!r} exclude each other")
+            for phrase in phrases:
+                if holds(phrase, banned):
+                    raise UsageError(f"constraint {phrase!r} and ban {banned!r} exclude each other")
+
+
+def divided(defaults: GenerationConfig, options: Mapping[str, Any]) -> tuple[Wishes, GenerationConfig]:
+    """Options of a call: those of this call alone, and the settings with the rest of them. None is as if left out."""
+    given = {name: value for name, value in options.items() if value is not None}
+    names = {field.name for field in fields(Wishes)}
+    settings = {name: value for name, value in given.items() if name not in names}
+    for name in settings:
+        if name not in GenerationConfig.model_fields:
+            raise UsageError(f"unknown option {name}{nearest(name, [*names, *GenerationConfig.model_fields])}")
+    wishes = Wishes(**{name: value for name, value in given.items() if name in names})
+    config = _checked(defaults.changed(**settings), settings)
+    _check_count(wishes, config)
+    if wishes.constraints and config.sample:
+        raise UsageError("constraints and sample exclude each other: a beam searches for answers that hold them")
+    if wishes.constraints and config.groups > 1:
+        raise UsageError(f"constraints and groups ({config.groups}) exclude each other: take a plain beam")
+    return wishes, config
+
+
+def candidates(wishes: Wishes, config: GenerationConfig) -> int:
+    """How many hypotheses are needed."""
+    if config.mbr == "none":
+        return wishes.n_best
+    return config.mbr_candidates if config.sample else config.beam
+
+
+def _checked(config: GenerationConfig, given: Mapping[str, Any]) -> GenerationConfig:
+    """Nothing that was given may go unused."""
+    if config.sample and given.get("beam", 1) > 1:
+        raise UsageError("sample and beam exclude each other: n_best is how many samples are drawn")
+    if config.mbr != "none" and config.beam == 1:
+        config = config.changed(sample=True)
+    if config.mbr != "none" and not config.sample and "mbr_candidates" in given:
+        raise UsageError(
+            f"mbr_candidates and a beam of {config.beam} exclude each other: the candidates are what the beam finds; "
+            "for samples set sample"
+        )
+    if config.mbr == "none" and "mbr_candidates" in given:
+        raise UsageError("mbr_candidates is for mbr: say chrf or bleu for it")
+    for name in _OF_SAMPLES:
+        if name in given and not config.sample:
+            raise UsageError(f"{name} is for samples: set sample too, or leave it out")
+    for name in _OF_BEAMS:
+        if name in given and (config.sample or config.beam == 1) and given[name] != _neutral(name):
+            raise UsageError(f"{name} is for a beam: set beam to 2 or more, or leave it out")
+    if "diversity" in given and config.groups == 1:
+        raise UsageError("diversity is for a beam in groups: set groups to 2 or more, or leave it out")
+    if "patience" in given and config.stop != "first":
+        raise UsageError(f"patience and the stop rule {config.stop} exclude each other: it is for the rule first")
+    if config.groups > 1 and config.patience != 1:
+        raise UsageError(f"groups ({config.groups}) and patience ({config.patience}) exclude each other")
+    return config
+
+
+def _neutral(name: str) -> Any:
+    """What means nothing, so that it may be said of any search."""
+    return 1 if name == "groups" else None
+
+
+def _check_count(wishes: Wishes, config: GenerationConfig) -> None:
+    most, name = (config.mbr_candidates, "mbr_candidates") if config.sample else (config.beam, "beam")
+    if wishes.n_best < 1 or (wishes.n_best > most and not (config.sample and config.mbr == "none")):
+        raise UsageError(f"n_best must be from 1 to {name} ({most}), not {wishes.n_best}")

@@ -1,0 +1,71 @@
+"""Run as a program, where shapes are not checked at every call: answers alone beside answers in random batches."""
+
+import json
+import random
+import sys
+from typing import Any
+
+import torch
+from tiny import SOURCES, tiny_model
+
+from attendo.text import EOS
+from attendo.text_model import Hypothesis, Result, TextModel
+
+WORDS = tuple(sorted({word for text in SOURCES for word in text.split()}))
+SENTENCES = 200
+
+DECODERS: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "beam": {"beam": 3, "n_best": 3},
+    "diverse": {"beam": 4, "groups": 2, "n_best": 2},
+    "samples": {"sample": True, "n_best": 2, "top_p": 0.9, "temperature": 1.2},
+    "constrained": {"beam": 3, "constraints": ["猫"]},
+    "ruled": {"no_repeat_ngram": 2, "repetition_penalty": 1.3, "ban": ["NLP"], "prefix": "我", "min_length": 2},
+    "covered": {"beam": 2, "coverage_penalty": 0.3, "alignments": True},
+    "least risk": {"mbr": "chrf", "mbr_candidates": 4},
+}
+
+
+def lively_model() -> TextModel:
+    """With logits so far apart that answers differ in length."""
+    model = tiny_model(2, tie="none", num_encoder_layers=1, num_decoder_layers=1)
+    with torch.no_grad():
+        model.network.output.weight.mul_(3.0)
+        model.network.output.weight[EOS].mul_(2.0)
+    return model
+
+
+def compared(options: dict[str, Any]) -> dict[str, float]:
+    """How many answers differ, and the largest differences of scores and of attention."""
+    model, dice = lively_model(), random.Random(5)
+    texts = [" ".join(dice.choices(WORDS, k=dice.randint(1, 7))) for _ in range(SENTENCES)]
+    options = {"max_length": 3, **options}
+    alone = [model.generate([text], **options)[0] for text in texts]
+    waiting, together = dice.sample(range(SENTENCES), SENTENCES), dict[int, Result]()
+    while waiting:
+        group = [waiting.pop() for _ in range(min(len(waiting), dice.choice([1, 7, 32, 64])))]
+        found = model.generate([texts[n] for n in group], batch_tokens=dice.choice([30, 4096]), **options)
+        together.update(zip(group, found, strict=True))
+    pairs = [pair for n, one in enumerate(alone) for pair in zip(one.hypotheses, together[n].hypotheses, strict=True)]
+    return {
+        "hypotheses": len(pairs),
+        "texts": len({one.text for one, _ in pairs}),
+        "different": sum(one != other and _told(one) != _told(other) for one, other in pairs),
+        "score": max(abs(one.score - other.score) for one, other in pairs),
+        "attention": max(_attention_apart(one, other) for one, other in pairs),
+    }
+
+
+def _told(each: Hypothesis) -> tuple[object, ...]:
+    return each.ids, each.cut, each.constraints
+
+
+def _attention_apart(one: Hypothesis, other: Hypothesis) -> float:
+    if one.alignment is None or other.alignment is None or not one.ids:
+        return 0.0
+    return float((one.alignment.weights - other.alignment.weights).abs().max())
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    json.dump({name: compared(options) for name, options in DECODERS.items()}, sys.stdout)

@@ -1,0 +1,59 @@
+"""`attendo score`: a log-probability for every pair of lines."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from tiny import SOURCES, TARGETS, Command, tiny_model, write_pairs
+
+
+def test_each_line_is_the_log_probability_of_its_pair(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path, times=2)
+    done = attendo("score", model_folder, "--source", source, "--target", target)
+    assert (done.code, done.errors) == (0, "")
+    assert [float(line) for line in done.output.splitlines()] == pytest.approx(
+        tiny_model().score(SOURCES * 2, TARGETS * 2), abs=1e-5
+    )
+
+
+def test_it_can_be_divided_by_the_tokens_and_taken_apart(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path, times=1)
+    files = ["--source", source, "--target", target]
+    scored = tiny_model().score_tokens(SOURCES, TARGETS)
+    means = [float(line) for line in attendo("score", model_folder, *files, "--normalise").output.splitlines()]
+    assert means == pytest.approx([each.log_probability / len(each.pieces) for each in scored], abs=1e-5)
+    for line, each in zip(attendo("score", model_folder, *files, "--words").output.splitlines(), scored, strict=True):
+        whole, words = line.split(" ||| WordScores= ")
+        assert float(whole) == pytest.approx(each.log_probability, abs=1e-5)
+        assert [float(word) for word in words.split()] == pytest.approx(list(each.log_probabilities), abs=1e-5)
+    for line, each in zip(attendo("score", model_folder, *files, "--json").output.splitlines(), scored, strict=True):
+        content = json.loads(line)
+        assert content["pieces"] == list(each.pieces)
+        assert content["score"] == pytest.approx(sum(content["log_probabilities"]))
+
+
+def test_blocks_and_packed_files_change_nothing(
+    attendo: Command, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = write_pairs(tmp_path, times=3)
+    whole = attendo("score", model_folder, "--source", source, "--target", target).output
+    packed = tmp_path / "packed.gz"
+    packed.write_bytes(gzip.compress(source.read_bytes()))
+    monkeypatch.setattr("attendo.cli.score.PAIRS_AT_ONCE", 5)
+    assert attendo("score", model_folder, "--source", packed, "--target", target).output == whole
+
+
+def test_mistakes_are_named(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path, times=1)
+    target.write_bytes(target.read_bytes() + b"more\n")
+    failed = attendo("score", model_folder, "--source", source, "--target", target)
+    assert failed.code == 3
+    assert "ends after 4 lines" in failed.errors
+    target.write_bytes(b"a\n\xff\nb\nc\n")
+    failed = attendo("score", model_folder, "--source", source, "--target", target)
+    assert failed.code == 3
+    assert "line 2 is not UTF-8" in failed.error
+    both = attendo("score", model_folder, "--source", source, "--target", target, "--words", "--json")
+    assert both.code == 2
+    assert "--words and --json exclude each other" in both.error

@@ -1,0 +1,50 @@
+"""The score of an answer is that of its text, and what is drawn does not depend on the neighbours."""
+
+from typing import Any
+
+import pytest
+from lively import lively_model, sentences
+
+from attendo.text_model import Hypothesis, TextModel
+
+DECODERS: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "beam": {"beam": 3, "n_best": 3},
+    "diverse": {"beam": 4, "groups": 2, "n_best": 2},
+    "samples": {"sample": True, "n_best": 2},
+    "constrained": {"beam": 3, "constraints": ["猫"]},
+    "ruled": {"no_repeat_ngram": 2, "repetition_penalty": 1.3, "ban": ["NLP"], "prefix": "我"},
+}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_D3_the_score_of_an_answer_is_the_one_it_was_told_with(name: str) -> None:
+    model, texts = lively_model(), sentences(10)
+    results = model.generate(texts, **DECODERS[name])
+    asked = [(text, each) for text, result in zip(texts, results, strict=True) for each in result.hypotheses]
+    same = [(text, each) for text, each in asked if not each.cut and _reads_the_same(model, each)]
+    assert len(same) > 3
+    scores = model.score([text for text, _ in same], [each.text for _, each in same])
+    assert scores == pytest.approx([each.log_probability for _, each in same], abs=1e-4)
+    told = model.score_tokens([same[0][0]], [same[0][1].text])[0]
+    assert told.pieces == (*same[0][1].pieces, "</s>")
+    assert told.log_probability == pytest.approx(sum(told.log_probabilities))
+
+
+def test_scores_are_the_same_alone_and_in_batches() -> None:
+    model, texts = lively_model(), sentences(60)
+    answers = [result.text for result in model.generate(texts, max_length=9)]
+    alone = [model.score([text], [answer])[0] for text, answer in zip(texts[:15], answers, strict=False)]
+    assert model.score(texts, answers)[:15] == pytest.approx(alone, abs=1e-4)
+    assert model.score([], []) == []
+
+
+def test_the_same_text_has_the_same_samples_wherever_it_stands() -> None:
+    model, texts = lively_model(), sentences(6)
+    first, *_, last = model.generate([texts[0], *texts, texts[0]], sample=True, n_best=3)
+    assert first == last
+    assert first == model.generate([texts[0]], sample=True, n_best=3)[0]
+
+
+def _reads_the_same(model: TextModel, each: Hypothesis) -> bool:
+    return model.target_tokenizer.encode(each.text) == list(each.ids)

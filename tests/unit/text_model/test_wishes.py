@@ -1,0 +1,108 @@
+"""Whatever is asked for is done, or refused with the names of what cannot go together."""
+
+from typing import Any
+
+import pytest
+from lively import lively_model, sentences
+from tiny import tiny_model
+
+from attendo.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"top_k": 3}, ["top_k", "sample"]),
+        ({"temperature": 0.5, "beam": 3}, ["temperature", "sample"]),
+        ({"seed": 7}, ["seed", "sample"]),
+        ({"stop": "first"}, ["stop", "beam"]),
+        ({"stop": "first", "sample": True}, ["stop", "beam"]),
+        ({"patience": 2.0, "beam": 3}, ["patience", "settled"]),
+        ({"diversity": 0.3, "beam": 4}, ["diversity", "groups"]),
+        ({"beam": 4, "groups": 2, "stop": "first", "patience": 2.0}, ["groups", "patience"]),
+        ({"sample": True, "groups": 2, "beam": 2}, ["sample", "groups"]),
+        ({"sample": True, "constraints": ["猫"]}, ["constraints", "sample"]),
+        ({"beam": 4, "groups": 2, "constraints": ["猫"]}, ["constraints", "groups"]),
+        ({"constraints": ["猫"], "ban": ["猫"]}, ["constraint '猫'", "ban '猫'"]),
+        ({"prefix": "我 爱", "ban": ["爱"]}, ["prefix '我 爱'", "ban '爱'"]),
+        ({"min_length": 5, "max_length": 4}, ["min_length 5", "max_length 4"]),
+        ({"prefix": "我 爱 NLP", "max_length": 2}, ["prefix has 3 tokens", "max_length 2"]),
+        ({"split": True, "prefix": "我"}, ["prefix", "split"]),
+        ({"split": True, "n_best": 2, "beam": 2}, ["n_best 2", "split"]),
+        ({"split": True, "constraints": ["猫"]}, ["constraints", "split"]),
+        ({"split": True, "alignments": True}, ["alignments", "split"]),
+        ({"mbr_candidates": 4}, ["mbr_candidates", "mbr"]),
+        ({"mbr": "chrf", "beam": 3, "mbr_candidates": 4}, ["mbr_candidates", "beam of 3"]),
+        ({"mbr": "chrf", "mbr_candidates": 4, "n_best": 5}, ["n_best", "mbr_candidates (4)"]),
+        ({"constraints": ["猫"], "engine": "fast"}, ["constraints", "fast"]),
+        ({"coverage_penalty": 0.2, "engine": "textbook"}, ["coverage_penalty", "textbook"]),
+        ({"beem": 4}, ["beem", "beam"]),
+        ({"prefixes": "a"}, ["prefixes", "prefix"]),
+        ({"prefix": ["我", "爱"]}, ["2 prefixes", "1 texts"]),
+        ({"constraints": [["猫"], ["狗"]]}, ["2", "1 texts"]),
+        ({"constraints": "猫"}, ["constraints", "['猫']"]),
+        ({"ban": "猫"}, ["ban", "['猫']"]),
+        ({"ban": [" "]}, ["ban", "' '"]),
+        ({"constraints": ["zebra"]}, ["constraint 'zebra'", "vocabulary"]),
+        ({"prefix": "我 zebra"}, ["prefix", "'zebra'"]),
+    ],
+)
+def test_what_cannot_go_together_is_refused_by_name(options: dict[str, Any], names: list[str]) -> None:
+    with pytest.raises(UsageError) as refused:
+        tiny_model().generate(["the cat"], **options)
+    for name in names:
+        assert name in str(refused.value)
+
+
+def test_none_is_as_if_left_out() -> None:
+    model, texts = tiny_model(), sentences(3)
+    nothing = dict.fromkeys(("beam", "sample", "prefix", "constraints", "ban", "min_length", "stop", "mbr"))
+    assert model.generate(texts, **nothing) == model.generate(texts)
+
+
+def test_what_is_asked_for_without_words_is_refused_even_of_no_text() -> None:
+    with pytest.raises(UsageError, match="top_k"):
+        tiny_model().generate([], top_k=3)
+
+
+@pytest.mark.parametrize("options", [{}, {"beam": 3}, {"sample": True}])
+def test_answers_begin_with_their_prefix(options: dict[str, Any]) -> None:
+    model, texts = lively_model(), sentences(6, longest=5)
+    for result in model.generate(texts, prefix="我 看见", **options):
+        assert result.text.startswith("我 看见")
+    prefixes = ["我", "", "猫 坐", "NLP", "狗", "家 了"]
+    each = model.generate(texts, prefix=prefixes, **options)
+    assert all(result.text.startswith(prefix) for result, prefix in zip(each, prefixes, strict=True))
+    if not options.get("sample"):
+        assert each[1].ids == model.generate([texts[1]], **options)[0].ids
+        for text, prefix, result in zip(texts, prefixes, each, strict=True):
+            assert result.ids == model.generate([text], prefix=prefix, **options)[0].ids
+
+
+def test_a_prefix_may_be_the_whole_answer_and_its_log_probability_is_the_models() -> None:
+    model, texts = lively_model(), sentences(10)
+    ended = [(text, each) for text, each in zip(texts, model.generate(texts), strict=True) if not each.cut]
+    said = [(text, each) for text, each in ended if each.text and "⁇" not in each.text]
+    assert len(said) > 2
+    for text, result in said:
+        again = model.generate([text], prefix=result.text)[0]
+        assert again.ids == result.ids
+        assert again.log_probability == pytest.approx(result.log_probability, abs=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"beam": 3}])
+def test_answers_have_the_least_length_that_is_asked_for(options: dict[str, Any]) -> None:
+    model, texts = lively_model(), sentences(8, longest=6)
+    assert any(len(result.ids) < 7 for result in model.generate(texts, **options))
+    assert all(len(result.ids) >= 7 for result in model.generate(texts, min_length=7, **options))
+    by_factor = model.generate(texts, min_length_factor=1.0, min_length_extra=2, **options)
+    for text, result in zip(texts, by_factor, strict=True):
+        assert len(result.ids) >= len(text.split()) + 2
+
+
+def test_the_limit_makes_room_for_the_least_length_and_for_the_prefix() -> None:
+    (result,) = lively_model().generate(["cat"], min_length=40)
+    assert len(result.ids) >= 40
+    prefix = " ".join(["猫"] * 30)
+    (result,) = lively_model().generate(["cat"], prefix=prefix)
+    assert result.text.startswith(prefix)
