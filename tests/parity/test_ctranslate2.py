@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from attendo.data.batch import collate_sources
+from attendo.decode.engines import CachedEngine
 from attendo.errors import ModelError, UsageError
 from attendo.interop.ctranslate2 import obstacles, placeholder_pieces, to_ctranslate2
 from attendo.model.transformer import Transformer
@@ -77,7 +78,7 @@ def test_of_one_length_our_own_search_finds_the_same(small_network: MakeNetwork,
         network.output.bias[[PAD, BOS, EOS]] = -1e4  # what is forbidden it takes out of the sum, and we do not
     translator = exported(network, tmp_path)
     for beam in (1, 4):
-        ours = answering(network, Work(SOURCES, beam, batch=2, least=STEPS, most=STEPS))()
+        ours = answering(CachedEngine(network, 1 << 40), Work(SOURCES, beam, batch=2, least=STEPS, most=STEPS))()
         assert ours == [ids for ids, _ in forced(translator, beam)]
         assert len({tuple(ids) for ids in ours}) > 1  # the sources are heard
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from attendo.data.batch import collate_sources
+from attendo.decode.engines import CachedEngine
 from attendo.errors import ModelError
 from attendo.interop.marian import obstacles, to_marian
 from attendo.model.config import ModelConfig
@@ -76,7 +77,7 @@ def test_generate_begins_with_our_bos_ends_at_our_eos_and_says_the_same(
     said = to_marian(network).generate(ids, attention_mask=mask, max_new_tokens=12, do_sample=False)
     assert set(said[:, 0].tolist()) == {BOS}
     spoken = [[each for each in row if each not in (PAD, BOS, EOS)] for row in said.tolist()]
-    assert spoken == answering(network, Work(SOURCES, beam=1, batch=4, least=0, most=12))()
+    assert spoken == answering(CachedEngine(network, 1 << 40), Work(SOURCES, beam=1, batch=4, least=0, most=12))()
     assert any(spoken)
 
 
@@ -85,7 +86,10 @@ def test_of_one_length_both_find_the_same(small_network: MakeNetwork, beam: int)
     network = small_network(**MARIAN, tie="none")
     ids, mask = collate_sources(SOURCES)
     said = to_marian(network).generate(ids, attention_mask=mask, num_beams=beam, min_new_tokens=6, max_new_tokens=6)
-    assert said[:, 1:].tolist() == answering(network, Work(SOURCES, beam, batch=2, least=6, most=6))()
+    assert (
+        said[:, 1:].tolist()
+        == answering(CachedEngine(network, 1 << 40), Work(SOURCES, beam, batch=2, least=6, most=6))()
+    )
 
 
 def test_an_answer_can_end_before_the_limit(small_network: MakeNetwork) -> None:

@@ -106,7 +106,7 @@ def test_a_run_stopped_at_a_step_goes_on_with_resume(attendo: Command, tmp_path:
     assert (resumed.code, resumed.output) == (0, "")
     assert "going on from step 2\n" in resumed.errors
     assert steps(run) == [1, 2, 3]
-    assert attendo("train", "--resume", run, "--show").output == (run / "holds no run to resume").read_text("utf-8")
+    assert attendo("train", "--resume", run, "--show").output == (run / "run.toml").read_text("utf-8")
 
 
 def test_a_run_that_is_done_is_told_again_and_stays_as_it_is(attendo: Command, tmp_path: Path) -> None:
