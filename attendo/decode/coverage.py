@@ -16,6 +16,7 @@ from torch import Tensor
 
 from attendo.decode.frontier import Frontier
 from attendo.errors import UsageError
+from attendo.model.state import DecoderState, Memory
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
 
@@ -42,6 +43,18 @@ class Covered:
     def keep(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "Covered":
         inner = self.inner.keep(sentences, rows)
         return Covered(inner, self.attention.index_select(0, rows), self.mask.index_select(0, sentences))
+
+    def take_in(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " M"], start: DecoderState) -> None:
+        """New sentences where others were, in place: nothing of them has been looked at."""
+        self.inner.take_in(sentences, rows, start)
+        self.attention.index_fill_(0, rows, 0.0)
+        assert start.memory_mask is not None
+        self.mask.index_copy_(0, sentences, start.memory_mask)
+
+    def write(self, after: "Covered", rows: Bool[Tensor, " R"]) -> None:
+        """What a step came to, in place, where the next one reads."""
+        self.inner.write(after.inner, rows)
+        self.attention.copy_(after.attention)
 
     def coverage(self) -> Float[Tensor, " R"]:
         """By the formula; padding is no part of the source."""
@@ -70,8 +83,23 @@ class Covering:
             raise UsageError("a decoder-only network has no source to cover: coverage_penalty must be 0")
         if not -layers <= layer < layers:
             raise UsageError(f"the layer whose attention counts must be from {-layers} to {layers - 1}, not {layer}")
-        self._stepper: Tappable = network if stepper is None else stepper
+        self._network, self._stepper = network, network if stepper is None else stepper
         self._site = f"decoder.{layer % layers}.cross"
+
+    @property
+    def device(self) -> torch.device:
+        return self._network.device
+
+    def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        return self._network.encode(source_ids, source_mask)
+
+    def start(self, memory: Memory) -> DecoderState:
+        return self._network.start(memory)
+
+    def room(self, sentences: int, source_width: int, width: int, capacity: int) -> Covered:
+        """A state of fixed size; nothing is in it yet."""
+        mask = torch.ones(sentences, source_width, dtype=torch.bool, device=self.device)
+        return Covered.nothing(self._network.room(sentences, source_width, width, capacity), mask, width)
 
     def step(self, ids: Int[Tensor, "R 1"], state: Covered) -> tuple[Float[Tensor, "R 1 V"], Covered]:
         seen: list[Tensor] = []

@@ -38,6 +38,16 @@ class EnsembleState:
         """These sentences alone, with these rows of theirs."""
         return EnsembleState(tuple(each.keep(sentences, rows) for each in self.members))
 
+    def take_in(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " M"], start: "EnsembleState") -> None:
+        """New sentences where others were, in place."""
+        for here, new in zip(self.members, start.members, strict=True):
+            here.take_in(sentences, rows, new)
+
+    def write(self, after: "EnsembleState", rows: Bool[Tensor, " R"]) -> None:
+        """What a step came to, in place, where the next one reads."""
+        for here, new in zip(self.members, after.members, strict=True):
+            here.write(new, rows)
+
 
 class Ensemble:
     """Steps like one network. The members may be of any size and kind; ids must mean the same to all of them."""
@@ -63,6 +73,14 @@ class Ensemble:
         """The state before the first step; networks without an encoder need no memory."""
         memories: Sequence[Memory | None] = [None] * len(self.members) if memory is None else memory
         return EnsembleState(tuple(each.start(memory) for each, memory in zip(self._networks(), memories, strict=True)))
+
+    def room(self, sentences: int, source_width: int, width: int, capacity: int) -> EnsembleState:
+        """A state of fixed size for each member."""
+        return EnsembleState(tuple(each.room(sentences, source_width, width, capacity) for each in self._networks()))
+
+    @property
+    def device(self) -> torch.device:
+        return self._networks()[0].device
 
     def step(self, ids: Int[Tensor, "R T"], state: EnsembleState) -> tuple[Float[Tensor, "R T V"], EnsembleState]:
         """Log-probabilities in place of logits: their softmax is the distribution above."""

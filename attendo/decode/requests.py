@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from attendo.decode.frontier import Asked
+from attendo.decode.frontier import Asked, Frontier
 from attendo.text import EOS, PAD
 
 
@@ -20,6 +20,18 @@ class Request:
     limit: int  # most tokens of the answer, bos and eos not counted
     least: int = 0
     prefix: tuple[int, ...] = ()  # how the answer begins
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What was found for some requests: the hypotheses of each sentence side by side, on the CPU."""
+
+    requests: Sequence[Request]
+    hypotheses: Frontier
+
+    def one_by_one(self) -> Iterator[tuple[Request, Frontier]]:
+        for place, request in enumerate(self.requests):
+            yield request, self.hypotheses.keep(torch.tensor([place]))
 
 
 def asked_of(requests: Sequence[Request], device: torch.device, prefix_width: int = 0) -> Asked:

@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from attendo.decode.compiling import compiled_alone
 from attendo.decode.frontier import Frontier, changed, combined
+from attendo.decode.intake import Intake
 from attendo.decode.looks import Looks
-from attendo.decode.recorded import recorded
-from attendo.decode.requests import Request, asked_of, sources_of
-from attendo.decode.search import Rule, Strategy, turn
-from attendo.model.state import DecoderState, FixedState
-from attendo.model.transformer import Transformer
-from attendo.nn.attention import KeysValues
+from attendo.decode.recorded import Recorded
+from attendo.decode.requests import Answers, Request, asked_of
+from attendo.decode.search import Network, Rule, Strategy, turn
+
+_WORTH_IT = 8  # new sentences come in when one of so many slots is free: reading few takes almost as long as many
 
 
 @dataclass(frozen=True)
@@ -36,114 +37,79 @@ class Slots:
     @torch.no_grad()
     def __init__(
         self,
-        network: Transformer,
+        network: Network,
         strategy: Strategy,
         rules: Sequence[Rule],
         sizes: SlotSizes,
         compiled: bool = False,
     ) -> None:
         self._network, self._strategy, self._rules = network, strategy, rules
-        self._sizes = sizes
-        self._device = network.target.tokens.weight.device
         self._serving: list[Request | None] = [None] * sizes.count
         self._since = [0] * sizes.count  # the step before the first of each
-        self._looks = Looks(self._device, sizes.count)
-        self._frontier = self._closed()
-        self._state = self._empty()
-        self._turn: Callable[[], None] = self._turn_as_it_comes
-        if compiled:
-            self._turn = torch.compile(self._turn, fullgraph=True, dynamic=False)
-        if self._device.type == "cuda":
-            self._turn = recorded(self._turn, self._device)
+        self._frontier = self._closed(sizes, network.device)
+        self._state = network.room(sizes.count, sizes.source_width, strategy.width, sizes.capacity)
+        self._still_open = torch.zeros(sizes.count, dtype=torch.bool, device=network.device)
+        self._looks = Looks(network.device, sizes.count)
+        self._intake = Intake(network, strategy, self._state, self._frontier, sizes.source_width, compiled)
+        step = compiled_alone(self._step) if compiled else self._step
+        self._turn: Callable[[], None] = Recorded(step, network.device)
 
-    def answers(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Frontier]]:
-        """Each with its hypotheses, on the CPU, as soon as it is done."""
+    def answers(self, requests: Sequence[Request]) -> Iterator[Answers]:
+        """As soon as they are done."""
         waiting = deque(requests)
         while waiting or any(self._serving):
             self._take_in(waiting)
-            self._turn()
-            yield from self._retired()
+            with torch.no_grad():
+                self._turn()
+            self._looks.note(self._still_open)
+            if done := self._done():
+                yield self._retired(done)
 
-    @torch.no_grad()
-    def _turn_as_it_comes(self) -> None:
+    def _step(self) -> None:
         state, frontier = turn(self._network, self._state, self._frontier, self._strategy, self._rules)
-        self._note(state, frontier)
+        combined(self._frontier, frontier, _written)  # where the next step reads
+        self._state.write(state, frontier.open)
+        self._still_open.copy_(frontier.open.view(-1, self._strategy.width).any(dim=1))
 
-    def _note(self, state: FixedState, frontier: Frontier) -> None:
-        """What a step came to is written where the next one reads."""
-        combined(self._frontier, frontier, _written)
-        self._state.length.copy_(torch.where(frontier.open, state.length, self._state.length))
-        if self._state.order is not None and state.order is not None:
-            self._state.order.copy_(state.order)
-
-    @torch.no_grad()
     def _take_in(self, waiting: "deque[Request]") -> None:
-        free = [slot for slot, request in enumerate(self._serving) if request is None][: len(waiting)]
-        if not free:
+        free = [slot for slot, request in enumerate(self._serving) if request is None]
+        if not waiting or len(free) < min(len(waiting), -(-len(self._serving) // _WORTH_IT)):
             return
-        requests = [waiting.popleft() for _ in free]
-        slots = torch.tensor(free, device=self._device)
-        ids, mask = sources_of(requests, self._device, self._sizes.source_width)
-        start = self._network.start(self._network.encode(ids, mask))
-        for here, new in zip(self._state.memory, start.memory, strict=True):
-            here.keys.index_copy_(0, slots, new.keys)
-            here.values.index_copy_(0, slots, new.values)
-        assert self._state.memory_mask is not None
-        self._state.memory_mask.index_copy_(0, slots, mask)
-        rows = self._frontier.rows_of(slots)
-        self._state.length.index_fill_(0, rows, 0)
-        if self._state.order is not None:
-            self._state.order.index_copy_(0, rows, rows[:, None].expand(-1, self._state.order.size(1)))
-        asked = asked_of(requests, self._device, self._sizes.prefix_width)
-        begun = self._frontier.put(slots, self._strategy.start(asked, self._frontier.ids.size(1)))
-        combined(self._frontier, begun, _written)
-        for slot, request in zip(free, requests, strict=True):
+        new = {slot: waiting.popleft() for slot in free[: len(waiting)]}
+        self._intake.take_in([*new], [*new.values()])
+        for slot, request in new.items():
             self._serving[slot], self._since[slot] = request, self._looks.step
 
-    @torch.no_grad()
-    def _retired(self) -> list[tuple[Request, Frontier]]:
-        """Those that are known to be done, whose slots are free from now on."""
-        self._looks.note(self._frontier.open.view(-1, self._strategy.width).any(dim=1))
+    def _done(self) -> dict[int, Request]:
+        """Those that were seen to be done, and those that must be: no answer is longer than its limit and eos."""
         seen = self._looks.oldest()
-        if seen is None:
-            return []
-        done = [
-            (slot, request)
+        return {
+            slot: request
             for slot, request in enumerate(self._serving)
-            if request is not None and self._since[slot] < seen.step and not seen.is_open[slot]
-        ]
-        if not done:
-            return []
-        slots = torch.tensor([slot for slot, _ in done], device=self._device)
-        hypotheses = self._frontier.hypotheses.keep(slots).cpu()
-        for slot, _ in done:
-            self._serving[slot] = None
-        return [(request, hypotheses.keep(torch.tensor([n]))) for n, (_, request) in enumerate(done)]
+            if request is not None
+            and (
+                self._looks.step - self._since[slot] > request.limit
+                or (seen is not None and self._since[slot] < seen.step and not seen.is_open[slot])
+            )
+        }
 
-    def _closed(self) -> Frontier:
+    @torch.no_grad()
+    def _retired(self, done: dict[int, Request]) -> Answers:
+        """Their slots are free from now on."""
+        hypotheses, device = self._frontier.hypotheses, self._still_open.device
+        # From a GPU all come as they are; on a CPU they must be copied, because slots are written to again.
+        if len(done) < len(self._serving) or device.type == "cpu":
+            hypotheses = hypotheses.keep(torch.tensor([*done], device=device))
+        for slot in done:
+            self._serving[slot] = None
+        return Answers([*done.values()], hypotheses.cpu())
+
+    def _closed(self, sizes: SlotSizes, device: torch.device) -> Frontier:
         """Rows for nobody."""
-        asked = asked_of(
-            [Request(0, (), self._sizes.capacity - 2)] * self._sizes.count, self._device, self._sizes.prefix_width
-        )
-        started = self._strategy.start(asked, self._sizes.capacity)
+        asked = asked_of([Request(0, (), sizes.capacity - 2)] * sizes.count, device, sizes.prefix_width)
+        started = self._strategy.start(asked, sizes.capacity)
         # Copies, because each must have memory of its own to be written to.
         return changed(replace(started, open=torch.zeros_like(started.open)), torch.clone)
-
-    def _empty(self) -> FixedState:
-        rows = self._sizes.count * self._strategy.width
-        memory = tuple(self._room(self._sizes.count, self._sizes.source_width) for _ in self._network.decoder)
-        is_token = torch.ones(self._sizes.count, self._sizes.source_width, dtype=torch.bool, device=self._device)
-        storage = [self._room(rows, self._sizes.capacity) for _ in self._network.decoder]
-        return FixedState.empty(DecoderState(memory, is_token), storage, follows=self._strategy.width > 1)
-
-    def _room(self, rows: int, positions: int) -> KeysValues:
-        config, like = self._network.config, self._network.target.tokens.weight
-        width = config.d_model // config.num_heads
-        keys, values = (
-            torch.zeros(rows, config.num_heads, positions, each or width, dtype=like.dtype, device=like.device)
-            for each in (config.d_key, config.d_value)
-        )
-        return KeysValues(keys, values)
 
 
 def _written(here: Tensor, new: Tensor) -> Tensor:

@@ -138,3 +138,20 @@ class FixedState:
         places = torch.arange(self.order.size(1), device=parents.device)
         past = places < self.length[:, None]
         return replace(self, order=torch.where(past, self.order.index_select(0, parents), rows[:, None]))
+
+    def take_in(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " M"], start: DecoderState) -> None:
+        """New sentences where others were, in place: their memory, and rows that have read nothing yet."""
+        for here, new in zip(self.memory, start.memory, strict=True):
+            here.keys.index_copy_(0, sentences, new.keys)
+            here.values.index_copy_(0, sentences, new.values)
+        if self.memory_mask is not None and start.memory_mask is not None:
+            self.memory_mask.index_copy_(0, sentences, start.memory_mask)
+        self.length.index_fill_(0, rows, 0)
+        if self.order is not None:
+            self.order.index_copy_(0, rows, rows[:, None].expand(-1, self.order.size(1)))
+
+    def write(self, after: "FixedState", rows: Bool[Tensor, " R"]) -> None:
+        """What a step came to, in place, where the next one reads; `rows` are those that it counts for."""
+        self.length.copy_(torch.where(rows, after.length, self.length))
+        if self.order is not None and after.order is not None:
+            self.order.copy_(after.order)

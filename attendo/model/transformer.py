@@ -6,7 +6,7 @@ Training and generating cannot drift apart, because they are one path.
 
 import math
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.initialise import initialise
-from attendo.model.state import DecoderState, Memory, State
-from attendo.nn.attention import Tap
+from attendo.model.state import DecoderState, FixedState, Memory, State
+from attendo.nn.attention import KeysValues, Tap
 from attendo.nn.blocks import BlockShape, DecoderBlock, EncoderBlock
 from attendo.nn.masks import Mask, padding_mask
 from attendo.nn.positions import LearnedPositions, NoPositions, RotaryPositions, SinusoidalPositions, Start
@@ -114,6 +114,17 @@ class Transformer(nn.Module):
         kv = tuple(b.cross_attention.keys_values(memory.states) for b in blocks if b.cross_attention is not None)
         return DecoderState(kv, memory.mask)
 
+    def room(self, sentences: int, source_width: int, width: int, capacity: int) -> FixedState:
+        """A state of fixed size for so many sentences of `width` rows each; nothing is in it yet."""
+        memory = tuple(self._places(sentences, source_width) for _ in self.decoder)
+        is_token = torch.ones(sentences, source_width, dtype=torch.bool, device=self.device)
+        storage = [self._places(sentences * width, capacity) for _ in self.decoder]
+        return FixedState.empty(DecoderState(memory, is_token), storage, follows=width > 1)
+
+    @property
+    def device(self) -> torch.device:
+        return self.output.weight.device
+
     def step(
         self, ids: Int[Tensor, "B T"], state: StateT, mask: Bool[Tensor, "B T"] | None = None, tap: Tap | None = None
     ) -> tuple[Float[Tensor, "B T V"], StateT]:
@@ -132,12 +143,21 @@ class Transformer(nn.Module):
     ) -> tuple[Float[Tensor, "B T D"], StateT]:
         memory_mask, rotation = padding_mask(state.memory_mask), self.target.positions.rotation(x, state.length)
         blocks: Sequence[DecoderBlock] = self.decoder  # type: ignore[assignment]
-        past = []
+        past: list[Any] = []
         for n, block in enumerate(blocks):
             memory = state.memory[n] if state.memory else None
             x, kv = block(x, state.past_of(n), mask, memory, memory_mask, rotation, tap)
             past.append(kv)
         return self.decoder_norm(x), state.after(past)
+
+    def _places(self, rows: int, positions: int) -> KeysValues:
+        """Room for keys and values."""
+        shape, like = _block_shape(self.config), self.output.weight
+        keys, values = (
+            torch.zeros(rows, shape.num_heads, positions, width, dtype=like.dtype, device=like.device)
+            for width in (shape.d_key, shape.d_value)
+        )
+        return KeysValues(keys, values)
 
 
 def _block_shape(config: ModelConfig) -> BlockShape:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attendo.errors import UsageError
+from attendo.nn import one_query
 from attendo.nn.masks import Mask
 from attendo.nn.positions import Rotation
 
@@ -27,7 +28,7 @@ SHORT = 64
 class Past(Protocol):
     """Keys and values that new ones join."""
 
-    def extend(self, new: "KeysValues") -> "KeysValues":
+    def extend(self, new: "KeysValues") -> "KeysValues | JoiningKeysValues":
         """All that can be looked at, old and new."""
 
 
@@ -63,7 +64,10 @@ class FixedKeysValues:
     length: Int[Tensor, " R"]
     order: Int[Tensor, "R C"] | None
 
-    def extend(self, new: KeysValues) -> KeysValues:
+    def extend(self, new: KeysValues) -> "KeysValues | JoiningKeysValues":
+        return JoiningKeysValues(self, new) if one_query.serves(new.keys) else self.joined_by(new)
+
+    def joined_by(self, new: KeysValues) -> KeysValues:
         rows = torch.arange(self.length.size(0), device=self.length.device)
         self.storage.keys[rows, :, self.length] = new.keys[:, :, 0]
         self.storage.values[rows, :, self.length] = new.values[:, :, 0]
@@ -74,6 +78,23 @@ class FixedKeysValues:
     def _ordered(self, storage: Float[Tensor, "R H C K"]) -> Float[Tensor, "R H C K"]:
         places = torch.arange(storage.size(2), device=storage.device)
         return storage.transpose(1, 2)[self.order, places].transpose(1, 2)
+
+
+@dataclass(frozen=True)
+class JoiningKeysValues:
+    """New keys and values on their way: a kernel writes them where they belong while it looks at all of them."""
+
+    past: FixedKeysValues
+    new: KeysValues
+
+    def written(self) -> KeysValues:
+        return self.past.joined_by(self.new)
+
+    def attend(self, queries: Float[Tensor, "R H 1 K"]) -> Float[Tensor, "R H 1 Kv"]:
+        storage, new = self.past.storage, self.new
+        return one_query.grow_and_attend(
+            queries, (storage.keys, storage.values), (new.keys, new.values), self.past.length, self.past.order
+        )
 
 
 class MultiHeadAttention(nn.Module):
@@ -124,19 +145,37 @@ class MultiHeadAttention(nn.Module):
         return KeysValues(self._heads(keys, self.d_key), self._heads(values, self.d_value))
 
     def forward(
-        self, queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, tap: Tap | None = None
+        self,
+        queries: Float[Tensor, "B H T K"],
+        kv: KeysValues | JoiningKeysValues,
+        mask: Mask,
+        tap: Tap | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Where `kv` has fewer rows than there are queries, as many rows side by side look at the same one."""
+        if tap is None and one_query.serves(queries):
+            mixed = self._one_query(queries, kv, mask)
+        else:
+            mixed = self._many_queries(queries, kv.written() if isinstance(kv, JoiningKeysValues) else kv, mask, tap)
+        return self.output(mixed.transpose(1, 2).flatten(2))  # [B, H, T, Kv] -> [B, T, H * Kv]
+
+    def _one_query(
+        self, queries: Float[Tensor, "R H 1 K"], kv: KeysValues | JoiningKeysValues, mask: Mask
+    ) -> Float[Tensor, "R H 1 Kv"]:
+        if isinstance(kv, JoiningKeysValues):  # which knows what may be looked at
+            return kv.attend(queries)
+        return one_query.attend(queries, kv.keys, kv.values, mask.matrix(1, kv.length, queries.device))
+
+    def _many_queries(
+        self, queries: Float[Tensor, "R H T K"], kv: KeysValues, mask: Mask, tap: Tap | None
+    ) -> Float[Tensor, "R H T Kv"]:
         dropout = self.dropout if self.training else 0.0
         width = queries.size(0) // kv.keys.size(0)
         queries = _together(queries, width)
         if tap is None:
-            mixed = fused_attention(queries, kv, mask, dropout)
-        else:
-            mixed, weights = explicit_attention(queries, kv, mask, dropout)
-            tap(self.site, _apart(weights, width))
-        mixed = _apart(mixed, width).transpose(1, 2).flatten(2)  # [B, H, T, Kv] -> [B, T, H * Kv]
-        return self.output(mixed)
+            return _apart(fused_attention(queries, kv, mask, dropout), width)
+        mixed, weights = explicit_attention(queries, kv, mask, dropout)
+        tap(self.site, _apart(weights, width))
+        return _apart(mixed, width)
 
     def _heads(self, x: Float[Tensor, "B T D"], width: int) -> Float[Tensor, "B H T K"]:
         return x.unflatten(-1, (self.num_heads, width)).transpose(1, 2)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attendo.nn.attention import KeysValues, MultiHeadAttention, Past, Tap
+from attendo.nn.attention import JoiningKeysValues, KeysValues, MultiHeadAttention, Past, Tap
 from attendo.nn.feedforward import Activation, FeedForward
 from attendo.nn.masks import Mask
 from attendo.nn.positions import Rotation
@@ -88,7 +88,7 @@ class DecoderBlock(nn.Module):
         memory_mask: Mask,
         rotation: Rotation | None = None,
         tap: Tap | None = None,
-    ) -> tuple[Float[Tensor, "B T D"], KeysValues]:
+    ) -> tuple[Float[Tensor, "B T D"], KeysValues | JoiningKeysValues]:
         """The new vectors, and the keys and values of the whole target so far."""
         queries, new = self.self_attention.queries_keys_values(self.self_residual.enter(x), rotation)
         kv = new if past is None else past.extend(new)

@@ -1,19 +1,21 @@
 """The batch of fixed shape: the answers of the growing one, whatever is beside a sentence or was there before it."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
 
 from attendo.decode.beam import Beam
+from attendo.decode.coverage import Covered, Covering
+from attendo.decode.ensemble import Ensemble
 from attendo.decode.frontier import Frontier
 from attendo.decode.looks import Looks
 from attendo.decode.ranking import Ranking
 from attendo.decode.requests import Request, asked_of, sources_of
 from attendo.decode.rules import Forbid
-from attendo.decode.search import Strategy, search
+from attendo.decode.search import Network, Rule, Strategy, search
 from attendo.decode.slots import Slots, SlotSizes
 from attendo.decode.strategies import Greedy, Sample
 from attendo.model.transformer import Transformer
@@ -49,10 +51,17 @@ def requests(count: int) -> list[Request]:
 
 
 @torch.inference_mode()
-def by_growing(network: Transformer, strategy: Strategy, asked: list[Request]) -> Frontier:
+def by_growing(network: Network, strategy: Strategy, asked: list[Request]) -> Frontier:
     ids, mask = sources_of(asked, torch.device("cpu"))
     state = network.start(network.encode(ids, mask))
     return deque(search(network, state, asked_of(asked, ids.device), strategy, RULES), maxlen=1).pop().hypotheses
+
+
+def in_slots(
+    network: Network, strategy: Strategy, rules: Sequence[Rule], sizes: SlotSizes, asked: Sequence[Request]
+) -> list[tuple[Request, Frontier]]:
+    found = Slots(network, strategy, rules, sizes).answers(asked)
+    return [each for answers in found for each in answers.one_by_one()]
 
 
 def told(frontier: Frontier) -> list[tuple[list[int], bool, bool]]:
@@ -65,7 +74,7 @@ def told(frontier: Frontier) -> list[tuple[list[int], bool, bool]]:
 def test_D1_slots_give_the_answers_of_the_growing_batch(small_network: Make, name: str, slots: int) -> None:
     network, strategy, asked = lively(small_network), STRATEGIES[name], requests(16)
     expected = by_growing(network, strategy, asked)
-    answers = list(Slots(network, strategy, RULES, SlotSizes(slots, 10, 14)).answers(asked))
+    answers = in_slots(network, strategy, RULES, SlotSizes(slots, 10, 14), asked)
     assert sorted(request.number for request, _ in answers) == list(range(16))
     assert len({*expected.length.tolist()}) > 4
     for request, found in answers:
@@ -80,7 +89,7 @@ def test_D2_rows_may_stand_at_different_positions(small_network: Make, positions
     network = lively(small_network, positions=positions, norm=norm)
     asked = requests(24)
     expected = by_growing(network, Beam(3), asked)
-    for request, found in Slots(network, Beam(3), RULES, SlotSizes(5, 10, 14)).answers(asked):
+    for request, found in in_slots(network, Beam(3), RULES, SlotSizes(5, 10, 14), asked):
         assert told(found) == told(expected.keep(torch.tensor([request.number])))
 
 
@@ -88,7 +97,7 @@ def test_short_sentences_do_not_wait_for_long_ones(small_network: Make) -> None:
     network = lively(small_network)
     asked = [Request(0, (5, 6), 40), *(Request(number, (7,), 1) for number in range(1, 7))]
     rules = [Forbid(), Forbid((EOS,))]
-    order = [request.number for request, _ in Slots(network, Greedy(), rules, SlotSizes(2, 4, 42)).answers(asked)]
+    order = [request.number for request, _ in in_slots(network, Greedy(), rules, SlotSizes(2, 4, 42), asked)]
     assert order == [1, 2, 3, 4, 5, 6, 0]
 
 
@@ -100,7 +109,30 @@ def test_what_is_seen_late_changes_no_answer(
     network, asked = lively(small_network), requests(16)
     expected = by_growing(network, strategy, asked)
     monkeypatch.setattr("attendo.decode.slots.Looks", lambda device, count: Looks(device, count, behind=2))
-    answers = list(Slots(network, strategy, RULES, SlotSizes(3, 10, 14)).answers(asked))
+    answers = in_slots(network, strategy, RULES, SlotSizes(3, 10, 14), asked)
     assert sorted(request.number for request, _ in answers) == list(range(16))
     for request, found in answers:
         assert told(found) == told(expected.keep(torch.tensor([request.number])))
+
+
+def test_D1_an_ensemble_in_slots_gives_the_answers_of_the_growing_batch(small_network: Make) -> None:
+    pair = Ensemble([lively(small_network), lively(small_network, norm="post")], weights=[1.0, 2.0])
+    asked = requests(16)
+    expected = by_growing(pair, Beam(3), asked)
+    for request, found in in_slots(pair, Beam(3), RULES, SlotSizes(5, 10, 14), asked):
+        assert told(found) == told(expected.keep(torch.tensor([request.number])))
+
+
+def test_D1_coverage_in_slots_is_that_of_the_growing_batch(small_network: Make) -> None:
+    network, asked = lively(small_network), requests(16)
+    strategy = Beam(3, Ranking("gnmt", 0.6, coverage_penalty=0.7))
+    ids, mask = sources_of(asked, torch.device("cpu"))
+    with torch.no_grad():
+        state = Covered.nothing(network.start(network.encode(ids, mask)), mask, strategy.width)
+    frontiers = search(Covering(network), state, asked_of(asked, ids.device), strategy, RULES)
+    expected = deque(frontiers, maxlen=1).pop().hypotheses
+    assert len({*expected.coverage.tolist()}) > 16
+    for request, found in in_slots(Covering(network), strategy, RULES, SlotSizes(5, 10, 14), asked):
+        ours = expected.keep(torch.tensor([request.number]))
+        assert told(found) == told(ours)
+        torch.testing.assert_close(found.coverage, ours.coverage, atol=1e-4, rtol=1e-4)

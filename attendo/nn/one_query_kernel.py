@@ -1,0 +1,86 @@
+"""The attention of single queries as one Triton kernel, for GPUs. `one_query.py` says when it is called, and what for.
+
+A program serves one head of one row: it reads every key and value once and never writes a score to memory.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit  # whose compiler takes no annotations but its own
+def attend(
+    queries,  # [R, H, d_key]
+    keys,  # [N, H, P, d_key]
+    values,  # [N, H, P, d_value]
+    new_keys,  # [R, H, d_key], written to place `lengths[row]` of the row, and looked at too
+    new_values,
+    lengths,  # [R] places of each row that are looked at
+    order,  # [R, P] the row that each place is read from
+    visible,  # [N, P] False where nobody may look
+    mixed,  # [R, H, d_value], the answer
+    places,
+    query_row,
+    query_head,
+    key_row,
+    key_head,
+    key_place,
+    value_row,
+    value_head,
+    value_place,
+    new_key_row,
+    new_key_head,
+    new_value_row,
+    new_value_head,
+    order_row,
+    visible_row,
+    scale: tl.constexpr,
+    heads: tl.constexpr,
+    d_key: tl.constexpr,
+    d_value: tl.constexpr,
+    key_block: tl.constexpr,  # the next power of 2
+    value_block: tl.constexpr,
+    block: tl.constexpr,  # places at a time
+    width: tl.constexpr,  # rows side by side that share keys and values
+    grows: tl.constexpr,  # there are new keys and values, and lengths
+    ordered: tl.constexpr,
+    masked: tl.constexpr,
+):
+    row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    k, v = tl.arange(0, key_block), tl.arange(0, value_block)
+    in_key, in_value = k < d_key, v < d_value
+    query = tl.load(queries + row * query_row + head * query_head + k, mask=in_key, other=0.0).to(tl.float32) * scale
+    keys += head * key_head
+    values += head * value_head
+    if grows:
+        places = tl.load(lengths + row)
+        key = tl.load(new_keys + row * new_key_row + head * new_key_head + k, mask=in_key, other=0.0)
+        value = tl.load(new_values + row * new_value_row + head * new_value_head + v, mask=in_value, other=0.0)
+        tl.store(keys + row * key_row + places * key_place + k, key, mask=in_key)
+        tl.store(values + row * value_row + places * value_place + v, value, mask=in_value)
+        top = tl.sum(query * key.to(tl.float32))
+        total = 1.0
+        sums = value.to(tl.float32)
+    else:
+        top, total = float("-inf"), 0.0
+        sums = tl.zeros([value_block], tl.float32)
+    for first in range(0, places, block):
+        place = first + tl.arange(0, block)
+        seen = place < places
+        source = place * 0 + row // width
+        if ordered:
+            source = tl.load(order + row * order_row + place, mask=seen, other=0)
+        if masked:
+            seen = seen & (tl.load(visible + (row // width) * visible_row + place, mask=seen, other=0) != 0)
+        at = source[:, None] * key_row + place[:, None] * key_place + k[None, :]
+        here = tl.load(keys + at, mask=seen[:, None] & in_key[None, :], other=0.0).to(tl.float32)
+        scores = tl.where(seen, tl.sum(here * query[None, :], axis=1), float("-inf"))
+        highest = tl.maximum(top, tl.max(scores, axis=0))
+        level = tl.where(highest == float("-inf"), 0.0, highest)
+        weights, shrunk = tl.exp(scores - level), tl.exp(top - level)
+        at = source[:, None] * value_row + place[:, None] * value_place + v[None, :]
+        here = tl.load(values + at, mask=seen[:, None] & in_value[None, :], other=0.0).to(tl.float32)
+        sums = sums * shrunk + tl.sum(weights[:, None] * here, axis=0)
+        total = total * shrunk + tl.sum(weights, axis=0)
+        top = highest
+    answer = sums / tl.where(total == 0.0, 1.0, total)  # nothing to look at: zeros
+    tl.store(mixed + (row * heads + head) * d_value + v, answer, mask=in_value)

@@ -1,0 +1,26 @@
+"""Compiled for one object at a time."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from attendo.decode.compiling import compiled_alone
+
+
+class Doubling:
+    def __init__(self, size: int) -> None:
+        self.here = torch.ones(size)
+
+    def work(self) -> None:
+        self.here.copy_(self.here + self.here)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # in torch itself
+def test_any_number_of_objects_can_have_the_same_method_compiled() -> None:
+    many = [Doubling(size) for size in range(2, 14)]  # more than the compiler bears with for one piece of code
+    found: list[Tensor] = []
+    for each in many:
+        compiled_alone(each.work)()
+        found.append(each.here)
+    assert all(torch.equal(here, torch.full_like(here, 2.0)) for here in found)

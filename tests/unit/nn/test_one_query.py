@@ -1,0 +1,40 @@
+"""The kernel for single queries gives what the formula gives."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from attendo.nn import one_query
+from tests.unit.nn.one_query_cases import CASES, Sizes, largest_difference
+
+NEAR = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
+
+
+def test_the_kernel_as_triton_interprets_it_gives_the_formula() -> None:
+    pytest.importorskip("triton", reason="Triton is not installed: it comes with torch for GPUs")
+    root = Path(__file__).parents[3]
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.unit.nn.one_query_cases"],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert float(child.stdout) < 1e-5
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("sizes", CASES)
+@pytest.mark.parametrize("kind", NEAR)
+def test_the_kernel_on_a_gpu_gives_the_formula(sizes: Sizes, kind: torch.dtype) -> None:
+    assert largest_difference(sizes, "cuda", kind) < NEAR[kind]
+
+
+@torch.no_grad()
+def test_on_a_cpu_the_kernel_is_never_asked() -> None:
+    assert not one_query.serves(torch.zeros(2, 3, 1, 4))
