@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attendo.cli.generate import Beam, LengthPenalty
+from attendo.cli.generate import Beam, LengthPenalty, Like
 from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from attendo.decode.config import GenerationConfig
     from attendo.metrics import Comparison, Score
     from attendo.text_model import Result, TextModel
 
@@ -35,6 +34,7 @@ def evaluate(
     ] = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
+    like: Like = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     output: Annotated[Path | None, typer.Option(help="File for the translations.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -52,21 +52,22 @@ def evaluate(
 
     from attendo import metrics
     from attendo.text_model import load
+    from attendo.text_model.wishes import divided
 
     text_model = load(model, device)
     other_model = load(compare, device) if compare is not None and others is None else None
-    config = text_model.generation.changed(beam=beam, length_penalty=length_penalty)
-    results = _translate(text_model, sources, config)
+    options = {"beam": beam, "length_penalty": length_penalty, "like": like}
+    results = _translate(text_model, sources, options)
     texts = [result.text for result in results]
     if output is not None:
         output.write_text("".join(f"{text}\n" for text in texts), "utf-8")
     _say_faults(results, f"{model}: " if other_model else "")
     if other_model is not None:
-        config_of_other = other_model.generation.changed(beam=beam, length_penalty=length_penalty)
-        results_of_other = _translate(other_model, sources, config_of_other)
+        results_of_other = _translate(other_model, sources, options)
         _say_faults(results_of_other, f"{compare}: ")
         others = [result.text for result in results_of_other]
     facts = {"model": str(model), "lines": len(texts), "cut": sum(result.cut for result in results)}
+    _, config = divided(text_model.generation, options)
     facts |= {"beam": config.beam, "length_penalty": config.length_penalty}
     if others is None:
         _tell([metrics.score(name, texts, references) for name in names], facts if as_json else None)
@@ -123,7 +124,7 @@ def _check_output(output: Path, *inputs: Path) -> None:
     output.open("a").close()
 
 
-def _translate(model: "TextModel", sources: Sequence[str], config: "GenerationConfig") -> "list[Result]":
+def _translate(model: "TextModel", sources: Sequence[str], options: dict[str, Any]) -> "list[Result]":
     """In the order of the sources; like lengths together, so that little is padded."""
     from rich.console import Console
     from rich.progress import Progress
@@ -135,7 +136,7 @@ def _translate(model: "TextModel", sources: Sequence[str], config: "GenerationCo
         task = progress.add_task("translating", total=len(sources))
         for first in range(0, len(order), LINES_AT_ONCE):
             group = order[first : first + LINES_AT_ONCE]
-            found = model.generate([sources[n] for n in group], beam=config.beam, length_penalty=config.length_penalty)
+            found = model.generate([sources[n] for n in group], **options)
             results.update(zip(group, found, strict=True))
             progress.advance(task, len(group))
     return [results[n] for n in range(len(sources))]

@@ -26,8 +26,12 @@ LengthPenalty = Annotated[
     float | None,
     _option(_SEARCH, "Exponent of average and gnmt, or reward of a token. By default the model's own.", min=0),
 ]
+Like = Annotated[
+    Literal["fairseq", "hf", "ctranslate2", "marian"] | None,
+    _option(_SEARCH, "Settings that mean what this system means by its defaults; other options win."),
+]
 Normalise = Literal["none", "average", "gnmt", "reward"]
-Stop = Literal["first", "settled", "exhaustive"]
+Stop = Literal["first", "settled", "exhaustive", "first_come", "leader", "shrinking"]
 Count = int | None
 Number = float | None
 Names = list[str] | None
@@ -37,8 +41,10 @@ Folders = list[Path] | None
 def generate(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")],
     beam: Beam = None,
+    like: Like = None,
     normalise: Annotated[Normalise | None, _option(_SEARCH, "How scores account for length.")] = None,
     length_penalty: LengthPenalty = None,
+    word_penalty: Annotated[Number, _option(_SEARCH, "What every token costs, before the score is made.")] = None,
     stop: Annotated[Stop | None, _option(_SEARCH, "When a beam has found enough.")] = None,
     patience: Annotated[Number, _option(_SEARCH, "With --stop first: so many times the beam must be finished.")] = None,
     groups: Annotated[Count, _option(_SEARCH, "Of a diverse beam; they divide the beam evenly.", min=1)] = None,
@@ -59,10 +65,22 @@ def generate(
         Number, _option(_SAMPLES, "Draw from the fewest nearest the entropy with this together.")
     ] = None,
     prefix: Annotated[str | None, _option(_WORDS, "Every answer begins with this.")] = None,
+    source_prefix: Annotated[Names, _option(_WORDS, "A symbol before every source, such as its language.")] = None,
+    target_prefix: Annotated[Names, _option(_WORDS, "A symbol that every answer begins with; repeatable.")] = None,
     constraint: Annotated[Names, _option(_WORDS, "A phrase that must be said; repeatable.")] = None,
     ban: Annotated[Names, _option(_WORDS, "A word or phrase that must not be said; repeatable.")] = None,
     no_repeat_ngram: Annotated[Count, _option(_WORDS, "No sequence of so many tokens twice; 0 allows all.")] = None,
     repetition_penalty: Annotated[Number, _option(_WORDS, "Above 1: what was said becomes less probable.")] = None,
+    repetition_of: Annotated[
+        Literal["log_probabilities", "logits"] | None, _option(_WORDS, "What --repetition-penalty multiplies.")
+    ] = None,
+    renormalise: Annotated[
+        bool | None,
+        _option(_WORDS, "What is forbidden leaves its probability to the rest.", "--renormalise/--no-renormalise"),
+    ] = None,
+    allow_unk: Annotated[
+        bool | None, _option(_WORDS, "Whether the unknown token may be said.", "--allow-unk/--no-allow-unk")
+    ] = None,
     coverage_penalty: Annotated[Number, _option(_WORDS, "Weight of source words not looked at.", min=0)] = None,
     max_length: Annotated[
         Count, _option(_LENGTHS, "Most tokens of an answer; else factor x source + extra.", min=1)
@@ -75,6 +93,10 @@ def generate(
     counts_eos: Annotated[
         bool | None, _option(_LENGTHS, "Whether the end counts as a token.", "--counts-eos/--no-counts-eos")
     ] = None,
+    at_limit: Annotated[
+        Literal["cut", "end", "free"] | None,
+        _option(_LENGTHS, "An answer at its limit is cut, ends by force, or ends as it is."),
+    ] = None,
     max_source: Annotated[Count, _option(_LENGTHS, "Most tokens of a line; a longer one is an error.", min=1)] = None,
     split: Annotated[bool, _option(_LENGTHS, "Cut longer lines at the ends of their sentences.", "--split")] = False,
     n_best: Annotated[Count, _option(_OUTPUT, "As many answers a line, as Marian writes them.", min=1)] = None,
@@ -86,8 +108,13 @@ def generate(
     engine: Annotated[
         Literal["auto", "textbook", "cached", "fast"] | None, _option(_MACHINE, "All give the same answers.")
     ] = None,
+    compile: Annotated[  # noqa: A002
+        bool | None, _option(_MACHINE, "Fast engine: a minute for each new size of a batch, then faster.")
+    ] = None,
     precision: Annotated[Literal["auto", "fp32", "bf16", "fp16"] | None, _option(_MACHINE, "Of the network.")] = None,
-    batch_tokens: Annotated[Count, _option(_MACHINE, "Source positions decoded side by side.", min=1)] = None,
+    batch_tokens: Annotated[
+        Count, _option(_MACHINE, "Source positions decoded side by side; 0 chooses by the device.", min=0)
+    ] = None,
     device: Annotated[str, _option(_MACHINE, "auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Translate (or otherwise transform) lines of standard input.

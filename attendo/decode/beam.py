@@ -14,7 +14,7 @@ from attendo.decode.ranking import Ranking
 from attendo.errors import UsageError
 from attendo.text import EOS
 
-Stop = Literal["first", "settled", "exhaustive"]
+Stop = Literal["first", "settled", "exhaustive", "first_come", "leader", "shrinking"]
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,26 @@ class Beam:
         settled      when no row that goes on scores better, at the length it has, than the worst of them
         exhaustive   when no row that goes on can come to score better, whatever follows
 
-    where `first` may lose a probable long answer to short ones, hardly probable, that filled the beam before it. It is
-    done too when nothing can go on, or its limit has come: rows that are full and whose eos is not among the best
-    width are then cut. Finished hypotheses stand before cut ones. Rows without a hypothesis have log-probability -∞ and
-    stand last. A width of 1 is greedy.
+    where `first` may lose a probable long answer to short ones, hardly probable, that filled the beam before it. Other
+    systems have other rules (`likes.py`):
+
+        first_come   as first, but what has finished is not pushed out by better ones that finish later
+        leader       when `needed` are finished, and one of them was the best continuation of all when it ended
+        shrinking    when no row is left: each that finishes takes a row away, and a step looks at no more continuations
+                     than there are rows
+
+    It is done too when nothing can go on, or its limit has come: rows that are full and whose eos is not among the best
+    width are then cut. Finished hypotheses stand before cut ones. With a free end, the best width continuations of full
+    rows are all finished, those that do not end in eos marked as cut. Rows without a hypothesis have log-probability -∞
+    and stand last. A width of 1 is greedy.
     """
 
     width: int
     ranking: Ranking = field(default_factory=Ranking)
     stop: Stop = "settled"
     patience: float = 1.0  # with stop rule first: Kasai et al. 2022
+    needed: int = field(default=1, kw_only=True)  # with stop rule leader: hypotheses of an answer
+    free_end: bool = field(default=False, kw_only=True)  # at the limit any token may be the last
 
     def __post_init__(self) -> None:
         if self.width < 1:
@@ -57,10 +67,11 @@ class Beam:
         counts = torch.arange(rows.length.size(0), device=rows.length.device) % self.width == 0
         kept = Frontier.start(asked, self.kept, rows.ids.size(1))
         nothing = torch.full_like(kept.log_probability, NOTHING)
+        led = torch.zeros_like(kept.open) if self.stop == "leader" else None
         return replace(
             rows,
             log_probability=torch.where(counts, 0.0, NOTHING),
-            finished=replace(kept, log_probability=nothing, open=~kept.open),
+            finished=replace(kept, log_probability=nothing, open=~kept.open, led=led),
         )
 
     def advance(
@@ -70,9 +81,9 @@ class Beam:
         best = self.considered(frontier, log_probs, ruled)
         parents, going = self._going(frontier, best)
         stuck = self._all(going.log_probability == NOTHING)
-        finishing = self._finishing(best)
+        finishing = self._finishing(frontier, best)
         ended = self._ended(frontier, best, finishing)
-        cut = self._cut(frontier, best, finishing, frontier.full | stuck)
+        cut = self._cut(frontier, best, finishing, stuck if self.free_end else frontier.full | stuck)
         finished = self._best(frontier.finished, ended, cut)
         done = frontier.full | stuck | self._enough(finished, going)
         was_open = frontier.open.view(-1, self.width)[:, :1].expand(-1, self.kept).flatten()
@@ -82,7 +93,13 @@ class Beam:
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> "Continuations":
         """What may end if it is among the first `width`, and go on if it is among the first `width` that do not end."""
-        return continuations(frontier, log_probs, ruled, 2 * self.width)
+        found = continuations(frontier, log_probs, ruled, 2 * self.width)
+        if self.stop != "shrinking":
+            return found
+        assert frontier.finished is not None
+        taken = frontier.finished.ended.view(-1, self.kept).sum(dim=1, keepdim=True)
+        beyond = torch.arange(found.ids.size(1), device=taken.device) >= self.width - taken
+        return replace(found, log_probability=found.log_probability.masked_fill(beyond, NOTHING))
 
     def best_first(self, frontier: Frontier) -> Int[Tensor, "B N"]:
         """The order of the hypotheses of each sentence, finished before cut."""
@@ -100,16 +117,21 @@ class Beam:
         order = (best.ids == EOS).byte().argsort(dim=1, stable=True)[:, : self.width]
         return best.parents.gather(1, order).flatten(), best.take(frontier, order)
 
-    def _finishing(self, best: "Continuations") -> Bool[Tensor, "B W"]:
+    def _finishing(self, frontier: Frontier, best: "Continuations") -> Bool[Tensor, "B W"]:
         first = slice(self.width)
-        return (best.log_probability[:, first] != NOTHING) & (best.ids[:, first] == EOS)
+        ends = best.ids[:, first] == EOS
+        if self.free_end:
+            ends = ends | frontier.full.view(-1, self.width)[:, :1]
+        return (best.log_probability[:, first] != NOTHING) & ends
 
     def _ended(self, frontier: Frontier, best: "Continuations", finishing: Bool[Tensor, "B W"]) -> Frontier:
         """The first `width` continuations, with nothing where they do not end."""
         ended, order = finishing.flatten(), torch.arange(self.width, device=finishing.device)
         grown = best.take(frontier, order.expand_as(finishing))
         log_probability = grown.log_probability.masked_fill(~ended, NOTHING)
-        return replace(grown, log_probability=log_probability, ended=ended, cut=torch.zeros_like(ended))
+        cut = ended & (best.ids[:, : self.width].flatten() != EOS)
+        led = (finishing & (order == 0)).flatten() if self.stop == "leader" else None
+        return replace(grown, log_probability=log_probability, ended=ended, cut=cut, led=led)
 
     def _cut(
         self, frontier: Frontier, best: "Continuations", finishing: Bool[Tensor, "B W"], at_end: Bool[Tensor, " R"]
@@ -118,20 +140,33 @@ class Beam:
         rows = torch.arange(at_end.size(0), device=at_end.device).view(-1, self.width, 1)
         ends = ((best.parents[:, None, : self.width] == rows) & finishing[:, None]).any(dim=-1).flatten()
         log_probability = frontier.log_probability.masked_fill(ends | ~at_end, NOTHING)
-        return replace(frontier, log_probability=log_probability, cut=torch.ones_like(ends), finished=None)
+        led = torch.zeros_like(ends) if self.stop == "leader" else None
+        return replace(frontier, log_probability=log_probability, cut=torch.ones_like(ends), finished=None, led=led)
 
     def _best(self, before: Frontier, ended: Frontier, cut: Frontier) -> Frontier:
         """The best hypotheses of each sentence."""
         together = beside(beside(before, ended), cut)
-        order = self.best_first(together)[:, : self.kept]
-        first = torch.arange(0, together.ended.size(0), together.width, device=order.device)[:, None]
-        chosen = together.select((first + order).flatten(), self.kept)
+        if self.stop == "first_come":
+            together = picked(together, self._as_they_came(together, before.width))
+        chosen = picked(together, self.best_first(together)[:, : self.kept])
         return replace(chosen, open=torch.zeros_like(chosen.open))
+
+    def _as_they_came(self, together: Frontier, before: int) -> Int[Tensor, "B N"]:
+        """Places for as many as are kept: those that had finished before first, then by their standing and score."""
+        by_score = self.best_first(together)
+        ended = together.ended.view_as(by_score).gather(1, by_score)
+        turn = (by_score >= before).byte().masked_fill(~ended, 2)
+        return by_score.gather(1, turn.argsort(dim=1, stable=True))[:, : self.kept]
 
     def _enough(self, finished: Frontier, going: Frontier) -> Bool[Tensor, " R"]:
         """In every row of a sentence, whether what is finished will do."""
-        enough = finished.ended.view(-1, self.kept).all(dim=1, keepdim=True)
-        if self.stop != "first":
+        ended = finished.ended.view(-1, self.kept)
+        enough = ended.all(dim=1, keepdim=True)
+        if self.stop == "leader":
+            assert finished.led is not None  # start has seen to it
+            led = finished.led.view(-1, self.kept).any(dim=1, keepdim=True)
+            enough = led & (ended.sum(dim=1, keepdim=True) >= self.needed)
+        elif self.stop in ("settled", "exhaustive"):
             worst = self.ranking.score(finished).view(-1, self.kept)[:, -1:]
             hopes = self.ranking.best_possible if self.stop == "exhaustive" else self.ranking.score
             enough = enough & (hopes(going).view(-1, self.width) <= worst).all(dim=1, keepdim=True)
@@ -171,8 +206,9 @@ def continuations(
 ) -> Continuations:
     """Of each sentence the best by value, of equals the one of the first row."""
     width, vocabulary = frontier.width, log_probs.size(-1)
-    total = (frontier.value[:, None] + ruled).view(-1, width * vocabulary)  # [R, V] -> [B, W V]
-    values, places = best_of(total, min(count, total.size(1)))
+    values, places = best_of(
+        ruled.unflatten(0, (-1, width)), frontier.value.view(-1, width), min(count, width * vocabulary)
+    )
     log_probability = log_probs.reshape(-1, width * vocabulary).gather(1, places)
     ruled_value = ruled.reshape(-1, width * vocabulary).gather(1, places)
     there_is = values != NOTHING
@@ -183,6 +219,12 @@ def continuations(
         log_probability=torch.where(there_is, log_probability, NOTHING),
         penalty=torch.where(there_is, difference(ruled_value, log_probability), 0.0),
     )
+
+
+def picked(frontier: Frontier, order: Int[Tensor, "B N"]) -> Frontier:
+    """Of each sentence these rows."""
+    first = torch.arange(0, frontier.length.size(0), frontier.width, device=order.device)[:, None]
+    return frontier.select((first + order).flatten(), order.size(1))
 
 
 def beside(one: Frontier, other: Frontier) -> Frontier:

@@ -13,6 +13,9 @@ NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
+_POSITIONS, _POSITIONS_ON_GPU = 4096, 32768
+
+
 class GenerationConfig(Settings):
     """Decoding defaults. Formulas of the scores are in `decode/ranking.py`, of stop rules in `decode/beam.py`."""
 
@@ -21,8 +24,11 @@ class GenerationConfig(Settings):
     diversity: NotNegative = Field(0.5, description="what a group loses for a token that an earlier group chose")
     normalise: Literal["none", "average", "gnmt", "reward"] = Field("average", description="score for the length")
     length_penalty: float = Field(1.0, description="the exponent of average and gnmt, or the reward of a token")
+    word_penalty: float = Field(0.0, description="what every token costs, before the score is made")
     counts_eos: bool = Field(True, description="whether the end counts as a token of the length")
-    stop: Literal["first", "settled", "exhaustive"] = Field("settled", description="when a beam has found enough")
+    stop: Literal["first", "settled", "exhaustive", "first_come", "leader", "shrinking"] = Field(
+        "settled", description="when a beam has found enough"
+    )
     patience: Positive = Field(1.0, description="stop rule first: this many times the beam must be finished")
 
     sample: bool = Field(False, description="draw tokens by chance instead of taking the best")
@@ -37,6 +43,11 @@ class GenerationConfig(Settings):
 
     no_repeat_ngram: Natural = Field(0, description="no sequence of so many tokens twice; 0 allows all")
     repetition_penalty: Positive = Field(1.0, description="above 1 makes tokens that were said less probable")
+    repetition_of: Literal["log_probabilities", "logits"] = Field(
+        "log_probabilities", description="what the repetition penalty multiplies"
+    )
+    renormalise: bool = Field(False, description="what may not be said leaves its probability to the rest")
+    allow_unk: bool = Field(True, description="whether the unknown token may be said")
     coverage_penalty: NotNegative = Field(0.0, description="weight of source positions that were not looked at")
 
     min_length_factor: NotNegative = Field(
@@ -47,16 +58,30 @@ class GenerationConfig(Settings):
         2.0, description="the most tokens out: factor times the source's, plus extra"
     )
     max_length_extra: Count = Field(20, description="see max_length_factor")
+    at_limit: Literal["cut", "end", "free"] = Field(
+        "cut", description="an answer at its limit is cut, ends by force, or is free to end as it is"
+    )
+    source_prefix: tuple[str, ...] = Field((), description="symbols put before every source, such as its language")
+    target_prefix: tuple[str, ...] = Field((), description="symbols that every answer begins with")
     max_source: Count = Field(8192, description="the most tokens in: a longer source is refused, or split on request")
 
     mbr: Literal["none", "chrf", "bleu"] = Field("none", description="take the answer that agrees most with the others")
     mbr_candidates: Count = Field(32, description="samples that mbr chooses from; with a beam, what it found")
 
-    batch_tokens: Count = Field(4096, description="source positions decoded side by side, once for each beam row")
+    batch_tokens: Natural = Field(
+        0, description="source positions decoded side by side, once for each beam row; 0: 4,096, on a GPU 32,768"
+    )
     engine: Literal["auto", "textbook", "cached", "fast"] = Field(
         "auto", description="cached, and fast on a GPU; all give the same answers"
     )
+    compile: bool = Field(
+        False, description="of the fast engine: up to a minute for each new size of a batch, and faster ever after"
+    )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field("auto", description="of the network; auto: as it is")
+
+    def positions(self, on_gpu: bool) -> int:
+        """`batch_tokens`, or what stands for 0."""
+        return self.batch_tokens or (_POSITIONS_ON_GPU if on_gpu else _POSITIONS)
 
     def changed(self, **given: Any) -> "GenerationConfig":
         """The same with the values that are given, those that are not None."""

@@ -46,6 +46,7 @@ class Step:
     parents: list[int]  # of the rows after it
     added: list[float]  # log-probability of the last token of these rows
     together: bool  # the rows of the sentence were chosen from all continuations
+    free_end: bool  # behind a full row any token is the last
     considered: list[Candidate]
     forbidden: list[Candidate]
 
@@ -71,11 +72,12 @@ class Step:
     def cut(self) -> list[int]:
         """Rows that could go no further and did not end."""
         if self.told is self.after:
-            rows = zip(self.parents, self.after.cut, strict=True)
-            return [parent for parent, cut in rows if cut and not self.before.cut[parent]]
+            rows = zip(self.parents, self.after.cut, self.after.ended, strict=True)
+            return [parent for parent, cut, ended in rows if cut and not ended and not self.before.cut[parent]]
         ends = {each.row for each in self.considered if each.id == EOS and each.place < self.width}
         stuck = not any(self.after.there)
-        at_end = [there and (full or stuck) for there, full in zip(self.before.there, self.before.full, strict=True)]
+        full = [is_full and not self.free_end for is_full in self.before.full]
+        at_end = [there and (is_full or stuck) for there, is_full in zip(self.before.there, full, strict=True)]
         return [row for row, is_at_end in enumerate(at_end) if is_at_end and row not in ends]
 
     @property
@@ -90,13 +92,13 @@ class Step:
 
     def may_end(self, row: int, token: int) -> bool:
         """A beam puts aside what ended; elsewhere it stays where it is, and another row may have said the same."""
-        return token == EOS and (self.told is not self.after or (row, token) in self.grown)
+        return self._ends(row, token) and (self.told is not self.after or (row, token) in self.grown)
 
     def fate(self, candidate: Candidate) -> Fate:
         """Of one that ends, what it is unless it is among the answers."""
         row = self.grown.get((candidate.row, candidate.id))
         not_best = self.together and candidate.place >= self.width
-        if candidate.id == EOS:
+        if self._ends(candidate.row, candidate.id):
             if not_best:
                 return "ends, but not among the best W"
             return _PUSHED_OUT if self.together else "not chosen"
@@ -107,6 +109,9 @@ class Step:
         if row is not None:
             return "left, as enough have finished"
         return "not among the best W" if not_best else "not chosen"
+
+    def _ends(self, row: int, token: int) -> bool:
+        return token == EOS or (self.free_end and self.before.full[row])
 
 
 class Draft:
@@ -120,19 +125,21 @@ class Draft:
 
     def add(self, step: Step) -> None:
         self._step += 1
-        numbers = {(each.row, each.id): self._append(each, step.fate(each)) for each in step.candidates}
+        numbers: dict[tuple[int, int], int] = {}
+        for each in step.candidates:
+            score = each.score if step.may_end(each.row, each.id) else None
+            numbers[each.row, each.id] = self._append(each, step.fate(each), score)
         ending = [number for key, number in numbers.items() if step.may_end(*key)]
         for each in step.forbidden:
-            self._append(each, "forbidden")
+            self._append(each, "forbidden", None)
         cut = [self._append_cut(row, step.before) for row in step.cut]
         self._hold(step.answers, [*ending, *cut])
         self._rows = [None] * self.width
         for key, row in step.grown.items():
             self._rows[row] = numbers[key]
 
-    def _append(self, each: Candidate, fate: Fate) -> int:
+    def _append(self, each: Candidate, fate: Fate, score: float | None) -> int:
         parent, number = self._rows[each.row], len(self.nodes)
-        score = each.score if each.id == EOS else None
         node = Node(number, parent, self._step, each.row, each.id, each.log_probability, each.value, fate, score)
         self.nodes.append(node)
         return number
@@ -150,6 +157,6 @@ class Draft:
             node = self.nodes[number]
             if tuple(ids_of(self.nodes, node)) in answers:
                 self._held.append(number)
-                self.nodes[number] = replace(node, fate="cut" if node.id is None else "finished")
+                self.nodes[number] = replace(node, fate="finished" if node.id == EOS else "cut")
             elif number in before or node.fate == _PUSHED_OUT:
                 self.nodes[number] = replace(node, fate=_PUSHED_OUT, pushed_out_at=self._step)

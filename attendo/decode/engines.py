@@ -11,75 +11,76 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from attendo.decode.frontier import Frontier
-from attendo.decode.requests import Request, asked_of, by_length, sources_of
-from attendo.decode.search import Rule, Strategy, search
+from attendo.decode.layout import Layout
+from attendo.decode.requests import Answers, Request, asked_of, by_length, sources_of
+from attendo.decode.search import Network, Rule, SearchState, Strategy, search
 from attendo.decode.slots import Slots, SlotSizes
 from attendo.decode.textbook import Textbook
+from attendo.model.shared_state import SharedState
 from attendo.model.transformer import Transformer
 
 _WIDTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)  # of sources and answers in slots; then by the 1024
+_FEW_ROWS = 8
+_FEW_SENTENCES = 64
 _SLOTS_KEPT = 8  # recorded batches that wait for more of their kind
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """Answers in any order, each as soon as it is known."""
+    """Answers in any order, as soon as they are known."""
 
-    def answers(
-        self, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]
-    ) -> Iterator[tuple[Request, Frontier]]:
-        """Each request with the hypotheses of its sentence, on the CPU."""
+    def answers(self, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]) -> Iterator[Answers]:
+        """All requests, some at a time."""
 
 
 class TextbookEngine:
     def __init__(self, network: Transformer, batch_tokens: int) -> None:
         self._network, self._batch_tokens = network, batch_tokens
 
-    def answers(
-        self, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]
-    ) -> Iterator[tuple[Request, Frontier]]:
+    def answers(self, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]) -> Iterator[Answers]:
         textbook, device = Textbook(self._network), self._network.output.weight.device
         for group in by_length(requests, self._batch_tokens // strategy.width):
             with torch.no_grad():
                 state = textbook.start(*sources_of(group, device))
             last = deque(search(textbook, state, asked_of(group, device), strategy, rules), maxlen=1).pop()
-            yield from _one_by_one(group, last)
+            yield Answers(group, last.hypotheses.cpu())
 
 
 class CachedEngine:
     """`padding` more columns than a batch needs change nothing: whoever doubts it can ask for them."""
 
     def __init__(self, network: Transformer, batch_tokens: int, padding: int = 0) -> None:
-        self._network, self._batch_tokens, self._padding = network, batch_tokens, padding
+        self._layout, self._batch_tokens, self._padding = Layout(network), batch_tokens, padding
 
-    def answers(
-        self, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]
-    ) -> Iterator[tuple[Request, Frontier]]:
-        network, device = self._network, self._network.output.weight.device
+    def answers(self, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]) -> Iterator[Answers]:
         for group in by_length(requests, self._batch_tokens // strategy.width):
+            network = self._layout.network(len(group) * strategy.width)
+            device = network.device
             ids, mask = sources_of(group, device, len(group[0].source) + 1 + self._padding)
             all_alike = len(group[-1].source) + 1 == ids.size(1)
             with torch.no_grad():
-                state = network.start(network.encode(ids, None if all_alike else mask))
+                start = network.start(network.encode(ids, None if all_alike else mask))
+            in_place = device.type == "cpu" and strategy.width <= _FEW_ROWS
+            state: SearchState = SharedState.empty(start, strategy.width) if in_place else start
             last = deque(search(network, state, asked_of(group, device), strategy, rules), maxlen=1).pop()
-            yield from _one_by_one(group, last)
+            yield Answers(group, last.hypotheses.cpu())
 
 
 class FastEngine:
-    """Batches of slots are kept for the next requests: recording and compiling them takes longer than many answers."""
+    """Batches of slots are kept for the next requests: recording and compiling them takes longer than many answers.
 
-    def __init__(self, network: Transformer, batch_tokens: int, compiled: bool = False) -> None:
-        self._network, self._batch_tokens, self._compiled = network, batch_tokens, compiled
+    `most` is how many sentences stand side by side, however few positions they have.
+    """
+
+    def __init__(self, network: Network, batch_tokens: int, compiled: bool = False, most: int = 1024) -> None:
+        self._network, self._batch_tokens, self._compiled, self._most = network, batch_tokens, compiled, most
         self._kept: dict[Hashable, Slots] = {}
 
-    def answers(
-        self, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]
-    ) -> Iterator[tuple[Request, Frontier]]:
+    def answers(self, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]) -> Iterator[Answers]:
         for source_width, group in _by_width(requests):
             capacity = _rounded(max(request.limit for request in group) + 2)
             prefix_width = max(len(request.prefix) for request in group)
-            most = max(1, self._batch_tokens // (source_width * strategy.width))
+            most = max(1, min(self._most, self._batch_tokens // (source_width * strategy.width)))
             count = min(most, 1 << (len(group) - 1).bit_length())
             slots = self._slots(strategy, tuple(rules), SlotSizes(count, source_width, capacity, prefix_width))
             yield from slots.answers(group)
@@ -93,18 +94,20 @@ class FastEngine:
         return slots
 
 
-def _one_by_one(group: Sequence[Request], last: Frontier) -> Iterator[tuple[Request, Frontier]]:
-    hypotheses = last.hypotheses.cpu()
-    for number, request in enumerate(group):
-        yield request, hypotheses.keep(torch.tensor([number]))
-
-
 def _by_width(requests: Sequence[Request]) -> Iterator[tuple[int, list[Request]]]:
-    """Of like source length, the longest first."""
-    groups: dict[int, list[Request]] = {}
+    """Of like source length, the longest first. Too few for a batch of their own take shorter ones along."""
+    group: list[Request] = []
+    width = 0
     for request in sorted(requests, key=lambda each: (-len(each.source), -each.limit)):
-        groups.setdefault(_rounded(len(request.source) + 1), []).append(request)
-    yield from groups.items()
+        own = _rounded(len(request.source) + 1)
+        if group and own < width and (len(group) >= _FEW_SENTENCES or 2 * own < width):
+            yield width, group
+            group = []
+        if not group:
+            width = own
+        group.append(request)
+    if group:
+        yield width, group
 
 
 def _rounded(width: int) -> int:

@@ -59,10 +59,11 @@ class Frontier:
     log_probability: Float[Tensor, " R"]  # of these tokens, as the model has it
     penalty: Float[Tensor, " R"]  # what rules and strategy added to it when the tokens were chosen
     open: Bool[Tensor, " R"]
-    ended: Bool[Tensor, " R"]  # by eos
+    ended: Bool[Tensor, " R"]  # by eos, or with a free end at the limit
     cut: Bool[Tensor, " R"]  # at the limit, where another token than eos would have come next
     coverage: Float[Tensor, " R"]  # sum of log(min(attention to a source position, 1)); 0 where nobody keeps count
     finished: "Frontier | None" = None  # what a beam has put aside: the hypotheses of each sentence, best first
+    led: Bool[Tensor, " R"] | None = None  # where a beam asks: when it ended, no other continuation was better
 
     @staticmethod
     def start(asked: Asked, width: int = 1, capacity: int | None = None) -> "Frontier":
@@ -88,7 +89,7 @@ class Frontier:
 
     @property
     def full(self) -> Bool[Tensor, " R"]:
-        """Open rows behind which only eos may come."""
+        """Open rows behind which only eos may come, or one last token where the end is free."""
         return self.open & (self.length >= self.asked.limit)
 
     @property
@@ -129,19 +130,31 @@ class Frontier:
         )
 
     def cpu(self) -> "Frontier":
-        return changed(self, lambda each: each.cpu())
+        """In one journey for each kind of number: every one of them makes the host wait."""
+        if self.ids.device.type == "cpu":
+            return self
+        kinds: dict[torch.dtype, list[Tensor]] = {}
+        changed(self, lambda each: _noted(kinds, each))
+        there = {kind: _together(tensors) for kind, tensors in kinds.items()}
+        return changed(self, lambda each: there[each.dtype].pop(0))
 
     def rows_of(self, sentences: Int[Tensor, " N"]) -> Int[Tensor, " R"]:
         return (sentences[:, None] * self.width + torch.arange(self.width, device=sentences.device)).flatten()
 
     def grow(
-        self, ids: Int[Tensor, " R"], log_probability: Float[Tensor, " R"], penalty: Float[Tensor, " R"]
+        self,
+        ids: Int[Tensor, " R"],
+        log_probability: Float[Tensor, " R"],
+        penalty: Float[Tensor, " R"],
+        free_end: bool = False,
     ) -> "Frontier":
         """One more token in every open row.
 
-        A row that is full takes nothing but eos and is cut otherwise, as is one of which nothing may follow (-∞).
+        A row that is full takes nothing but eos and is cut otherwise, as is one of which nothing may follow (-∞). With
+        a free end a full row takes any token as its last: it has then ended, and is cut too unless that was eos.
         """
-        ends = ids == EOS
+        is_eos = ids == EOS
+        ends = is_eos | self.full if free_end else is_eos
         cannot = self.open & ((self.full & ~ends) | (log_probability + penalty == NOTHING))
         grows = self.open & ~cannot
         return replace(
@@ -152,7 +165,7 @@ class Frontier:
             penalty=torch.where(grows, self.penalty + penalty, self.penalty),
             open=grows & ~ends,
             ended=self.ended | (grows & ends),
-            cut=self.cut | cannot,
+            cut=self.cut | cannot | (grows & ends & ~is_eos),
         )
 
     def written(self, ids: Int[Tensor, " R"], where: Bool[Tensor, " R"]) -> Int[Tensor, "R C"]:
@@ -164,6 +177,18 @@ class Frontier:
 def difference(value: Float[Tensor, "*S"], log_probability: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     """What was added to log-probabilities; 0 where nothing is."""
     return torch.where(value == NOTHING, 0.0, value - log_probability)
+
+
+def _noted(kinds: dict[torch.dtype, list[Tensor]], tensor: Tensor) -> Tensor:
+    kinds.setdefault(tensor.dtype, []).append(tensor)
+    return tensor
+
+
+def _together(tensors: list[Tensor]) -> list[Tensor]:
+    """Copies on the CPU."""
+    all_of_them = torch.cat([each.flatten() for each in tensors]).cpu()
+    parts = all_of_them.split([each.numel() for each in tensors])
+    return [part.view(each.shape) for part, each in zip(parts, tensors, strict=True)]
 
 
 Value = TypeVar("Value", Asked, Frontier)

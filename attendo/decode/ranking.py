@@ -1,6 +1,6 @@
 """Ranking: what makes one hypothesis better than another of another length.
 
-    value(y) = log p(y | x) + penalties            |y| counts the tokens, eos included unless said otherwise
+    value(y) = log p(y | x) + penalties - word_penalty * |y|        |y| counts the tokens, eos too unless said otherwise
 
     none       score(y) = value(y)
     average    score(y) = value(y) / |y| ** length_penalty
@@ -34,6 +34,7 @@ class Ranking:
     length_penalty: float = 1.0
     counts_eos: bool = True
     coverage_penalty: float = 0.0
+    word_penalty: float = 0.0
 
     def __post_init__(self) -> None:
         if self.coverage_penalty < 0:
@@ -50,33 +51,43 @@ class Ranking:
 
     def tokens(self, frontier: Frontier) -> Int[Tensor, " R"]:
         """|y|"""
-        return frontier.length if self.counts_eos else frontier.length - frontier.ended.long()
+        return frontier.length if self.counts_eos else frontier.length - (frontier.ended & ~frontier.cut).long()
 
     def best_possible(self, frontier: Frontier) -> Float[Tensor, " R"]:
         """The highest score that a row can still come to, if what follows were certain and covered all that is left."""
-        now, at_the_limit = self.tokens(frontier) + 1, frontier.asked.limit + int(self.counts_eos)
-        return torch.maximum(self.formula(frontier.value, now), self.formula(frontier.value, at_the_limit))
+        now, last = self.tokens(frontier) + int(self.counts_eos), frontier.asked.limit + 1
+        value = frontier.value - self.word_penalty * (now if self.word_penalty > 0 else last)
+        return torch.maximum(self._for_length(value, now), self._for_length(value, last))
 
-    def order(self, frontier: Frontier) -> Int[Tensor, " R"]:
-        """The rows of one sentence, best first: what ended by itself before what was cut."""
-        by_score = self.score(frontier).argsort(descending=True, stable=True)
-        return by_score[(~frontier.ended[by_score]).byte().argsort(stable=True)]
+    def order(self, frontier: Frontier) -> Int[Tensor, "B W"]:
+        """Of each sentence the places of its rows, best first: what ended by itself before what was cut."""
+        by_score = self.score(frontier).view(-1, frontier.width).argsort(dim=1, descending=True, stable=True)
+        ended = frontier.ended.view_as(by_score).gather(1, by_score)
+        return by_score.gather(1, (~ended).byte().argsort(dim=1, stable=True))
 
     def terms(self, tokens: int) -> tuple[float, float]:
         """What the value of so many tokens is divided by, and what is added then."""
         tokens = max(1, tokens)
+        words = -self.word_penalty * tokens if self.word_penalty else 0.0
         match self.normalise:
             case "none":
-                return 1.0, 0.0
+                return 1.0, words
             case "average":
-                return tokens**self.length_penalty, 0.0
+                divisor = tokens**self.length_penalty
+                return divisor, words / divisor
             case "gnmt":
-                return ((5 + tokens) / 6) ** self.length_penalty, 0.0
+                divisor = ((5 + tokens) / 6) ** self.length_penalty
+                return divisor, words / divisor
             case "reward":
-                return 1.0, self.length_penalty * tokens
+                return 1.0, words + self.length_penalty * tokens
 
     def formula(self, value: Float[Tensor, " R"], tokens: Int[Tensor, " R"]) -> Float[Tensor, " R"]:
         """The same for many."""
+        if self.word_penalty:
+            value = value - self.word_penalty * tokens.clamp(min=1)
+        return self._for_length(value, tokens)
+
+    def _for_length(self, value: Float[Tensor, " R"], tokens: Int[Tensor, " R"]) -> Float[Tensor, " R"]:
         counted = tokens.clamp(min=1).to(value.dtype)
         match self.normalise:
             case "none":

@@ -82,6 +82,7 @@ class Recorder:
                     follows[place],
                     added[place],
                     parents is not None,
+                    getattr(self._strategy, "free_end", False),
                     *looked_at[place],
                 )
                 self._draft_of(number, before[place]).add(step)

@@ -1,11 +1,14 @@
 """Rules: what may not be said (-∞), and what counts for less or more.
 
 They change what is chosen and never what is told of it: the log-probability of an answer stays the model's, and what a
-rule added is booked beside it. The token that a prefix asks for is out of reach of the others: nobody chose it.
+rule added is booked beside it. The token that a prefix asks for is out of reach of the others: nobody chose it. All
+write in the numbers they are given.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,6 +20,23 @@ from attendo.text import BOS, EOS, PAD
 
 _ANY_TOKEN = -1
 
+Call = Callable[[Any, Tensor, Frontier], Tensor]
+
+
+def but_for_the_prefix(call: Call) -> Call:
+    """The rule has no say in the token that a prefix asks for."""
+
+    @wraps(call)
+    def spared(self: Any, log_probs: Tensor, frontier: Frontier) -> Tensor:
+        if frontier.asked.prefix.size(1) == 0:
+            return call(self, log_probs, frontier)
+        inside, token = _next_of_prefix(frontier)
+        before = log_probs.gather(1, token)
+        ruled = call(self, log_probs, frontier)
+        return ruled.scatter_(1, token, torch.where(inside, before, ruled.gather(1, token)))
+
+    return spared
+
 
 @dataclass(frozen=True)
 class Forbid:
@@ -24,11 +44,11 @@ class Forbid:
 
     ids: Sequence[int] = (PAD, BOS)
 
+    @but_for_the_prefix
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
-        ruled = log_probs.clone()
         for each in self.ids:  # one by one: a list of places would be sent to the device at every step
-            ruled[:, each].fill_(NOTHING)
-        return _but_for_the_prefix(ruled, log_probs, frontier)
+            log_probs[:, each].fill_(NOTHING)
+        return log_probs
 
 
 @dataclass(frozen=True)
@@ -36,9 +56,8 @@ class LeastLength:
     """No end before as many tokens as are asked for. Where the limit is lower, the answer is cut there."""
 
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
-        ruled = log_probs.clone()
-        ruled[:, EOS] = ruled[:, EOS].masked_fill(frontier.length < frontier.asked.least, NOTHING)
-        return ruled
+        log_probs[:, EOS].masked_fill_(frontier.length < frontier.asked.least, NOTHING)
+        return log_probs
 
 
 @dataclass(frozen=True)
@@ -50,7 +69,21 @@ class Prefix:
             return log_probs
         inside, token = _next_of_prefix(frontier)
         others = torch.arange(log_probs.size(1), device=log_probs.device) != token
-        return log_probs.masked_fill(inside & others, NOTHING)
+        return log_probs.masked_fill_(inside & others, NOTHING)
+
+
+@dataclass(frozen=True)
+class Given:
+    """So many first tokens of every answer, which a prefix asks for, count as certain: they say nothing of its worth.
+
+    Otherwise a model that must begin with the token of a language would favour long answers where it is improbable.
+    """
+
+    tokens: int
+
+    def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
+        inside = frontier.length[:, None] < self.tokens
+        return log_probs.masked_fill_(inside & (log_probs != NOTHING), 0.0)
 
 
 @dataclass(frozen=True)
@@ -66,6 +99,7 @@ class BannedPhrases:
         object.__setattr__(self, "phrases", tuple(map(tuple, self.phrases)))  # rules are compared, and looked up by
         self._tables[torch.device("cpu")] = _table(self.phrases)
 
+    @but_for_the_prefix
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         if not self.phrases:
             return log_probs
@@ -74,7 +108,7 @@ class BannedPhrases:
         places = frontier.length[:, None] - back  # [R, K]
         said = frontier.ids.gather(1, places.clamp(min=0))  # before the first token bos again, which no phrase holds
         complete = ((said[:, None] == before) | (before == _ANY_TOKEN)).all(dim=-1)  # [R, N]
-        return _but_for_the_prefix(_without(log_probs, last.expand_as(complete), complete), log_probs, frontier)
+        return _without(log_probs, last.expand_as(complete), complete)
 
     def _on(self, device: torch.device) -> tuple[Int[Tensor, "N K"], Int[Tensor, " N"]]:
         if device not in self._tables:
@@ -93,6 +127,7 @@ class NoRepeatNgram:
         if self.size < 1:
             raise UsageError(f"no_repeat_ngram counts tokens: it must be 1 or more, not {self.size}")
 
+    @but_for_the_prefix
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         windows = frontier.ids.size(1) - self.size + 1
         if windows < 1:
@@ -102,29 +137,53 @@ class NoRepeatNgram:
         for n in range(self.size - 1):
             place = (frontier.length + n - self.size + 2).clamp(min=0)
             same = same & (frontier.ids[:, n : n + windows] == frontier.ids.gather(1, place[:, None]))
-        return _but_for_the_prefix(_without(log_probs, frontier.ids[:, self.size - 1 :], same), log_probs, frontier)
+        return _without(log_probs, frontier.ids[:, self.size - 1 :], same)
+
+
+@dataclass(frozen=True)
+class EndAtLimit:
+    """Behind the last token that the limit allows nothing but the end may come, however improbable."""
+
+    def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
+        others = torch.arange(log_probs.size(1), device=log_probs.device) != EOS
+        return log_probs.masked_fill_(frontier.full[:, None] & others, NOTHING)
+
+
+@dataclass(frozen=True)
+class Renormalise:
+    """log p(v) - log(sum of p over what is not forbidden): what may not be said leaves its probability to the rest.
+
+    It comes last. A token of a prefix is then certain, and costs nothing.
+    """
+
+    def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
+        there_is = (log_probs != NOTHING).any(dim=1, keepdim=True)
+        return torch.where(there_is, log_probs.log_softmax(-1), NOTHING)  # of nothing the sum would be no number
 
 
 @dataclass(frozen=True)
 class RepetitionPenalty:
     """log p(v) * penalty for every token v that has been said, once however often: above 1 makes it less probable.
 
-    Always on log-probabilities, which is what transformers does in beam search; its greedy search and its samples take
-    the logits instead, whose zero is nowhere in particular (Keskar et al. 2019, section 4.1).
+    With `of_logits` it is the logit s(v) that becomes s(v) * penalty below 0 and s(v) / penalty above (Keskar et al.
+    2019, section 4.1), and the probabilities are those of the logits then. Zero is nowhere in particular among logits,
+    so the same penalty weighs differently on another network. Such a rule comes before all others.
     """
 
     penalty: float
+    of_logits: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.penalty < float("inf"):
             raise UsageError(f"repetition_penalty must be more than 0 (1 changes nothing), not {self.penalty}")
 
+    @but_for_the_prefix
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         columns = torch.arange(frontier.ids.size(1), device=log_probs.device)
         # Where nothing stands yet, bos: that has been said in every row.
         said = torch.where(columns <= frontier.length[:, None], frontier.ids, BOS)
-        ruled = log_probs.scatter(1, said, log_probs.gather(1, said) * self.penalty)
-        return _but_for_the_prefix(ruled, log_probs, frontier)
+        before = log_probs.gather(1, said)
+        return log_probs.scatter_(1, said, torch.where(before < 0, before * self.penalty, before / self.penalty))
 
 
 def check_phrases(phrases: Sequence[Sequence[int]], kind: str) -> None:
@@ -151,7 +210,7 @@ def _without(
 ) -> Float[Tensor, "R V"]:
     """The lesser of two numbers is the same in any order, so a token may stand among the others many times."""
     most = torch.where(forbidden, NOTHING, -NOTHING).to(log_probs.dtype)
-    return log_probs.scatter_reduce(1, tokens, most, "amin")
+    return log_probs.scatter_reduce_(1, tokens, most, "amin")
 
 
 def _next_of_prefix(frontier: Frontier) -> tuple[Bool[Tensor, "R 1"], Int[Tensor, "R 1"]]:
@@ -159,12 +218,3 @@ def _next_of_prefix(frontier: Frontier) -> tuple[Bool[Tensor, "R 1"], Int[Tensor
     prefix, place = frontier.asked.prefix, frontier.length[:, None]
     token = prefix.gather(1, place.clamp(max=prefix.size(1) - 1))
     return (place < prefix.size(1)) & (token != PAD), token
-
-
-def _but_for_the_prefix(
-    ruled: Float[Tensor, "R V"], log_probs: Float[Tensor, "R V"], frontier: Frontier
-) -> Float[Tensor, "R V"]:
-    if frontier.asked.prefix.size(1) == 0:
-        return ruled
-    inside, token = _next_of_prefix(frontier)
-    return ruled.scatter(1, token, torch.where(inside, log_probs.gather(1, token), ruled.gather(1, token)))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attendo.decode.coverage import Covered
@@ -32,10 +32,25 @@ class Stepper(Protocol):
 
 
 @runtime_checkable
+class Network(Stepper, Protocol):
+    """What also reads sources, and keeps what it knows in place: a Transformer, or an ensemble of some."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Any: ...
+
+    def start(self, memory: Any) -> Any: ...
+
+    def room(self, sentences: int, source_width: int, width: int, capacity: int) -> Any:
+        """A state of fixed size, `width` rows a sentence, that besides `follow` can `take_in` and `write`."""
+
+
+@runtime_checkable
 class Rule(Protocol):
     """Something that may not be said (-∞), or counts for less or more."""
 
-    def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]: ...
+    def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier, /) -> Float[Tensor, "R V"]: ...
 
 
 @runtime_checkable
@@ -69,9 +84,13 @@ def turn(
     logits, state = stepper.step(frontier.last, state)
     if isinstance(state, Covered):
         frontier = state.tell(frontier)
-    log_probs = ruled = logits[:, -1].float().log_softmax(-1)
+    logits = logits[:, -1].float()
+    log_probs = logits.log_softmax(-1)
+    ruled = log_probs.clone() if rules else log_probs
     for rule in rules:
-        ruled = rule(ruled, frontier)
+        # A rule of logits comes first; what it leaves are log-probabilities again.
+        of_logits = getattr(rule, "of_logits", False)
+        ruled = rule(logits, frontier).log_softmax(-1) if of_logits else rule(ruled, frontier)
     parents, frontier = strategy.advance(frontier, log_probs, ruled)
     return state if parents is None else state.follow(parents), frontier
 

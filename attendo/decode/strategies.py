@@ -11,10 +11,13 @@ from attendo.decode.noise import gumbel, mixed
 from attendo.decode.shaping import Shape
 
 
+@dataclass(frozen=True)
 class Greedy:
     """The most probable token, each row for itself."""
 
     width = 1
+
+    free_end: bool = False  # at the limit any token may be the last: see `Frontier.grow`
 
     def start(self, asked: Asked, capacity: int | None = None) -> Frontier:
         return Frontier.start(asked, self.width, capacity)
@@ -22,7 +25,7 @@ class Greedy:
     def advance(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
-        return None, _grown(frontier, ruled.argmax(dim=-1), log_probs, ruled)
+        return None, _grown(frontier, ruled.argmax(dim=-1), log_probs, ruled, self.free_end)
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Sample:
     width: int = 1
     seed: int = 0
     shape: Shape = field(default_factory=Shape)
+    free_end: bool = False
 
     def start(self, asked: Asked, capacity: int | None = None) -> Frontier:
         return Frontier.start(asked, self.width, capacity)
@@ -45,13 +49,16 @@ class Sample:
         row = torch.arange(frontier.length.size(0), device=ruled.device) % self.width
         keys = mixed(mixed(mixed(frontier.asked.number + self.seed * 0x10001) + row) + frontier.length)
         ids = (self.shape(ruled) + gumbel(keys, ruled.size(1))).argmax(dim=-1)
-        return None, _grown(frontier, ids, log_probs, ruled)
+        return None, _grown(frontier, ids, log_probs, ruled, self.free_end)
 
 
 def _grown(
-    frontier: Frontier, ids: Int[Tensor, " R"], log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
+    frontier: Frontier,
+    ids: Int[Tensor, " R"],
+    log_probs: Float[Tensor, "R V"],
+    ruled: Float[Tensor, "R V"],
+    free_end: bool,
 ) -> Frontier:
     log_probability, value = (each.gather(1, ids[:, None])[:, 0] for each in (log_probs, ruled))
-    return frontier.grow(
-        ids, torch.where(value == NOTHING, NOTHING, log_probability), difference(value, log_probability)
-    )
+    found = torch.where(value == NOTHING, NOTHING, log_probability)
+    return frontier.grow(ids, found, difference(value, log_probability), free_end)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 Fate = Literal[
     "goes on",
     "finished",
-    "cut",  # a row that could go no further
+    "cut",  # a row that could go no further, or went no further where the end is free
     "not among the best W",
     "ends, but not among the best W",
     "pushed out by better finished ones",

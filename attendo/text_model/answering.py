@@ -1,13 +1,14 @@
 """One call of a text model: sources to requests, requests to an engine, what it found to results."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from attendo.decode.config import GenerationConfig
 from attendo.decode.engines import Engine
 from attendo.decode.frontier import NOTHING, Frontier
+from attendo.decode.ranking import Ranking
 from attendo.decode.requests import Request
 from attendo.decode.risk import by_probability, least_risk
 from attendo.decode.search import Rule, Strategy
@@ -74,13 +75,13 @@ class Answering:
         )
         return [line.request() for line in lines], strategy, rules
 
-    def from_frontier(self, frontier: Frontier, phrases: tuple[str, ...]) -> tuple[Hypothesis, ...]:
-        """The best of one sentence; a beam may have found fewer than it has rows."""
-        order = self._ranking.order(frontier)[: candidates(self._wishes, self._config)]
-        best = frontier.select(order)
-        found = best.log_probability != NOTHING
-        rows = range(len(order)) if not found.any() else found.nonzero()[:, 0].tolist()
-        return _in_order(self._hypothesis(best, row, phrases) for row in rows)
+    def told(self, frontier: Frontier, phrases: Sequence[tuple[str, ...]]) -> Iterator[tuple[Hypothesis, ...]]:
+        """The best of each sentence, with the phrases it must hold; a beam may have found fewer than it has rows."""
+        rows = _Rows.of(frontier, self._ranking)
+        for sentence, places in enumerate(self._ranking.order(frontier).tolist()):
+            best = [sentence * frontier.width + place for place in places][: candidates(self._wishes, self._config)]
+            found = [row for row in best if rows.log_probability[row] != NOTHING] or best
+            yield _in_order(self._hypothesis(rows, row, phrases[sentence]) for row in found)
 
     def _searched(self, lines: Sequence[Line], engine: Engine, banned: Sequence[Ids]) -> list[tuple[Hypothesis, ...]]:
         found: dict[int, tuple[Hypothesis, ...]] = {}
@@ -89,9 +90,11 @@ class Answering:
             raise UsageError("two different texts have the same number: give them one after the other")
         for way in (0, 1):
             if asked := [line for line in lines if len(line.ways) > way]:
-                for request, frontier in engine.answers(*self.search(asked, banned, way)):
-                    told = self.from_frontier(frontier, by_number[request.number].phrases)
-                    found[request.number] = _merged(found.get(request.number, ()), told)
+                for answers in engine.answers(*self.search(asked, banned, way)):
+                    phrases = [by_number[request.number].phrases for request in answers.requests]
+                    told = self.told(answers.hypotheses, phrases)
+                    for request, hypotheses in zip(answers.requests, told, strict=True):
+                        found[request.number] = _merged(found.get(request.number, ()), hypotheses)
         return [found[line.number] for line in lines]
 
     def _without_banned(self, line: Line, found: tuple[Hypothesis, ...], engine: Engine) -> tuple[Hypothesis, ...]:
@@ -123,30 +126,53 @@ class Answering:
         ordered = [replace(found[place], utility=risk.expected[place]) for place in risk.order]
         return tuple({each.text: each for each in ordered}.values())  # what was drawn twice is told once
 
-    def _hypothesis(self, frontier: Frontier, row: int, phrases: tuple[str, ...]) -> Hypothesis:
-        ids = tuple(each for each in frontier.ids[row, 1:].tolist() if each not in (PAD, EOS))
-        text, tokens = self._tokenizer.decode(ids), int(self._ranking.tokens(frontier)[row])
+    def _hypothesis(self, rows: "_Rows", row: int, phrases: tuple[str, ...]) -> Hypothesis:
+        ids = tuple(each for each in rows.ids[row][1:] if each not in (PAD, EOS))
+        text, tokens = self._tokenizer.decode(ids), rows.tokens[row]
         divisor, reward = self._ranking.terms(tokens)
         return Hypothesis(
             text=text,
             ids=ids,
             pieces=tuple(self._tokenizer.pieces(ids)),
             parts=Score(
-                log_probability=float(frontier.log_probability[row]),
-                penalty=float(frontier.penalty[row]),
+                log_probability=rows.log_probability[row],
+                penalty=rows.penalty[row],
                 tokens=tokens,
                 divisor=divisor,
                 reward=reward,
-                coverage=float(self._ranking.coverage(frontier)[row]),
+                coverage=rows.coverage[row],
             ),
-            cut=bool(frontier.cut[row]),
+            cut=rows.cut[row],
             constraints=held(text, phrases),
+        )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """A frontier as Python's own numbers: asking a tensor for each of them would take longer than the search."""
+
+    ids: list[list[int]]
+    tokens: list[int]
+    log_probability: list[float]
+    penalty: list[float]
+    coverage: list[float]
+    cut: list[bool]
+
+    @staticmethod
+    def of(frontier: Frontier, ranking: Ranking) -> "_Rows":
+        return _Rows(
+            ids=frontier.ids.tolist(),
+            tokens=ranking.tokens(frontier).tolist(),
+            log_probability=frontier.log_probability.tolist(),
+            penalty=frontier.penalty.tolist(),
+            coverage=ranking.coverage(frontier).tolist(),
+            cut=frontier.cut.tolist(),
         )
 
 
 def _in_order(found: Iterable[Hypothesis]) -> tuple[Hypothesis, ...]:
     """They come best first; of those that were cut, the ones that lack fewer constraints come before others."""
-    return tuple(sorted(found, key=lambda each: (each.cut, each.constraints.count(False))))
+    return tuple(sorted(found, key=lambda each: (each.cut, each.constraints.count(False)) if each.constraints else ()))
 
 
 def _merged(one: tuple[Hypothesis, ...], other: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:

@@ -8,16 +8,28 @@ import torch
 from attendo.decode.beam import Beam
 from attendo.decode.config import GenerationConfig
 from attendo.decode.constrained import ConstrainedBeam
+from attendo.decode.coverage import Covering
 from attendo.decode.diverse import DiverseBeam
 from attendo.decode.engines import CachedEngine, Engine, FastEngine, TextbookEngine
 from attendo.decode.ensemble import Ensemble
 from attendo.decode.ranking import Ranking
-from attendo.decode.rules import BannedPhrases, Forbid, LeastLength, NoRepeatNgram, Prefix, RepetitionPenalty
-from attendo.decode.search import Rule, Strategy
+from attendo.decode.rules import (
+    BannedPhrases,
+    EndAtLimit,
+    Forbid,
+    Given,
+    LeastLength,
+    NoRepeatNgram,
+    Prefix,
+    Renormalise,
+    RepetitionPenalty,
+)
+from attendo.decode.search import Network, Rule, Strategy
 from attendo.decode.shaping import Shape
 from attendo.decode.strategies import Greedy, Sample
 from attendo.errors import UsageError
 from attendo.model.transformer import Transformer
+from attendo.text import BOS, PAD, UNK
 from attendo.text_model.networks import Reader
 from attendo.text_model.searching import SearchEngine
 
@@ -27,63 +39,71 @@ Phrases = Sequence[Sequence[int]]
 
 
 def ranking_of(config: GenerationConfig) -> Ranking:
-    return Ranking(config.normalise, config.length_penalty, config.counts_eos, config.coverage_penalty)
+    length = config.length_penalty
+    return Ranking(config.normalise, length, config.counts_eos, config.coverage_penalty, config.word_penalty)
 
 
 def strategy_of(config: GenerationConfig, count: int, constraints: Mapping[int, Phrases] | None = None) -> Strategy:
     """`count` is how many hypotheses are needed; `constraints` are phrases by the number of their request."""
-    ranking = ranking_of(config)
+    ranking, free_end = ranking_of(config), config.at_limit == "free"
     if constraints:
         return ConstrainedBeam(config.beam, ranking, config.stop, config.patience, constraints)
     if config.sample:
         shape = Shape(config.temperature, config.top_k, config.top_p, config.min_p, config.typical)
-        return Sample(count, config.seed, shape)
+        return Sample(count, config.seed, shape, free_end)
     if config.beam == 1:
-        return Greedy()
+        return Greedy(free_end)
     if config.groups > 1:
         return DiverseBeam(config.beam, config.groups, config.diversity, ranking, config.stop)
-    return Beam(config.beam, ranking, config.stop, config.patience)
+    return Beam(config.beam, ranking, config.stop, config.patience, needed=count, free_end=free_end)
 
 
 def rules_of(config: GenerationConfig, banned: Phrases = (), prefix: bool = False, least: bool = False) -> list[Rule]:
     """`prefix`, `least`: whether some answer is asked to begin with something, or to have so many tokens at least.
 
-    Rules change what the ones before left: a penalty comes before what forbids, and a prefix last.
+    Rules change what the ones before left: a penalty comes before what forbids, and a prefix behind it.
     """
-    rules: list[Rule] = [Forbid()]
+    rules: list[Rule] = []
     if config.repetition_penalty != 1:
-        rules.append(RepetitionPenalty(config.repetition_penalty))
+        rules.append(RepetitionPenalty(config.repetition_penalty, config.repetition_of == "logits"))
+    rules.append(Forbid() if config.allow_unk else Forbid((PAD, BOS, UNK)))
     if config.no_repeat_ngram:
         rules.append(NoRepeatNgram(config.no_repeat_ngram))
     if banned:
         rules.append(BannedPhrases(tuple(map(tuple, banned))))
     if least:
         rules.append(LeastLength())
+    if config.at_limit == "end":
+        rules.append(EndAtLimit())
     if prefix:
         rules.append(Prefix())
+    if prefix and config.target_prefix:
+        rules.append(Given(len(config.target_prefix)))
+    if config.renormalise:
+        rules.append(Renormalise())
     return rules
 
 
 def engine_of(config: GenerationConfig, reader: Reader, constrained: bool = False) -> Engine:
-    """Where the host must see every step, and for ensembles, the plain search."""
-    if plain := _plain_reason(config, reader, constrained):
-        if config.engine in ("fast", "textbook"):
-            raise UsageError(f"{plain} and the engine {config.engine} exclude each other: use cached, or auto")
+    """Constraints need the plain search, because the host must see every step."""
+    on_gpu = networks_of(reader)[0].device.type == "cuda"
+    kind = config.engine if config.engine != "auto" else "fast" if on_gpu and not constrained else "cached"
+    if constrained and kind != "cached":
+        raise UsageError(f"constraints and the engine {kind} exclude each other: use cached, or auto")
+    network, positions = in_precision(config, reader), config.positions(on_gpu)
+    if kind == "fast":
+        return FastEngine(covering(config, network), positions, config.compile)
+    if constrained or not isinstance(network, Transformer) or config.coverage_penalty > 0:
+        if kind == "textbook":
+            what = "coverage_penalty" if isinstance(network, Transformer) else "an ensemble"
+            raise UsageError(f"{what} and the engine textbook exclude each other: use cached, or auto")
         return search_engine_of(config, reader)
-    network = in_precision(config, reader)
-    assert isinstance(network, Transformer)  # an ensemble has had its reason
-    match config.engine:
-        case "textbook":
-            return TextbookEngine(network, config.batch_tokens)
-        case "auto" | "cached" if config.engine == "cached" or not network.output.weight.is_cuda:
-            return CachedEngine(network, config.batch_tokens)
-        case _:
-            return FastEngine(network, config.batch_tokens)
+    return TextbookEngine(network, positions) if kind == "textbook" else CachedEngine(network, positions)
 
 
 def search_engine_of(config: GenerationConfig, reader: Reader) -> SearchEngine:
-    device = networks_of(reader)[0].output.weight.device
-    return SearchEngine(in_precision(config, reader), device, config.batch_tokens, config.coverage_penalty > 0)
+    network = covering(config, in_precision(config, reader))
+    return SearchEngine(network, config.positions(network.device.type == "cuda"))
 
 
 def in_precision(config: GenerationConfig, reader: Reader) -> Reader:
@@ -95,15 +115,16 @@ def in_precision(config: GenerationConfig, reader: Reader) -> Reader:
     return Ensemble(copies, reader.weights, reader.how) if isinstance(reader, Ensemble) else copies[0]
 
 
+def covering(config: GenerationConfig, reader: Reader) -> Network:
+    """The same, keeping count of attention where that counts."""
+    if config.coverage_penalty > 0:
+        if not isinstance(reader, Transformer):
+            raise UsageError("coverage_penalty and an ensemble exclude each other: take a single model, or 0")
+        return Covering(reader)
+    assert isinstance(reader, Network)  # networks and ensembles are
+    return reader
+
+
 def networks_of(reader: Reader) -> list[Transformer]:
     members = reader.members if isinstance(reader, Ensemble) else (reader,)
     return [each for each in members if isinstance(each, Transformer)]
-
-
-def _plain_reason(config: GenerationConfig, reader: Reader, constrained: bool) -> str:
-    """Why the engines of single networks will not do; nothing where they will."""
-    if not isinstance(reader, Transformer):
-        return "an ensemble"
-    if config.coverage_penalty > 0:
-        return "coverage_penalty"
-    return "constraints" if constrained else ""

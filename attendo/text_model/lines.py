@@ -11,6 +11,7 @@ from attendo.text_model.answering import Line
 from attendo.text_model.choices import ranking_of
 from attendo.text_model.networks import longest_source
 from attendo.text_model.phrasing import prefix_ids, required_ways
+from attendo.text_model.prefixes import prefixes_of
 from attendo.text_model.results import Hypothesis, Result, Score, empty
 from attendo.text_model.splitting import TooLongError, fitting, joined
 from attendo.text_model.wishes import Wishes
@@ -28,6 +29,7 @@ class LineMaker:
         networks: Sequence[Transformer],
     ) -> None:
         self._wishes, self._config, self._source, self._target = wishes, config, source, target
+        self._before, self._begin = prefixes_of(config, source, target)
         self._positions = longest_source(networks)
         self._most = config.max_source if self._positions is None else min(config.max_source, self._positions)
 
@@ -66,13 +68,14 @@ class LineMaker:
             raise TooLongError(f"{where}: {error}", number) from None
 
     def _tokens(self, text: str) -> int:
-        return len(self._source.encode(text))
+        return len(self._before) + len(self._source.encode(text))
 
     def _line(self, text: str, prefix: str, phrases: tuple[str, ...]) -> Line:
-        source, begin = tuple(self._source.encode(text)), prefix_ids(self._target, prefix) if prefix else ()
+        source = self._source.encode(text)
+        begin = (*self._begin, *(prefix_ids(self._target, prefix) if prefix else ()))
         limit, least = self._limits(len(source), len(begin))
         ways = tuple(required_ways(self._target, phrases)) if phrases else ((),)
-        return Line(source, limit, least, begin, phrases, ways)
+        return Line((*self._before, *source), limit, least, begin, phrases, ways)
 
     def _limits(self, source_tokens: int, prefix_tokens: int) -> tuple[int, int]:
         """The most and the fewest tokens of the answer."""
@@ -89,7 +92,8 @@ class LineMaker:
             limit = max(limit, least) if given is None and self._positions is None else limit
             if least > limit:
                 raise UsageError(f"min_length {least} is more than the model can say: {limit} tokens")
-        return limit, min(limit, least)
+        # With a free end the limit counts all tokens; otherwise those before eos.
+        return limit - int(config.at_limit == "free"), min(limit, least)
 
 
 def _whole(found: Sequence[Result], ranking: Ranking) -> Result:

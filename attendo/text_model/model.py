@@ -25,6 +25,7 @@ from attendo.text_model.continuing import distinct, next_tokens
 from attendo.text_model.lines import LineMaker
 from attendo.text_model.looking import aligned, stacked
 from attendo.text_model.networks import Reader, evaluating, pick_device
+from attendo.text_model.prefixes import prefixes_of
 from attendo.text_model.results import Alternative, Result, ScoredTarget, Trace
 from attendo.text_model.scoring import scored
 from attendo.text_model.splitting import joined
@@ -88,7 +89,8 @@ class TextModel:
         `n_best` is how many hypotheses each result has, fewer where fewer were found. `max_length` is the most tokens
         of an answer; unless given, it follows the length of the source. `options` are the other fields of `Wishes`
         (prefix="...", constraints=["..."], ban=["..."], min_length=5, split=True, alignments=True) and those of
-        `GenerationConfig`, the model's own unless given (beam=4, sample=True, temperature=0.8 ...).
+        `GenerationConfig`, the model's own unless given (beam=4, sample=True, temperature=0.8 ...); like="marian" takes
+        those of another system instead (`decode/likes.py`).
         """
         _refuse_string(texts)
         wishes, config = divided(self.generation, {**options, "n_best": n_best, "max_length": max_length})
@@ -100,7 +102,12 @@ class TextModel:
             found = answering.hypotheses(lines, self._engine(config, bool(wishes.constraints))) if lines else []
             results = [Result(each) for each in found]
             if wishes.alignments:
-                results = aligned(results, [line.source for line in lines], self.networks, config.batch_tokens)
+                results = aligned(
+                    results,
+                    [line.source for line in lines],
+                    self.networks,
+                    config.positions(self.device.type == "cuda"),
+                )
         told = zip(maker.results(results, made), texts, strict=True)
         return [self._with_unknown(result, text) for result, text in told]
 
@@ -133,7 +140,7 @@ class TextModel:
             told += new
             if new:
                 yield new
-        whole = answering.from_frontier(last.hypotheses.cpu(), ())[0].text
+        whole = next(answering.told(last.hypotheses.cpu(), [()]))[0].text
         if rest := whole.removeprefix(told):
             yield rest
 
@@ -162,7 +169,8 @@ class TextModel:
         if len(sources) != len(targets):
             raise UsageError(f"score takes pairs: {len(sources)} sources and {len(targets)} targets")
         encoded = self.source_tokenizer.encode_many(sources), self.target_tokenizer.encode_many(targets)
-        pairs = [Example(source, target) for source, target in zip(*encoded, strict=True)]
+        before, begin = prefixes_of(self.generation, self.source_tokenizer, self.target_tokenizer)
+        pairs = [Example((*before, *source), (*begin, *target)) for source, target in zip(*encoded, strict=True)]
         with self._evaluating():
             return scored(pairs, self._reader, self.device, self.target_tokenizer)
 
@@ -183,9 +191,10 @@ class TextModel:
     def trace(self, text: str, target: str | None = None) -> Trace:
         """Generate on the fast path (or take the given target), then look at it once from inside."""
         self._require_single("looked into: trace its members")
-        source, cut = self.source_tokenizer.encode(text), False
+        before, begin = prefixes_of(self.generation, self.source_tokenizer, self.target_tokenizer)
+        source, cut = [*before, *self.source_tokenizer.encode(text)], False
         if target is not None:
-            answer = self.target_tokenizer.encode(target)
+            answer = [*begin, *self.target_tokenizer.encode(target)]
         else:
             result = self.generate([text])[0]
             answer, cut = list(result.ids), result.cut
@@ -218,7 +227,8 @@ class TextModel:
     def _engine(self, config: GenerationConfig, constrained: bool) -> Engine:
         """One of those used before, where nothing about it has changed: what it has recorded can be used again."""
         covered = config.coverage_penalty > 0
-        key = (config.engine, config.precision, config.batch_tokens, self.device, covered, constrained)
+        machine = (config.engine, config.precision, config.batch_tokens, config.compile)
+        key = (*machine, self.device, covered, constrained)
         if key not in self._engines:
             while len(self._engines) >= _ENGINES_KEPT:
                 del self._engines[next(iter(self._engines))]

@@ -3,6 +3,8 @@
     words, sentencepiece    a space belongs to the word behind it, and a text begins as if behind one: `cat` is the same
                             at the beginning and behind a space; another way to write it is behind a sign, or inside a
                             word, without a space
+    foreign_pieces          as sentencepiece, but the other way is not known
+    byte_pairs              a space belongs to the word behind it, and a text begins as if behind none
     characters, bytes       there is but one way
 
 A learnt tokenizer could also put a phrase together from smaller pieces than it would cut it into.
@@ -18,12 +20,13 @@ from attendo.text.tokenizer import MARK
 
 Ids = tuple[int, ...]
 
-_SPACE_BEFORE = ("words", "sentencepiece")  # kinds whose pieces bring the space before them
+# Kinds whose pieces bring the space before them.
+_SPACE_BEFORE = ("words", "sentencepiece", "foreign_pieces", "byte_pairs")
 
 
 def behind_a_space(tokenizer: Tokenizer, phrase: str) -> Ids:
-    """Also at the beginning of a text."""
-    return tuple(tokenizer.encode(phrase))
+    """Also at the beginning of a text, but for byte pairs."""
+    return tuple(tokenizer.encode(f" {phrase}" if tokenizer.kind == "byte_pairs" else phrase))
 
 
 def inside(tokenizer: Tokenizer, phrase: str) -> Ids:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from attendo.decode.config import GenerationConfig
+from attendo.decode.likes import like
 from attendo.errors import UsageError
 from attendo.settings import nearest
 from attendo.text_model.phrasing import checked_phrases, holds
@@ -70,20 +71,27 @@ class Wishes:
 
 
 def divided(defaults: GenerationConfig, options: Mapping[str, Any]) -> tuple[Wishes, GenerationConfig]:
-    """Options of a call: those of this call alone, and the settings with the rest of them. None is as if left out."""
+    """Options of a call: those of this call alone, and the settings with the rest of them. None is as if left out.
+
+    With `like` the settings are those of another system, not the defaults.
+    """
     given = {name: value for name, value in options.items() if value is not None}
+    system = given.pop("like", None)
     names = {field.name for field in fields(Wishes)}
     settings = {name: value for name, value in given.items() if name not in names}
     for name in settings:
         if name not in GenerationConfig.model_fields:
-            raise UsageError(f"unknown option {name}{nearest(name, [*names, *GenerationConfig.model_fields])}")
+            raise UsageError(f"unknown option {name}{nearest(name, [*names, 'like', *GenerationConfig.model_fields])}")
     wishes = Wishes(**{name: value for name, value in given.items() if name in names})
-    config = _checked(defaults.changed(**settings), settings)
+    config = defaults.changed(**settings) if system is None else like(system, settings, defaults)
+    config = _checked(config, settings)
     _check_count(wishes, config)
     if wishes.constraints and config.sample:
         raise UsageError("constraints and sample exclude each other: a beam searches for answers that hold them")
     if wishes.constraints and config.groups > 1:
         raise UsageError(f"constraints and groups ({config.groups}) exclude each other: take a plain beam")
+    if wishes.constraints:
+        _check_plain(config, "constraints")
     return wishes, config
 
 
@@ -107,6 +115,8 @@ def _checked(config: GenerationConfig, given: Mapping[str, Any]) -> GenerationCo
         )
     if config.mbr == "none" and "mbr_candidates" in given:
         raise UsageError("mbr_candidates is for mbr: say chrf or bleu for it")
+    if "repetition_of" in given and config.repetition_penalty == 1:
+        raise UsageError("repetition_of is for a repetition_penalty other than 1: set it too, or leave it out")
     for name in _OF_SAMPLES:
         if name in given and not config.sample:
             raise UsageError(f"{name} is for samples: set sample too, or leave it out")
@@ -119,7 +129,17 @@ def _checked(config: GenerationConfig, given: Mapping[str, Any]) -> GenerationCo
         raise UsageError(f"patience and the stop rule {config.stop} exclude each other: it is for the rule first")
     if config.groups > 1 and config.patience != 1:
         raise UsageError(f"groups ({config.groups}) and patience ({config.patience}) exclude each other")
+    if config.groups > 1:
+        _check_plain(config, f"groups ({config.groups})")
     return config
+
+
+def _check_plain(config: GenerationConfig, what: str) -> None:
+    """Some ways to stop are those of a plain beam."""
+    if config.at_limit == "free":
+        raise UsageError(f"{what} and at_limit free exclude each other: take cut or end")
+    if config.stop in ("leader", "shrinking"):
+        raise UsageError(f"{what} and the stop rule {config.stop} exclude each other: take first or settled")
 
 
 def _neutral(name: str) -> Any:

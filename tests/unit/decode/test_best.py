@@ -4,31 +4,40 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as some
+from torch import Tensor
 
 from attendo.decode.best import best_by_chunks, best_of
 
 
-@given(size=some.integers(1, 1500), seed=some.integers(0, 99), count=some.integers(1, 5))
-def test_chunks_hold_what_topk_finds(size: int, seed: int, count: int) -> None:
-    numbers = torch.randn(3, size, generator=torch.Generator().manual_seed(seed))
-    count = min(count, -(-size // 256))
-    values, places = best_by_chunks(numbers, count)
-    assert torch.equal(values, numbers.topk(count).values)
-    assert torch.equal(numbers.gather(1, places), values)
+def numbers(width: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Of three sentences: those of each row, and what is added to all of a row."""
+    dice = torch.Generator().manual_seed(seed)
+    return torch.randn(3, width, size, generator=dice), torch.randn(3, width, generator=dice)
+
+
+@given(width=some.integers(1, 3), size=some.integers(1, 1500), seed=some.integers(0, 99), count=some.integers(1, 5))
+def test_chunks_hold_what_topk_finds(width: int, size: int, seed: int, count: int) -> None:
+    each, added = numbers(width, size, seed)
+    count = min(count, width * -(-size // 256))
+    values, places = best_by_chunks(each, added, count)
+    all_of_them = (each + added[..., None]).flatten(1)
+    assert torch.equal(values, all_of_them.topk(count).values)
+    assert torch.equal(all_of_them.gather(1, places), values)
 
 
 @pytest.mark.parametrize("size", [5, 4096, 20_001])
 def test_the_best_stand_where_they_are_said_to(size: int) -> None:
-    numbers = torch.randn(4, size, generator=torch.Generator().manual_seed(size))
-    values, places = best_of(numbers, 5)
-    assert torch.equal(numbers.gather(1, places), values)
-    assert torch.equal(values, numbers.topk(5).values)
+    each, added = numbers(4, size, seed=size)
+    values, places = best_of(each, added, 5)
+    all_of_them = (each + added[..., None]).flatten(1)
+    assert torch.equal(all_of_them.gather(1, places), values)
+    assert torch.equal(values, all_of_them.topk(5).values)
 
 
 def test_where_nearly_all_is_forbidden_nothing_is_invented() -> None:
-    numbers = torch.full((2, 5000), float("-inf"))
-    numbers[:, 4999] = -1.0
-    values, places = best_of(numbers, 4)
+    each = torch.full((2, 2, 2500), float("-inf"))
+    each[:, 1, 2499] = -1.0
+    values, places = best_of(each, torch.zeros(2, 2), 4)
     assert values.tolist() == [[-1.0, *[float("-inf")] * 3]] * 2
     assert places[:, 0].tolist() == [4999, 4999]
     assert ((places >= 0) & (places < 5000)).all()

@@ -33,7 +33,13 @@ BEAMS = {
 }
 STRATEGIES: dict[str, Strategy] = {
     **BEAMS,
+    "first come": Beam(4, stop="first_come"),
+    "leader": Beam(4, Ranking("none"), "leader", needed=2, free_end=True),
+    "shrinking": Beam(4, Ranking("none"), "shrinking", free_end=True),
+    "free": Beam(3, Ranking(counts_eos=False), free_end=True),
     "greedy": Greedy(),
+    "free greedy": Greedy(free_end=True),
+    "free samples": Sample(2, seed=4, free_end=True),
     "samples": Sample(3, seed=5),
     "diverse": DiverseBeam(6, 3, 0.7),
     "constrained": ConstrainedBeam(3, constraints={0: [[A]], 2: [[B, A]], 4: [[A], [UNK, B]]}),

@@ -1,5 +1,7 @@
 """Everything else that a model can be asked: alternatives, trees, ensembles, least risk, alignments."""
 
+from typing import Any
+
 import pytest
 import torch
 from lively import lively_model, pieces_model, sentences
@@ -85,10 +87,27 @@ def test_an_ensemble_is_no_model_folder_and_has_no_trace(tmp_path: object) -> No
         both.save(str(tmp_path))
     with pytest.raises(UsageError, match="an ensemble of 2 models cannot be looked into"):
         both.trace("the cat")
-    with pytest.raises(UsageError, match="an ensemble and the engine fast"):
-        both.generate(["the cat"], engine="fast")
+    with pytest.raises(UsageError, match="an ensemble and the engine textbook"):
+        both.generate(["the cat"], engine="textbook")
     with pytest.raises(UsageError, match="coverage_penalty and an ensemble"):
         both.generate(["the cat"], coverage_penalty=0.1)
+
+
+@pytest.mark.parametrize("options", [{}, {"beam": 3}, {"sample": True, "n_best": 2}])
+def test_D1_an_ensemble_answers_the_same_on_the_fast_engine(options: dict[str, Any]) -> None:
+    both = lively_model(seed=2).ensemble([lively_model(seed=3, num_decoder_layers=1)])
+    cached, fast = (both.generate(sentences(9), engine=engine, **options) for engine in ("cached", "fast"))
+    assert [[each.ids for each in result.hypotheses] for result in cached] == [
+        [each.ids for each in result.hypotheses] for result in fast
+    ]
+
+
+def test_D1_coverage_counts_the_same_on_the_fast_engine() -> None:
+    model = lively_model()
+    ways = (model.generate(sentences(9), beam=3, coverage_penalty=0.7, engine=each) for each in ("cached", "fast"))
+    cached, fast = ([(result.text, result.best.parts.coverage) for result in way] for way in ways)
+    assert [text for text, _ in cached] == [text for text, _ in fast]
+    assert [part for _, part in cached] == pytest.approx([part for _, part in fast], abs=1e-4)
 
 
 @pytest.mark.parametrize("options", [{"mbr_candidates": 12}, {"beam": 5}])

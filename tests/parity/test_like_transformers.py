@@ -1,0 +1,92 @@
+"""`like="hf"` against transformers' generate with the same weights."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from talkative import Found, assert_same, said_by_us, some_texts, talkative_model
+
+from attendo.data.batch import collate_sources
+from attendo.interop.marian import to_marian
+from attendo.text import BOS, EOS, PAD
+from attendo.text_model import TextModel
+
+pytest.importorskip("transformers")
+
+TEXTS = some_texts()
+STOPS = {False: "settled", True: "first", "never": "exhaustive"}
+
+# Ours and theirs.
+SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"min_length": 4}, {"min_new_tokens": 4}),
+    ({"min_length": 9}, {"min_new_tokens": 9}),
+    ({"max_length": 1}, {"max_new_tokens": 1}),
+    ({"no_repeat_ngram": 2}, {"no_repeat_ngram_size": 2}),
+    ({"repetition_penalty": 1.7}, {"repetition_penalty": 1.7}),
+    ({"repetition_penalty": 0.8}, {"repetition_penalty": 0.8}),
+    ({"renormalise": True}, {"renormalize_logits": True}),
+]
+
+Generate = Callable[..., list[Found]]
+
+
+@pytest.fixture(scope="module")
+def model() -> TextModel:
+    return talkative_model()
+
+
+@pytest.fixture(scope="module")
+def theirs(model: TextModel) -> Generate:
+    marian = to_marian(model.network)
+    ids, mask = collate_sources([model.source_tokenizer.encode(text) for text in TEXTS])
+
+    def generate(beam: int, **settings: Any) -> list[Found]:
+        """As many hypotheses as the beam has rows; without a beam they have no scores."""
+        shape = {
+            "num_beams": beam,
+            "num_return_sequences": beam,
+            "return_dict_in_generate": True,
+            "output_scores": True,
+        }
+        told = marian.generate(ids, attention_mask=mask, **shape, **settings)
+        said = [tuple(each for each in row if each not in (PAD, BOS, EOS)) for row in told.sequences.tolist()]
+        scores = [0.0] * len(said) if beam == 1 else told.sequences_scores.tolist()
+        found = list(zip(said, scores, strict=True))
+        return [found[first : first + beam] for first in range(0, len(found), beam)]
+
+    return generate
+
+
+@pytest.mark.parametrize(("beam", "length_penalty"), [(2, 1.0), (4, 0.6), (4, 2.0), (5, 0.0)])
+@pytest.mark.parametrize("early_stopping", STOPS)
+def test_beams_find_the_same_with_the_same_scores(
+    model: TextModel, theirs: Generate, beam: int, length_penalty: float, early_stopping: bool | str
+) -> None:
+    settings: dict[str, Any] = {"max_length": 9, "length_penalty": length_penalty, "stop": STOPS[early_stopping]}
+    ours = said_by_us(model, TEXTS, like="hf", beam=beam, n_best=beam, **settings)
+    expected = theirs(beam, max_new_tokens=9, length_penalty=length_penalty, early_stopping=early_stopping)
+    assert_same(ours, expected)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize(("given", "there"), SETTINGS, ids=lambda each: str(each))
+def test_other_settings_mean_the_same(
+    model: TextModel, theirs: Generate, beam: int, given: dict[str, Any], there: dict[str, Any]
+) -> None:
+    ours = said_by_us(model, TEXTS, like="hf", beam=beam, n_best=beam, **{"max_length": 9, **given})
+    assert_same(ours, theirs(beam, **{"max_new_tokens": 9, **there}), scores=beam > 1)
+
+
+@pytest.mark.filterwarnings("ignore:Using the model-agnostic default:UserWarning")
+@pytest.mark.parametrize("beam", [1, 2])
+def test_what_is_left_out_is_their_default(model: TextModel, theirs: Generate, beam: int) -> None:
+    ours = said_by_us(model, TEXTS, like="hf", n_best=beam, **({} if beam == 1 else {"beam": beam}))
+    assert_same(ours, theirs(beam), scores=beam > 1)
+    assert max(len(found[0][0]) for found in ours) == 20
+
+
+def test_lengths_differ_and_our_own_defaults_say_something_else(model: TextModel, theirs: Generate) -> None:
+    expected = theirs(4, max_new_tokens=9)
+    assert len({len(ids) for found in expected for ids, _ in found}) > 6
+    ours = said_by_us(model, TEXTS, beam=4, n_best=4, max_length=9)
+    assert sum(one != other for one, other in zip(ours, expected, strict=True)) > 20

@@ -1,0 +1,67 @@
+"""Engines: whatever they keep, and wherever they keep it, the answers of the textbook."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+
+from attendo.decode.beam import Beam
+from attendo.decode.diverse import DiverseBeam
+from attendo.decode.engines import CachedEngine, Engine, TextbookEngine
+from attendo.decode.requests import Request
+from attendo.decode.rules import Forbid, LeastLength, NoRepeatNgram, Prefix
+from attendo.decode.search import Strategy
+from attendo.decode.strategies import Greedy, Sample
+from attendo.model.transformer import Transformer
+from attendo.text import EOS, PAD
+
+Make = Callable[..., Transformer]
+RULES = (Forbid(), NoRepeatNgram(3), LeastLength(), Prefix())
+STRATEGIES: dict[str, Strategy] = {
+    "greedy": Greedy(),
+    "samples": Sample(3, seed=2),
+    "beam": Beam(4),
+    "wide beam": Beam(9),  # too many rows to share a storage
+    "groups": DiverseBeam(6, 3),
+}
+
+
+def lively(make: Make) -> Transformer:
+    """Untrained, but with answers of different lengths."""
+    network = make(tie="none")
+    with torch.no_grad():
+        network.output.weight.mul_(3.0)
+        network.output.weight[EOS].mul_(2.0)
+    return network
+
+
+def requests(count: int) -> list[Request]:
+    dice = torch.Generator().manual_seed(count)
+    made = []
+    for number in range(count):
+        length, limit = (int(torch.randint(1, most, (), generator=dice)) for most in (9, 14))
+        ids = torch.randint(4, 17, (length,), generator=dice).tolist()
+        made.append(Request(number, tuple(ids), limit, least=number % 3, prefix=tuple(ids[: number % 2])))
+    return made
+
+
+def answers(engine: Engine, strategy: Strategy, asked: Sequence[Request]) -> list[tuple[list[list[int]], list[float]]]:
+    """By number: the ids of the hypotheses of each, and their log-probabilities."""
+    found = [each for some in engine.answers(asked, strategy, RULES) for each in some.one_by_one()]
+    found.sort(key=lambda each: each[0].number)
+    return [
+        ([[token for token in row if token != PAD] for row in each.ids.tolist()], each.log_probability.tolist())
+        for _, each in found
+    ]
+
+
+@pytest.mark.parametrize("positions", [150, 1000], ids=["small batches", "one batch"])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_D1_the_cached_engine_answers_as_the_textbook_does(small_network: Make, name: str, positions: int) -> None:
+    network, asked = lively(small_network), requests(14)
+    expected = answers(TextbookEngine(network, 1000), STRATEGIES[name], asked)
+    found = answers(CachedEngine(network, positions), STRATEGIES[name], asked)
+    assert len({len(ids[0]) for ids, _ in expected}) > 4
+    for (ids, scores), (expected_ids, expected_scores) in zip(found, expected, strict=True):
+        assert ids == expected_ids
+        assert scores == pytest.approx(expected_scores, abs=1e-4)

@@ -1,0 +1,114 @@
+"""Answers as other systems give them: like all others the same in every batch, on every engine, and as a stream."""
+
+from typing import Any
+
+import pytest
+from lively import lively_model, sentences
+
+from attendo.errors import UsageError
+from attendo.text import EOS
+from attendo.text_model import TextModel
+
+ASKED: list[dict[str, Any]] = [
+    {"like": "fairseq", "beam": 3, "n_best": 3, "max_length": 5},
+    {"like": "hf", "beam": 3, "n_best": 3, "max_length": 5},
+    {"like": "hf", "max_length": 5},
+    {"like": "hf", "sample": True, "repetition_penalty": 1.5, "max_length": 5},
+    {"like": "ctranslate2", "max_length": 5},
+    {"like": "ctranslate2", "beam": 3, "n_best": 2, "length_penalty": 0.0, "max_length": 5},
+    {"like": "marian", "beam": 4, "n_best": 3, "max_length": 5},
+]
+
+
+@pytest.fixture(scope="module")
+def model() -> TextModel:
+    return lively_model()
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=str)
+def test_answers_are_the_same_alone_and_on_every_engine(model: TextModel, asked: dict[str, Any]) -> None:
+    texts = sentences(3)
+    together = model.generate(texts, **asked)
+    told = [[(each.ids, each.cut) for each in result.hypotheses] for result in together]
+    alone = [model.generate([text], **asked)[0] for text in texts]
+    for engine in ("textbook", "cached", "fast"):
+        others = alone if engine == "cached" else model.generate(texts, engine=engine, **asked)
+        assert [[(each.ids, each.cut) for each in result.hypotheses] for result in others] == told
+        for one, other in zip(together, others, strict=True):
+            assert one.score == pytest.approx(other.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=str)
+def test_a_stream_joined_is_the_answer(model: TextModel, asked: dict[str, Any]) -> None:
+    alone = {name: value for name, value in asked.items() if name != "n_best"}
+    texts = sentences(2)
+    for text, result in zip(texts, model.generate(texts, **alone), strict=True):
+        assert "".join(model.stream(text, **alone)) == result.text
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=str)
+def test_the_answers_are_in_the_tree(model: TextModel, asked: dict[str, Any]) -> None:
+    text = sentences(1)[0]
+    (tree,) = model.search_tree(text, **asked)
+    left = {tuple(token for token in tree.ids(node) if token != EOS) for node in tree.answers}
+    assert left >= {each.ids for each in model.generate([text], **asked)[0].hypotheses}
+
+
+@pytest.mark.parametrize("asked", [each for each in ASKED if "sample" not in each], ids=str)
+def test_the_score_is_made_of_its_parts(model: TextModel, asked: dict[str, Any]) -> None:
+    exponent = asked.get("length_penalty", 0.0 if asked["like"] == "marian" else 1.0)
+    for result in model.generate(sentences(5), **asked):
+        parts = result.best.parts
+        assert parts.tokens == len(result.ids) + (not result.cut)
+        assert result.score == pytest.approx((parts.log_probability + parts.penalty) / parts.tokens**exponent, abs=1e-5)
+        assert parts.penalty == 0 or asked["like"] == "ctranslate2"
+
+
+@pytest.mark.parametrize(
+    ("asked", "tokens", "cut"),
+    [
+        ({"like": "marian"}, 12, True),  # 3 times the source with its eos
+        ({"like": "marian", "max_length_factor": 2.0}, 8, True),
+        ({"like": "hf"}, 20, True),
+        ({"like": "hf", "max_length": 9, "beam": 3}, 9, True),
+        ({"like": "ctranslate2", "max_length": 9}, 9, True),
+        ({"like": "fairseq", "max_length": 9}, 9, False),  # and eos, by force
+        ({"like": "fairseq", "max_length_factor": 2.0, "max_length_extra": 3}, 9, False),
+    ],
+)
+def test_an_answer_that_may_not_end_has_all_the_tokens_that_system_allows(
+    model: TextModel, asked: dict[str, Any], tokens: int, cut: bool
+) -> None:
+    (result,) = model.generate(["the cat sat"], min_length_factor=100.0, **asked)
+    assert (len(result.ids), result.cut) == (tokens, cut)
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"like": "moses"}, ["moses", "marian"]),
+        ({"lik": "hf"}, ["lik", "like"]),
+        ({"like": "hf", "beam": 4, "groups": 2}, ["groups (2)", "at_limit free"]),
+        ({"like": "marian", "constraints": ["猫"], "at_limit": "cut"}, ["constraints", "shrinking"]),
+        ({"like": "ctranslate2", "constraints": ["猫"]}, ["constraints", "at_limit free"]),
+        ({"like": "ctranslate2", "length_penalty": 0.0, "patience": 2.0}, ["patience", "leader"]),
+        ({"repetition_of": "logits"}, ["repetition_of", "repetition_penalty"]),
+        ({"like": "marian", "beam": 3, "n_best": 4}, ["n_best", "beam (3)"]),
+    ],
+)
+def test_what_cannot_go_together_is_refused_by_name(
+    model: TextModel, options: dict[str, Any], names: list[str]
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        model.generate(["the cat"], **options)
+    for name in names:
+        assert name in str(refused.value)
+
+
+def test_constraints_and_groups_go_with_an_end_by_force(model: TextModel) -> None:
+    (result,) = model.generate(["the cat"], like="fairseq", constraints=["看见 小"], max_length=6)
+    assert "看见 小" in result.text
+    assert not result.cut
+    (result,) = model.generate(["the cat"], like="fairseq", beam=4, groups=2, n_best=4, max_length=6)
+    assert len(result.hypotheses) == 4
+    assert not any(each.cut for each in result.hypotheses)
