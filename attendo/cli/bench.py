@@ -11,9 +11,8 @@ import typer
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
-    from attendo.model.transformer import Transformer
-    from attendo.recipes.bench import Measured, Plan
-    from attendo.text import Tokenizer
+    from attendo.recipes.bench import Measured, Plan, Scoring, Sentences
+    from attendo.text_model import TextModel
 
 bench = typer.Typer(no_args_is_help=True, help="Measure speed beside other systems, as ratios in one run.")
 
@@ -40,6 +39,9 @@ def generate(
     natural: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Sources to answer, each answer as long as it comes.")
     ] = None,
+    references: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --natural: the right answers, for each system's BLEU.")
+    ] = None,
     vocabulary: Annotated[int | None, typer.Option(min=5, help="Tokens of a random network; 32,000.")] = None,
     preset: Annotated[str | None, typer.Option(help="Size of a random network: tiny, small, base, big; base.")] = None,
     precision: Annotated[Literal["fp32", "fp16", "bf16"], typer.Option(help="What is computed in.")] = "fp32",
@@ -50,7 +52,10 @@ def generate(
     """Time generation: attendo, transformers and CTranslate2 with the same weights, encoder included.
 
     A rival that is not installed or cannot hold the network is named and left out. Before timing, all answer once: how
-    many of their tokens are the same is part of the result.
+    many of their tokens are the same is part of the result, and with --references the BLEU of each.
+
+    All are asked for the same: a sentence is done when as many hypotheses have ended as the beam has rows, and the one
+    with the best mean log-probability is its answer.
     """
     if model is not None and (vocabulary or preset):
         raise UsageError("--vocabulary and --preset make a random network; a model folder is taken as it is")
@@ -58,19 +63,33 @@ def generate(
         raise UsageError("--source-length and --steps force lengths; with --natural they come from the file")
     if natural is not None and model is None:
         raise UsageError("--natural needs a MODEL: random weights know no words and come to no end")
+    if references is not None and natural is None:
+        raise UsageError("--references are the answers to the lines of a file: name it with --natural")
     beams, batches = _numbers("--beam", beam), _numbers("--batch", batch)
 
-    from attendo.recipes.bench import Plan, forced_work, natural_work, parse_rivals
-    from attendo.text_model import pick_device
+    from attendo.recipes.bench import Plan, forced_work, natural_work, parse_rivals, random_network
+    from attendo.text_model import load, pick_device
 
     entrants, where = parse_rivals(rivals, precision), pick_device(device)
-    network, tokenizer = _network(model, preset or "base", vocabulary or 32_000)
-    if natural is not None and tokenizer is not None:
-        works = natural_work(natural, tokenizer, network.config, beams, batches)
+    loaded = load(model, "cpu") if model is not None else None
+    network = loaded.network if loaded else random_network(preset or "base", vocabulary or 32_000)
+    scoring = None
+    if natural is not None and loaded is not None:
+        sentences, scoring = _read(natural, references, loaded)
+        works = natural_work(sentences, network.config, beams, batches)
     else:
         works = forced_work(network.config, source_length or LENGTH, steps or LENGTH, beams, batches)
     of = str(model) if model else f"random weights, preset {preset or 'base'}"
-    _run(Plan(network, precision, entrants, works, rounds, where), of, as_json)
+    _run(Plan(network, precision, entrants, works, rounds, where, scoring), of, as_json)
+
+
+def _read(natural: Path, references: Path | None, model: "TextModel") -> tuple["Sentences", "Scoring | None"]:
+    from attendo.recipes.bench import Scoring, read_sentences
+
+    sentences = read_sentences(natural, model.source_tokenizer, references)
+    if sentences.references is None:
+        return sentences, None
+    return sentences, Scoring(sentences.references, model.target_tokenizer)
 
 
 def _numbers(option: str, text: str) -> list[int]:
@@ -80,24 +99,16 @@ def _numbers(option: str, text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _network(model: Path | None, preset: str, vocabulary: int) -> tuple["Transformer", "Tokenizer | None"]:
-    if model is None:
-        from attendo.recipes.bench import random_network
-
-        return random_network(preset, vocabulary), None
-    from attendo.text_model import load
-
-    loaded = load(model, "cpu")
-    return loaded.network, loaded.source_tokenizer
-
-
 def _run(plan: "Plan", of: str, as_json: bool) -> None:
     from attendo.recipes.bench import Doing, LeftOut, Measured, compare, facts
 
     known = {**facts(plan.device), **_task(plan, of)}
     _print(json.dumps({"facts": known}) if as_json else _headline(known))
     if not as_json:
-        _print(f"{'beam':>4} {'batch':>5}  {'system':22} {'tokens/s':>10}  {'attendo / it':>12}  same tokens")
+        bleu = "" if plan.scoring is None else f"  {'BLEU':>6}"
+        _print(
+            f"{'beam':>4} {'batch':>5}  {'system':{_WIDTH}} {'tokens/s':>10}  {'attendo / it':>12}  same tokens{bleu}"
+        )
     for report in compare(plan):
         match report:
             case Doing():
@@ -120,26 +131,30 @@ def _task(plan: "Plan", of: str) -> dict[str, Any]:
         "precision": plan.precision,
         "lengths": lengths,
         "rounds": plan.rounds,
+        "bleu": plan.scoring.signature if plan.scoring is not None else None,
     }
 
 
 def _headline(facts: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {facts[name]}" for name in _VERSIONS if facts[name])
+    bleu = f"\nBLEU {facts['bleu']}" if facts["bleu"] else ""
     return (
         f"{facts['hardware']}, {facts['device']}, {facts['threads']} of {facts['cores']} threads; {versions}\n"
         f"{facts['network']}, {facts['parameters']:,} parameters, {facts['precision']}; {facts['lengths']}, "
-        f"encoder included; {facts['rounds']} rounds, medians"
+        f"encoder included; {facts['rounds']} rounds, medians{bleu}"
     )
 
 
 _VERSIONS = ("attendo", "torch", "transformers", "ctranslate2")
+_WIDTH = 29  # of the longest name: ctranslate2 fp32 by sentences
 
 
 def _row(measured: "Measured") -> str:
-    row = f"{measured.beam:4} {measured.batch:5}  {measured.system:22} {measured.speed:10,.0f}"
-    if measured.ratio is None or measured.same is None:
-        return row
-    return f"{row}  {measured.ratio:12.2f}  {measured.same:11.1%}"
+    ratio = "" if measured.ratio is None else f"{measured.ratio:.2f}"
+    same = "" if measured.same is None else f"{measured.same:.1%}"
+    bleu = "" if measured.bleu is None else f"{measured.bleu:.2f}"
+    start = f"{measured.beam:4} {measured.batch:5}  {measured.system:{_WIDTH}} {measured.speed:10,.0f}"
+    return f"{start}  {ratio:>12}  {same:>11}  {bleu:>6}".rstrip()
 
 
 def _print(line: str) -> None:

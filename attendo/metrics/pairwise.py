@@ -9,11 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attendo.errors import UsageError
-from attendo.metrics.sacrebleu_measures import _TOKENIZER_OF, TOKENIZERS
+from attendo.metrics.sacrebleu_measures import tokenizer_name
 from attendo.metrics.scores import check_metric
-from attendo.metrics.scripts import main_script
-from attendo.settings import nearest
 
 Matrix = NDArray[np.float64]  # a row a hypothesis, a column a reference
 Counts = NDArray[np.int64]
@@ -120,11 +117,8 @@ def _numbered(key: Counts) -> Counts:
 
 def _tokenizer(references: Sequence[str], tokenize: str | None) -> Callable[[str], str]:
     check_metric("bleu")
-    tokenize = tokenize or _TOKENIZER_OF[main_script(references)]
-    if tokenize not in TOKENIZERS:
-        known = ", ".join(TOKENIZERS)
-        raise UsageError(f"unknown tokeniser {tokenize}{nearest(tokenize, list(TOKENIZERS))}: use {known}")
+    name = tokenizer_name(references, tokenize)
     from sacrebleu.metrics.bleu import BLEU
 
-    tokenizer: Callable[[str], str] = BLEU(tokenize=tokenize).tokenizer
+    tokenizer: Callable[[str], str] = BLEU(tokenize=name).tokenizer
     return tokenizer

@@ -14,11 +14,17 @@ TOKENIZERS = ("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab")
 _TOKENIZER_OF: dict[Script, str] = {"spaced": "13a", "han": "zh", "kana": "char", "hangul": "char", "unspaced": "char"}
 
 
-def bleu(references: Sequence[str], tokenize: str | None) -> Measure:
-    tokenize = tokenize or _TOKENIZER_OF[main_script(references)]
-    if tokenize not in TOKENIZERS:
+def tokenizer_name(references: Sequence[str], given: str | None) -> str:
+    """The one that was asked for, if there is such a one, or that for the script of the references."""
+    name = given or _TOKENIZER_OF[main_script(references)]
+    if name not in TOKENIZERS:
         known = ", ".join(TOKENIZERS)
-        raise UsageError(f"unknown tokeniser {tokenize}{nearest(tokenize, list(TOKENIZERS))}: use {known}")
+        raise UsageError(f"unknown tokeniser {name}{nearest(name, list(TOKENIZERS))}: use {known}")
+    return name
+
+
+def bleu(references: Sequence[str], tokenize: str | None) -> Measure:
+    tokenize = tokenizer_name(references, tokenize)
     from sacrebleu.metrics.bleu import BLEU
 
     try:

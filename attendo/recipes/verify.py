@@ -32,7 +32,7 @@ RULES = (Forbid(),)
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
 _NO_LIMIT = 1 << 40
 
-Answers = Mapping[int, Frontier]
+Found = Mapping[int, Frontier]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def verify(model: TextModel, texts: Sequence[str]) -> Iterator[Compared]:
     requests = _requests(model, texts)
     if not requests:
         raise UsageError("there is no sentence to verify with: name a file with some")
-    network, many = model.network, model.generation.batch_tokens
+    network, many = model.network, model.generation.positions(model.device.type == "cuda")
     with evaluating(network):
         yield from _sub_layers(network, requests)
         for name, strategy in STRATEGIES.items():
@@ -91,12 +91,13 @@ def _requests(model: TextModel, texts: Sequence[str]) -> list[Request]:
     ]
 
 
-def _answers(engine: Engine, requests: Sequence[Request], strategy: Strategy, size: int = _NO_LIMIT) -> Answers:
+def _answers(engine: Engine, requests: Sequence[Request], strategy: Strategy, size: int = _NO_LIMIT) -> Found:
     groups = [requests[first : first + size] for first in range(0, len(requests), min(size, len(requests)))]
-    return {request.number: found for group in groups for request, found in engine.answers(group, strategy, RULES)}
+    told = (answers for group in groups for answers in engine.answers(group, strategy, RULES))
+    return {request.number: found for answers in told for request, found in answers.one_by_one()}
 
 
-def _compared(model: TextModel, path: str, what: str, found: Answers, expected: Answers) -> Compared:
+def _compared(model: TextModel, path: str, what: str, found: Found, expected: Found) -> Compared:
     allowed = TOLERANCE[model.network.output.weight.dtype]
     different, ties, largest, example = 0, 0, 0.0, ""
     for number, one in found.items():
@@ -116,7 +117,7 @@ def _score(hypotheses: Frontier) -> float:
     return float(Ranking().score(hypotheses)[0])
 
 
-def _scores(model: TextModel, answers: Answers, requests: Sequence[Request]) -> Compared:
+def _scores(model: TextModel, answers: Found, requests: Sequence[Request]) -> Compared:
     """The log-probability told with an answer, beside that of reading it."""
     largest, counted = 0.0, 0
     for request in requests:

@@ -2,9 +2,10 @@
 
 from attendo.recipes.bench.comparison import Doing, LeftOut, Measured, Plan, Rival, compare
 from attendo.recipes.bench.machine import facts
-from attendo.recipes.bench.planning import forced_work, natural_work, parse_rivals
+from attendo.recipes.bench.planning import Sentences, forced_work, natural_work, parse_rivals, read_sentences
 from attendo.recipes.bench.random_network import random_network
 from attendo.recipes.bench.rivals import RIVALS
+from attendo.recipes.bench.scoring import Scoring
 
 __all__ = [
     "RIVALS",
@@ -13,10 +14,13 @@ __all__ = [
     "Measured",
     "Plan",
     "Rival",
+    "Scoring",
+    "Sentences",
     "compare",
     "facts",
     "forced_work",
     "natural_work",
     "parse_rivals",
     "random_network",
+    "read_sentences",
 ]

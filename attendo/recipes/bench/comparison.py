@@ -14,9 +14,11 @@ from attendo.errors import ModelError
 from attendo.model.transformer import Transformer
 from attendo.recipes.bench.ours import Ours
 from attendo.recipes.bench.rivals import load_rival
+from attendo.recipes.bench.scoring import Scoring
 from attendo.recipes.bench.work import Precision, System, Work
 
 Ids = list[list[int]]
+_WARM_UP = 4  # more calls of each system on a GPU before the clock runs: memory, plans and recordings are made in them
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Plan:
     works: Sequence[Work]
     rounds: int
     device: torch.device
+    scoring: Scoring | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class Measured:
     seconds: tuple[float, ...]  # of each round
     ratio: float | None = None  # how many times as fast attendo is, from the medians; None for attendo itself
     same: float | None = None  # share of tokens that attendo says too
+    bleu: float | None = None  # of the answers, where there are references
 
     @property
     def median(self) -> float:
@@ -92,7 +96,7 @@ def compare(plan: Plan, clock: Callable[[], float] = time.perf_counter) -> Itera
             except ModelError as error:
                 yield LeftOut(f"{rival.name} {rival.precision}", str(error))
         for work in plan.works:
-            yield from _measure(systems, work, plan.rounds, clock)
+            yield from _measure(systems, work, plan, clock)
 
 
 def share_alike(one: Ids, other: Ids) -> float:
@@ -102,15 +106,17 @@ def share_alike(one: Ids, other: Ids) -> float:
     return alike / places if places else 1.0
 
 
-def _measure(systems: Sequence[System], work: Work, rounds: int, clock: Callable[[], float]) -> Iterator[Report]:
+def _measure(systems: Sequence[System], work: Work, plan: Plan, clock: Callable[[], float]) -> Iterator[Report]:
     calls = [system.prepare(work) for system in systems]
     said: list[Ids] = []
     for system, call in zip(systems, calls, strict=True):
         yield Doing(f"beam {work.beam}, batch {work.batch}: {system.name} answers")
         said.append(system.ids(call()))
+        for _ in range(_WARM_UP if plan.device.type == "cuda" else 0):
+            call()
     times: list[list[float]] = [[] for _ in systems]
-    for turn in range(rounds):
-        yield Doing(f"beam {work.beam}, batch {work.batch}: round {turn + 1} of {rounds}")
+    for turn in range(plan.rounds):
+        yield Doing(f"beam {work.beam}, batch {work.batch}: round {turn + 1} of {plan.rounds}")
         for n in range(len(systems)):
             which = (n + turn) % len(systems)  # nobody always comes after the same one
             times[which].append(_timed(calls[which], clock))
@@ -118,7 +124,8 @@ def _measure(systems: Sequence[System], work: Work, rounds: int, clock: Callable
     for n, system in enumerate(systems):
         rival = {"ratio": statistics.median(times[n]) / ours, "same": share_alike(said[0], said[n])} if n else {}
         tokens = sum(len(answer) + (len(answer) < work.most) for answer in said[n])
-        yield Measured(system.name, work.beam, work.batch, tokens, tuple(times[n]), **rival)
+        bleu = plan.scoring.bleu(said[n]) if plan.scoring is not None else None
+        yield Measured(system.name, work.beam, work.batch, tokens, tuple(times[n]), **rival, bleu=bleu)
 
 
 def _timed(call: Callable[[], Any], clock: Callable[[], float]) -> float:

@@ -1,23 +1,21 @@
 """attendo as one of the systems that are compared."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from attendo.decode.beam import Beam
 from attendo.decode.engines import CachedEngine, Engine, FastEngine
-from attendo.decode.frontier import Frontier
-from attendo.decode.layout import laid_out
-from attendo.decode.requests import Request
+from attendo.decode.requests import Answers, Request
 from attendo.decode.rules import Forbid, LeastLength
 from attendo.decode.search import Strategy
 from attendo.decode.strategies import Greedy
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import kernels_for_any_shape
 from attendo.recipes.bench.work import DTYPES, Precision, Work
-from attendo.text import BOS, EOS, PAD
 
 Ids = list[list[int]]
 RULES = (Forbid(), LeastLength())
@@ -29,9 +27,10 @@ def answering(engine: Engine, work: Work) -> Callable[[], Ids]:
 
     What need not be done anew for every answer belongs before the call, which alone is timed.
     """
-    strategy: Strategy = Greedy() if work.beam == 1 else Beam(work.beam)
+    # As the others have it, a limit counts eos, and its last token may be any.
+    strategy: Strategy = Greedy(free_end=True) if work.beam == 1 else Beam(work.beam, stop="first", free_end=True)
     groups = [
-        [Request(number, tuple(work.sources[number]), work.most, work.least) for number in group]
+        [Request(number, tuple(work.sources[number]), work.most - 1, work.least) for number in group]
         for group in work.batches()
     ]
 
@@ -40,7 +39,7 @@ def answering(engine: Engine, work: Work) -> Callable[[], Ids]:
         with kernels_for_any_shape():
             for group in groups:
                 found = engine.answers(group, strategy, RULES)
-                answers |= {request.number: _best(hypotheses) for request, hypotheses in found}
+                answers |= {number: ids for some in found for number, ids in _best(some)}
         return [answers[n] for n in range(len(work.sources))]
 
     return answer
@@ -51,19 +50,22 @@ class Ours:
 
     def __init__(self, network: Transformer, precision: Precision, device: torch.device) -> None:
         self.name = f"attendo {precision}"
-        made = copy.deepcopy(network).to(device, DTYPES[precision]).eval()
-        self._engine: Engine
-        if device.type == "cuda":
-            self._engine = FastEngine(made, _ALL_AT_ONCE, compiled=True)
-        else:
-            self._engine = CachedEngine(laid_out(made), _ALL_AT_ONCE)
+        self._network = copy.deepcopy(network).to(device, DTYPES[precision]).eval()
 
     def prepare(self, work: Work) -> Callable[[], Ids]:
-        return answering(self._engine, work)
+        if self._network.device.type != "cuda":
+            return answering(CachedEngine(self._network, _ALL_AT_ONCE), work)
+        engine = FastEngine(self._network, _ALL_AT_ONCE, compiled=True, most=work.batch)
+        return answering(engine, replace(work, batch=len(work.sources)))  # those that wait take the places of others
 
     def ids(self, said: Any) -> Ids:
         return said
 
 
-def _best(hypotheses: Frontier) -> list[int]:
-    return [each for each in hypotheses.ids[0].tolist() if each not in (PAD, BOS, EOS)]
+def _best(answers: Answers) -> Iterator[tuple[int, list[int]]]:
+    """The number of each request, and the ids of the first of its hypotheses, which is the best."""
+    found = answers.hypotheses
+    words = found.length - (found.ended & ~found.cut).long()  # without eos
+    best = (each[:: found.width].tolist() for each in (found.ids, words))
+    for request, ids, count in zip(answers.requests, *best, strict=True):
+        yield request.number, ids[1 : 1 + count]  # behind bos

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
@@ -15,6 +16,15 @@ from attendo.recipes.bench.rivals import RIVALS
 from attendo.recipes.bench.work import Precision, Work
 from attendo.settings import nearest
 from attendo.text import CONTROL_PIECES, Tokenizer
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Sources as ids, and what each should be answered with where that is known."""
+
+    path: Path
+    sources: Sequence[Sequence[int]]
+    references: Sequence[str] | None = None
 
 
 def parse_rivals(text: str, precision: Precision) -> list[Rival]:
@@ -45,17 +55,28 @@ def forced_work(
     return works
 
 
-def natural_work(
-    path: Path, tokenizer: Tokenizer, config: ModelConfig, beams: Sequence[int], batches: Sequence[int]
-) -> list[Work]:
-    """The lines of a file that are not empty. For all the same limit, twice the longest source and 20 tokens more."""
-    lines = [line for line in read_lines(path) if line.strip()]
-    sources = [ids for ids in tokenizer.encode_many(lines) if ids]
-    if not sources:
+def read_sentences(path: Path, tokenizer: Tokenizer, references: Path | None = None) -> Sentences:
+    """The lines of a file that are not empty, each with the line of the references that stands beside it."""
+    lines = list(read_lines(path))
+    expected = list(read_lines(references)) if references is not None else lines
+    if len(expected) != len(lines):
+        raise DataError(
+            f"{references} has {len(expected):,} lines and {path} {len(lines):,}: each source needs its reference"
+        )
+    encoded = tokenizer.encode_many([line if line.strip() else "" for line in lines])
+    kept = [(ids, reference) for ids, reference in zip(encoded, expected, strict=True) if ids]
+    if not kept:
         raise DataError(f"{path} has no line with text in it")
+    sources, beside = zip(*kept, strict=True)
+    return Sentences(path, sources, beside if references is not None else None)
+
+
+def natural_work(sentences: Sentences, config: ModelConfig, beams: Sequence[int], batches: Sequence[int]) -> list[Work]:
+    """For all sentences the same limit, twice the longest source and 20 tokens more."""
+    sources = sentences.sources
     longest, room = max(map(len, sources)), _room(config)
     if longest >= room:
-        raise DataError(f"{path}: a line of {longest} tokens is too long for {room} positions: split it")
+        raise DataError(f"{sentences.path}: a line of {longest} tokens is too long for {room} positions: split it")
     most = int(min(2 * longest + 20, room - 1))
     return [Work(sources, beam, batch, least=0, most=most) for beam in beams for batch in batches]
 

@@ -15,7 +15,16 @@ DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 class Work:
     """Sources to answer, so many side by side. With `least` equal to `most` every answer is that long.
 
-    Ids are without control tokens, and lengths do not count them; eos is forbidden before `least` tokens are there.
+    Ids are without control tokens. eos is forbidden before `least` tokens are there, and is one of the `most`; the last
+    of these may be any token.
+
+    A beam means the same for all, so that none has less to do than another: a step looks at the 2·beam best
+    continuations, a sentence is done as soon as `beam` hypotheses have ended, and of these the one with the highest
+    mean log-probability, eos counted, is the answer.
+
+        attendo         Beam(beam, stop="first", free_end=True), whose ranking is the average
+        CTranslate2     length_penalty 1 and patience 1
+        transformers    length_penalty 1 and early_stopping True
     """
 
     sources: Sequence[Sequence[int]]

@@ -71,6 +71,38 @@ def test_a_model_folder_is_taken_as_it_is_on_lengths_as_they_come(
     assert "left out: transformers fp32: a MarianMTModel cannot hold this network: norm is pre" in done.output
 
 
+def test_with_references_the_table_and_the_json_have_each_systems_bleu(
+    attendo: Command, model_folder: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("sacrebleu")
+    pytest.importorskip("ctranslate2")
+    (tmp_path / "lines").write_text("I love NLP\n\nthe cat sat\n", "utf-8")
+    (tmp_path / "right").write_text("我 爱 NLP\n\n猫 坐 着\n", "utf-8")
+    files = ("--natural", tmp_path / "lines", "--references", tmp_path / "right")
+    options = (*files, "--beam", "1", "--batch", "2", "--rounds", "1", "--device", "cpu", "--rivals", "ctranslate2")
+    done = attendo("bench", "generate", model_folder, *options)
+    assert done.code == 0
+    signature, header, ours, rival = done.output.splitlines()[-4:]
+    assert signature.startswith("BLEU nrefs:1|case:mixed|")
+    assert header.endswith("same tokens    BLEU")
+    assert len(ours) == len(rival) == len(header)
+    objects = [
+        json.loads(line) for line in attendo("bench", "generate", model_folder, *options, "--json").output.splitlines()
+    ]
+    assert f"BLEU {objects[0]['facts']['bleu']}" == signature
+    assert [f"{each['bleu']:.2f}" for each in objects[1:]] == [row.split()[-1] for row in (ours, rival)]
+
+
+def test_references_of_another_number_are_exit_code_3(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("I love NLP\nthe cat sat\n", "utf-8")
+    (tmp_path / "right").write_text("我 爱 NLP\n", "utf-8")
+    failed = attendo(
+        "bench", "generate", model_folder, "--natural", tmp_path / "lines", "--references", tmp_path / "right"
+    )
+    assert failed.code == 3
+    assert "each source needs its reference" in failed.error
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -81,6 +113,7 @@ def test_a_model_folder_is_taken_as_it_is_on_lengths_as_they_come(
         (["--natural", "lines"], "--natural needs a MODEL"),
         (["m", "--preset", "tiny"], "--vocabulary and --preset make a random network"),
         (["m", "--natural", "lines", "--steps", "3"], "with --natural they come from the file"),
+        (["m", "--references", "lines"], "name it with --natural"),
         (["--preset", "bse"], "unknown preset bse"),
         (["--device", "tpu"], "unknown device tpu"),
     ],

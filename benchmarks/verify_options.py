@@ -1,0 +1,164 @@
+"""Do random networks of every option answer the same on every engine, batch, padding and cache?
+
+    python benchmarks/verify_options.py [--device cuda] [--precision fp32] [--combinations 20]
+
+Every setting of `ModelConfig` is changed by itself, and then many at once by chance. Each network goes through
+`attendo verify` with random sentences: one line a network, exit code 1 if one of them differs. A decoder-only network
+has no source and so no place in a text model; it is left out.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from attendo import ModelConfig, Transformer
+from attendo.errors import UsageError
+from attendo.nn.attention import MultiHeadAttention
+from attendo.recipes.verify import Compared, verify
+from attendo.store import StoredModel
+from attendo.text import EOS, Words
+from attendo.text_model import TextModel
+
+Options = dict[str, Any]
+
+SIZES: Options = {
+    "d_model": 32,
+    "num_heads": 4,
+    "d_ff": 48,
+    "num_encoder_layers": 2,
+    "num_decoder_layers": 2,
+    "dropout": 0.0,
+}
+ALONE: tuple[Options, ...] = (
+    {},
+    {"d_model": 30, "num_heads": 5},
+    {"d_model": 34, "num_heads": 4, "d_key": 8, "d_value": 8},
+    {"num_heads": 1},
+    {"d_ff": 7},
+    {"num_encoder_layers": 3, "num_decoder_layers": 1},
+    {"num_encoder_layers": 1, "num_decoder_layers": 3},
+    {"d_key": 6},
+    {"d_value": 3},
+    {"dropout": 0.3},
+    {"attention_dropout": 0.3},
+    {"activation_dropout": 0.3},
+    {"norm": "post"},
+    {"norm": "post", "final_norm": True},
+    {"final_norm": False},
+    {"norm_kind": "rms"},
+    {"norm_epsilon": 0.01},
+    {"activation": "gelu"},
+    {"activation": "silu"},
+    {"activation": "swiglu"},
+    {"positions": "learned"},
+    {"positions": "learned", "max_length": 48},
+    {"positions": "learned", "position_offset": 2},
+    {"positions": "rotary"},
+    {"positions": "none"},
+    {"position_layout": "halves"},
+    {"position_layout": "fairseq"},
+    {"position_offset": 2},
+    {"tie": "none"},
+    {"tie": "all"},
+    {"scale_embedding": False},
+    {"embedding_norm": True},
+    {"output_bias": True},
+)
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+WORDS = [f"word{n}" for n in range(40)]
+LONGEST, LONGER = 12, 8  # words of a sentence, and how many more an answer may have
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = _arguments(arguments)
+    device, precision = torch.device(given.device), PRECISIONS[given.precision]
+    texts, wrong = sentences(given.sentences), 0
+    networks = (*ALONE, *combinations(given.combinations))
+    for options in networks:
+        begin = time.perf_counter()
+        model = random_model(options)
+        model.network.to(device, precision)
+        found = list(verify(model, texts))
+        wrong += any(not each.equal for each in found)
+        print(_line(options, found, time.perf_counter() - begin), flush=True)
+    where = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    print(f"{len(networks)} networks, {where}, {given.precision}, torch {torch.__version__}: {wrong or 'none'} differ")
+    return 1 if wrong else 0
+
+
+def combinations(count: int, seed: int = 1) -> Iterator[Options]:
+    """Half of all settings changed, those together that may stand together."""
+    chance, settings = random.Random(seed), [(name, value) for each in ALONE for name, value in each.items()]
+    while count:
+        options = dict(chance.sample(settings, len(settings) // 2))
+        try:
+            ModelConfig(**{**SIZES, "vocab_size": 50, **options})
+        except UsageError:
+            continue
+        count -= 1
+        yield options
+
+
+def random_model(options: Options, seed: int = 1) -> TextModel:
+    """With plain first values all sentences have the same answer, and a mistake would stay unseen.
+
+    So biases and gains are drawn too, attention is sharper, the memory is heard more loudly, and eos comes more often.
+    """
+    source, target = Words.build(WORDS), Words.build(WORDS[:30])
+    if options.get("tie") == "all":
+        source = target
+    sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": target.vocab_size}
+    generator = torch.Generator().manual_seed(seed)
+    network = Transformer(ModelConfig(**{**SIZES, **sizes, **options}), generator)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+        for name, module in network.named_modules():
+            if isinstance(module, MultiHeadAttention):
+                module.project.weight[: module.num_heads * module.d_key] *= 4
+                module.output.weight *= 6 if name.endswith("cross_attention") else 1
+        network.output.weight[EOS] *= 2
+    return TextModel(StoredModel(network, source, target, {"max_length_extra": LONGER, "max_length_factor": 1.0}))
+
+
+def sentences(count: int, seed: int = 1) -> list[str]:
+    chance = random.Random(seed)
+    return [" ".join(chance.choices(WORDS[:30], k=chance.randint(1, LONGEST))) for _ in range(count)]
+
+
+def _line(options: Options, found: Sequence[Compared], seconds: float) -> str:
+    name = ", ".join(f"{key}={value}" for key, value in options.items()) or "defaults"
+    different = [each for each in found if not each.equal]
+    ties, largest = sum(each.ties for each in found), max(each.largest for each in found)
+    return "".join(
+        (
+            f"{'DIFFERENT' if different else 'same     '} {name}: ",
+            f"{len(found)} comparisons, largest difference {largest:.0e}, {ties} ties, {seconds:.1f} s",
+            *(f"\n    {each.path}, {each.what}: {_told(each)}" for each in different),
+        )
+    )
+
+
+def _told(each: Compared) -> str:
+    if each.different > each.ties:
+        return f"{each.different} of {each.count} answers, such as {each.example}"
+    return f"off by {each.largest:.1e}, where {each.allowed:.0e} is allowed"
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
+    parser.add_argument("--combinations", type=int, default=20, help="networks with many settings changed at once")
+    parser.add_argument("--sentences", type=int, default=40)
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
