@@ -12,8 +12,10 @@ from attendo.cli.demo import demo
 from attendo.cli.describe import describe
 from attendo.cli.doctor import doctor
 from attendo.cli.evaluate import evaluate
+from attendo.cli.export import export
 from attendo.cli.finetune import finetune
 from attendo.cli.generate import generate
+from attendo.cli.import_model import import_model
 from attendo.cli.plot import plot
 from attendo.cli.prepare import prepare
 from attendo.cli.score import score
@@ -46,6 +48,8 @@ app.command()(score)
 app.command()(evaluate)
 app.command()(verify)
 app.command()(describe)
+app.command("import")(import_model)
+app.command()(export)
 app.add_typer(bench, name="bench")
 
 

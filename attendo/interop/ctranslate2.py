@@ -1,11 +1,13 @@
 """The same weights as a model folder of CTranslate2."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 # Of the weights in the folder. CTranslate2 turns them into what it computes in when it loads them.
 Precision = Literal["float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"]
 
+_NEVER = -1e4  # a bias that a half-precision number can hold
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
 
 
@@ -31,22 +34,29 @@ def obstacles(config: ModelConfig) -> list[str]:
     """Why CTranslate2 cannot hold such a network, one line a reason; nothing where it can."""
     if config.decoder_only:
         return ["it has no encoder"]
-    width = config.d_model // config.num_heads
-    keys, values = config.d_key or width, config.d_value or width
+    keys, values = config.head_width, _value_width(config)
     sizes = {config.source_vocab_size or 0, config.target_vocab_size or 0}
     fits = {
-        f"keys are {keys} and values {values} wide, not alike": keys == values,
+        # Narrower ones are filled up with zeros, but turned keys must keep their places.
+        f"keys are {keys} wide and turned, values {values}": config.positions != "rotary" or keys >= values,
         f"a vocabulary of {min(sizes)} tokens has no room for pad, unk, bos and eos": min(sizes) > EOS,
     }
     return [reason for reason, fit in fits.items() if not fit]
 
 
 def to_ctranslate2(
-    network: Transformer, folder: str | Path, precision: Precision = "float32", longest: int = 1024
+    network: Transformer,
+    folder: str | Path,
+    precision: Precision = "float32",
+    longest: int = 1024,
+    vocabularies: tuple[Sequence[str], Sequence[str]] | None = None,
+    silent: Sequence[int] = (),
 ) -> None:
     """Write a new folder that `ctranslate2.Translator` loads, for sequences of at most `longest` tokens.
 
-    Tokens have the names of `placeholder_pieces`. The source is given without eos: the folder says that it is added.
+    `vocabularies` name the tokens of source and target, control tokens first; unless given, they have the names of
+    `placeholder_pieces`. The source is given without eos: the folder says that it is added. `silent` tokens are never
+    said, even if nobody forbids them.
     """
     if reasons := obstacles(network.config):
         raise ModelError(f"CTranslate2 cannot hold this network: {'; '.join(reasons)}")
@@ -54,6 +64,11 @@ def to_ctranslate2(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists already: name another place, or empty it first")
     spec = _specification(network, longest)
+    if silent:
+        _set_linear(spec.decoder.projection, network.output.weight, _silencing(network.output, silent))
+    names = vocabularies or _placeholders(network)
+    spec.register_source_vocabulary(list(names[0]))
+    spec.register_target_vocabulary(list(names[1]))
     spec.validate()
     spec.optimize(quantization=precision)
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,6 +78,17 @@ def to_ctranslate2(
 def placeholder_pieces(vocab_size: int) -> list[str]:
     """A name for each id that no other id has."""
     return [*CONTROL_PIECES, *(f"<{each}>" for each in range(len(CONTROL_PIECES), vocab_size))]
+
+
+def _silencing(output: nn.Linear, silent: Sequence[int]) -> Tensor:
+    bias = torch.zeros(output.out_features) if output.bias is None else output.bias.detach().clone()
+    bias[list(silent)] = _NEVER
+    return bias
+
+
+def _placeholders(network: Transformer) -> tuple[Sequence[str], Sequence[str]]:
+    config = network.config
+    return placeholder_pieces(config.source_vocab_size or 0), placeholder_pieces(config.target_vocab_size or 0)
 
 
 def _specification(network: Transformer, longest: int) -> "TransformerSpec":
@@ -90,9 +116,11 @@ def _specification(network: Transformer, longest: int) -> "TransformerSpec":
     _set_linear(decoder.projection, network.output.weight, network.output.bias)
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.config.add_source_eos = True
-    spec.register_source_vocabulary(placeholder_pieces(network.source.tokens.num_embeddings))
-    spec.register_target_vocabulary(placeholder_pieces(network.target.tokens.num_embeddings))
     return spec
+
+
+def _value_width(config: ModelConfig) -> int:
+    return config.d_value or config.d_model // config.num_heads
 
 
 def _choices(config: ModelConfig) -> dict[str, Any]:
@@ -107,8 +135,9 @@ def _choices(config: ModelConfig) -> dict[str, Any]:
         "rms_norm": config.norm_kind == "rms",
         "layernorm_embedding": config.embedding_norm,
     }
-    if config.head_width * config.num_heads != config.d_model:
-        choices["head_dim"] = config.head_width
+    width = max(config.head_width, _value_width(config))
+    if width * config.num_heads != config.d_model:
+        choices["head_dim"] = width
     if config.positions == "rotary":
         choices |= {"rotary_dim": 0, "rotary_interleave": False}
     return choices
@@ -142,14 +171,33 @@ def _set_block(layer: Any, block: EncoderBlock | DecoderBlock) -> None:
 
 def _set_attention(spec: Any, attention: MultiHeadAttention, self_attention: bool) -> None:
     """Queries, keys and values stand in one matrix here as there; towards the memory the queries are apart."""
-    project = attention.project
+    (weight, bias), output = _of_one_width(attention)
     if self_attention:
-        _set_linear(spec.linear[0], project.weight, project.bias)
+        _set_linear(spec.linear[0], weight, bias)
     else:
-        width = attention.num_heads * attention.d_key
-        _set_linear(spec.linear[0], project.weight[:width], project.bias[:width])
-        _set_linear(spec.linear[1], project.weight[width:], project.bias[width:])
-    _set_linear(spec.linear[-1], attention.output.weight, attention.output.bias)
+        width = weight.size(0) // 3
+        _set_linear(spec.linear[0], weight[:width], bias[:width])
+        _set_linear(spec.linear[1], weight[width:], bias[width:])
+    _set_linear(spec.linear[-1], output, attention.output.bias)
+
+
+def _of_one_width(attention: MultiHeadAttention) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """The projections and the output weight, with zeros where keys or values are narrower than the others.
+
+    There queries · keys are divided by the root of the new width, so queries are multiplied by what that is too much.
+    """
+    heads, keys, values = attention.num_heads, attention.d_key, attention.d_value
+    project, output, width = attention.project, attention.output.weight, max(keys, values)
+    if keys == values:
+        return (project.weight, project.bias), output
+    widths, too_much = (keys, keys, values), (math.sqrt(width / keys), 1.0, 1.0)
+    filled = []
+    for whole in (project.weight, project.bias[:, None]):
+        parts = zip(whole.split([heads * each for each in widths]), widths, too_much, strict=True)
+        rows = [F.pad(part.unflatten(0, (heads, own)), (0, 0, 0, width - own)) * more for part, own, more in parts]
+        filled.append(torch.cat([each.flatten(0, 1) for each in rows]))
+    output = F.pad(output.unflatten(1, (heads, values)), (0, width - values)).flatten(1)
+    return (filled[0], filled[1][:, 0]), output
 
 
 def _set_feed_forward(spec: Any, feed_forward: FeedForward) -> None:

@@ -53,7 +53,9 @@ class ModelConfig(Settings):
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field(
         "sinusoidal", description="how the order of tokens enters; rotary turns queries and keys"
     )
-    position_layout: Literal["interleaved", "halves"] = Field("interleaved", description="order of sines and cosines")
+    position_layout: Literal["interleaved", "halves", "fairseq"] = Field(
+        "interleaved", description="order of sines and cosines; fairseq: halves, with other frequencies"
+    )
     position_offset: Annotated[int, Field(ge=0)] = Field(0, description="number of the first position")
     max_length: Count = Field(1024, description="longest sequence; learned positions only")
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from attendo.errors import UsageError
 
-Layout = Literal["interleaved", "halves"]
+Layout = Literal["interleaved", "halves", "fairseq"]
 Start = int | Int[Tensor, " B"]
 
 
@@ -46,8 +46,8 @@ class NoPositions(nn.Module):
 class SinusoidalPositions(NoPositions):
     """Fixed sines and cosines (section 3.5 of the paper): the vector of pos + k is a linear map of that of pos.
 
-    `interleaved` puts sine and cosine side by side as the paper does, `halves` all sines first as Marian does.
-    `offset` is the number of the first position.
+    `interleaved` puts sine and cosine side by side as the paper does, `halves` all sines first as Marian does. So does
+    `fairseq`, but its lowest frequency is 1/10000 itself. `offset` is the number of the first position.
     """
 
     def __init__(self, layout: Layout = "interleaved", offset: int = 0) -> None:
@@ -56,7 +56,7 @@ class SinusoidalPositions(NoPositions):
         self.offset = offset
 
     def add(self, x: Float[Tensor, "B T D"], start: Start) -> Float[Tensor, "B T D"]:
-        angles = _angles(self.offset + start, x.size(1), x.size(2), x.device)
+        angles = _angles(self.offset + start, x.size(1), x.size(2), x.device, self.layout == "fairseq")
         if self.layout == "interleaved":
             vectors = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
         else:
@@ -101,9 +101,12 @@ class RotaryPositions(NoPositions):
         return Rotation(angles.cos(), angles.sin())
 
 
-def _angles(start: Start, length: int, width: int, device: torch.device) -> Float[Tensor, "*#B T half"]:
-    """pos / 10000^(2i / width), by way of a^b = exp(b ln a)."""
+def _angles(
+    start: Start, length: int, width: int, device: torch.device, reaches_end: bool = False
+) -> Float[Tensor, "*#B T half"]:
+    """pos / 10000^(2i / width), by way of a^b = exp(b ln a); if it reaches the end, 10000^(2i / (width - 2))."""
     position = torch.arange(length, device=device, dtype=torch.float32)
     position = start[:, None] + position if isinstance(start, Tensor) else start + position
-    frequency = torch.exp(torch.arange(0, width, 2, device=device, dtype=torch.float32) * (-math.log(10_000) / width))
+    whole = max(width - 2, 1) if reaches_end else width
+    frequency = torch.exp(torch.arange(0, width, 2, device=device, dtype=torch.float32) * (-math.log(10_000) / whole))
     return position[..., None] * frequency

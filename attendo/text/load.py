@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from attendo.errors import ModelError
+from attendo.text.byte_pairs import BytePairs
 from attendo.text.characters import Characters
 from attendo.text.files import header_path, read_header
+from attendo.text.foreign_pieces import ForeignPieces
 from attendo.text.raw_bytes import Bytes
 from attendo.text.subwords import SentencePiece
 from attendo.text.tokenizer import Tokenizer
@@ -24,6 +26,11 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
             return Bytes.read(path, header)
         case SentencePiece.kind:
             return SentencePiece.read(folder, name, header)
+        case ForeignPieces.kind:
+            return ForeignPieces.read(folder, name, header)
+        case BytePairs.kind:
+            return BytePairs.read(folder, name, header)
         case kind:
-            known = ", ".join((Words.kind, Characters.kind, Bytes.kind, SentencePiece.kind))
+            kinds = (Words, Characters, Bytes, SentencePiece, ForeignPieces, BytePairs)
+            known = ", ".join(each.kind for each in kinds)
             raise ModelError(f"{path} has the unknown kind {kind!r}: this attendo knows {known}")

@@ -10,12 +10,43 @@ from attendo.cli.main import app
 NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load"]
 
 GENERATE = [
-    *("--alignments", "--ban", "--batch-tokens", "--beam", "--constraint", "--counts-eos", "--coverage-penalty"),
-    *("--device", "--diversity", "--engine", "--ensemble", "--errors", "--groups", "--help", "--json"),
-    *("--length-penalty", "--max-length", "--max-length-extra", "--max-length-factor", "--max-source", "--mbr"),
+    *("--alignments", "--allow-unk", "--at-limit", "--ban", "--batch-tokens", "--beam", "--compile", "--constraint"),
+    *(
+        "--counts-eos",
+        "--coverage-penalty",
+        "--device",
+        "--diversity",
+        "--engine",
+        "--ensemble",
+        "--errors",
+        "--groups",
+        "--help",
+    ),
+    *(
+        "--json",
+        "--length-penalty",
+        "--like",
+        "--max-length",
+        "--max-length-extra",
+        "--max-length-factor",
+        "--max-source",
+        "--mbr",
+    ),
     *("--mbr-candidates", "--min-length", "--min-length-extra", "--min-length-factor", "--min-p", "--n-best"),
-    *("--no-repeat-ngram", "--normalise", "--patience", "--precision", "--prefix", "--repetition-penalty", "--sample"),
-    *("--seed", "--split", "--stop", "--temperature", "--top-k", "--top-p", "--typical", "MODEL"),
+    *("--no-repeat-ngram", "--normalise", "--patience", "--precision", "--prefix", "--renormalise", "--repetition-of"),
+    *(
+        "--repetition-penalty",
+        "--sample",
+        "--seed",
+        "--source-prefix",
+        "--split",
+        "--stop",
+        "--target-prefix",
+        "--temperature",
+        "--top-k",
+        "--top-p",
+    ),
+    *("--typical", "--word-penalty", "MODEL"),
 ]
 
 OPTIONS = {
@@ -26,11 +57,28 @@ OPTIONS = {
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
     "doctor": ["--data", "--device", "--help", "--json", "--quick", "--set", "--source", "--target", "RUN.toml"],
     "evaluate": [
-        *("--beam", "--compare", "--device", "--help", "--json", "--length-penalty", "--metric", "--output"),
+        *("--beam", "--compare", "--device", "--help", "--json", "--length-penalty", "--like", "--metric", "--output"),
         *("--reference", "--source", "MODEL"),
+    ],
+    "export": [
+        *(
+            "--from-lang",
+            "--help",
+            "--json",
+            "--precision",
+            "--source",
+            "--target",
+            "--to",
+            "--to-lang",
+            "MODEL",
+            "OUT",
+        ),
     ],
     "finetune": ["--device", "--help", "--out", "--overwrite", "--set", "--source", "--target", "MODEL"],
     "generate": GENERATE,
+    "import": [
+        *("--help", "--json", "--no-proof", "--proof", "--source-language", "--target-language", "FOLDER", "OUT"),
+    ],
     "plot": ["--help", "--metric", "--output", "--x", "-o", "RUN"],
     "prepare": ["--data", "--help", "--out", "--set", "--source", "--target", "--verify", "RUN.toml"],
     "score": ["--device", "--help", "--json", "--normalise", "--source", "--target", "--words", "MODEL"],

@@ -51,6 +51,10 @@ EXPRESSIBLE: list[dict[str, Any]] = [
     {"embedding_norm": True},
     {"embedding_norm": True, "norm": "post", "norm_kind": "rms"},
     {"d_key": 6, "d_value": 6},
+    {"d_key": 6, "d_value": 3},
+    {"d_key": 3, "d_value": 4},
+    {"d_key": 2, "d_value": 6, "norm": "post"},
+    {"d_key": 6, "d_value": 4, "positions": "rotary"},
     {"d_model": 18, "d_key": 2, "d_value": 2},
     {"num_heads": 1, "num_encoder_layers": 1, "num_decoder_layers": 3},
 ]
@@ -124,7 +128,7 @@ def test_a_tied_table_is_stored_once_and_half_the_bits_take_half_the_room(
     ("changes", "reason"),
     [
         ({"num_encoder_layers": 0}, "it has no encoder"),
-        ({"d_value": 3}, "keys are 4 and values 3 wide, not alike"),
+        ({"d_value": 7, "positions": "rotary"}, "keys are 4 wide and turned, values 7"),
         ({"vocab_size": 3}, "a vocabulary of 3 tokens has no room for pad, unk, bos and eos"),
     ],
 )

@@ -26,6 +26,8 @@ TARGETS = torch.tensor([[BOS, 6, 7, 8], [BOS, 9, 10, 11], [BOS, 5, 4, 4], [BOS, 
 
 EXPRESSIBLE: list[dict[str, Any]] = [
     {},
+    {"position_layout": "interleaved"},
+    {"position_layout": "interleaved", "tie": "all", "output_bias": True, "activation": "gelu"},
     {"activation": "gelu"},
     {"activation": "silu"},
     {"tie": "none"},
@@ -46,7 +48,7 @@ INEXPRESSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"final_norm": True}, "it has a norm behind each stack"),
     ({"embedding_norm": True}, "it has a norm on the embedding"),
     ({"activation": "swiglu"}, "activation is swiglu, which has a gate"),
-    ({"position_layout": "interleaved"}, "position_layout is interleaved, not halves"),
+    ({"position_layout": "fairseq"}, "position_layout is fairseq, not halves or interleaved"),
     ({"position_layout": "interleaved", "positions": "rotary"}, "positions are rotary, not sinusoidal"),
     ({"position_layout": "interleaved", "positions": "learned"}, "positions are learned, not sinusoidal"),
     ({"position_offset": 2}, "position_offset is 2, not 0"),
@@ -59,7 +61,7 @@ INEXPRESSIBLE: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("changes", EXPRESSIBLE, ids=str)
 def test_logits_are_equal(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
-    network = small_network(**MARIAN, **changes)
+    network = small_network(**{**MARIAN, **changes})
     assert obstacles(network.config) == []
     ids, mask = collate_sources(SOURCES)
     assert mask is not None
@@ -72,7 +74,7 @@ def test_logits_are_equal(small_network: MakeNetwork, changes: dict[str, Any]) -
 def test_generate_begins_with_our_bos_ends_at_our_eos_and_says_the_same(
     small_network: MakeNetwork, changes: dict[str, Any]
 ) -> None:
-    network = small_network(**MARIAN, **changes)
+    network = small_network(**{**MARIAN, **changes})
     ids, mask = collate_sources(SOURCES)
     said = to_marian(network).generate(ids, attention_mask=mask, max_new_tokens=12, do_sample=False)
     assert set(said[:, 0].tolist()) == {BOS}

@@ -181,6 +181,17 @@ OPTIONS: list[tuple[list[str], dict[str, Any]]] = [
     (["--min-length", "4", "--max-length", "5"], {"min_length": 4, "max_length": 5}),
     (["--max-length-factor", "1", "--max-length-extra", "1"], {"max_length_factor": 1.0, "max_length_extra": 1}),
     (["--min-length-factor", "1", "--min-length-extra", "2"], {"min_length_factor": 1.0, "min_length_extra": 2}),
+    (["--like", "fairseq"], {"like": "fairseq"}),
+    (["--like", "marian", "--beam", "3", "--word-penalty", "0.5"], {"like": "marian", "beam": 3, "word_penalty": 0.5}),
+    (
+        ["--beam", "3", "--at-limit", "free", "--stop", "first_come"],
+        {"beam": 3, "at_limit": "free", "stop": "first_come"},
+    ),
+    (["--no-allow-unk", "--renormalise"], {"allow_unk": False, "renormalise": True}),
+    (
+        ["--repetition-penalty", "2", "--repetition-of", "logits"],
+        {"repetition_penalty": 2.0, "repetition_of": "logits"},
+    ),
     (["--prefix", "我 爱"], {"prefix": "我 爱"}),
     (["--beam", "3", "--constraint", "猫", "--constraint", "狗"], {"beam": 3, "constraints": ["猫", "狗"]}),
     (["--ban", "猫", "--ban", "NLP"], {"ban": ["猫", "NLP"]}),

@@ -1,0 +1,75 @@
+"""`attendo export`: the model in the format of another system, with a certificate."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from attendo.errors import UsageError
+
+if TYPE_CHECKING:
+    from attendo.interop.argos import Languages
+
+
+Format = Literal["ctranslate2", "hf", "onnx", "argos"]
+Precision = Literal["float32", "float16", "int8"]
+
+
+def export(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; for argos a file named .argosmodel.")],
+    to: Annotated[Format, typer.Option(help="Whose format: hf is a folder of transformers.")],
+    precision: Annotated[Precision, typer.Option(help="Of the weights.")] = "float32",
+    source: Annotated[
+        Path | None, typer.Option(help="Sentences to compare with, one a line, instead of the model's own.")
+    ] = None,
+    target: Annotated[Path | None, typer.Option(help="Their references, line by line, for BLEU and chrF.")] = None,
+    from_lang: Annotated[str, typer.Option(help="Language of the sources, for argos: en.")] = "",
+    to_lang: Annotated[str, typer.Option(help="Language of the answers, for argos: de.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
+) -> None:
+    """Write the model for another system, and compare the two on at least 200 sentences.
+
+    Exit code 0: written, and the same. 4: they differ, or the format cannot hold the model; then nothing is written.
+    """
+    languages = _languages(to, from_lang, to_lang)
+    if target is not None and source is None:
+        raise UsageError("--target has the references of --source: name both, or none")
+    from attendo.interop.exporting import NotTheSameError
+    from attendo.interop.exporting import export as write
+    from attendo.interop.sentences import sentences_of
+    from attendo.text_model import load
+
+    text_model = load(model, "cpu")
+    texts, references = (None if path is None else _lines(path) for path in (source, target))
+    sentences = sentences_of(text_model, texts, references)
+    try:
+        certificate = write(text_model, out, to, precision, sentences, languages)
+    except NotTheSameError as error:
+        _show(json.dumps(error.certificate.as_json()) if as_json else error.certificate.as_table())
+        raise
+    _show(json.dumps(certificate.as_json()) if as_json else certificate.as_table())
+    typer.echo(f"{precision} model for {to} written to {out}", err=True)
+
+
+def _languages(to: Format, from_lang: str, to_lang: str) -> "Languages | None":
+    if to != "argos":
+        if from_lang or to_lang:
+            raise UsageError(f"--from-lang and --to-lang are for argos, not for {to}: leave them out")
+        return None
+    if not from_lang or not to_lang:
+        raise UsageError("an Argos package names its languages: --from-lang en --to-lang de, for example")
+    from attendo.interop.argos import Languages
+
+    return Languages(from_lang, to_lang)
+
+
+def _lines(path: Path) -> list[str]:
+    from attendo.data.parallel import read_lines
+
+    return list(read_lines(path))
+
+
+def _show(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,51 @@
+"""`attendo import`: a model of another system as a model folder, with a certificate."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attendo.errors import UsageError
+
+
+def import_model(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A model of transformers: config.json and safetensors.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Model folder to write.")],
+    source_language: Annotated[
+        str | None, typer.Option(help="Of the sources, as M2M100 (en) or NLLB (eng_Latn) calls it.")
+    ] = None,
+    target_language: Annotated[str | None, typer.Option(help="Of the answers.")] = None,
+    proof: Annotated[
+        Path | None, typer.Option(help="Sentences to compare with, one a line, instead of random ones.")
+    ] = None,
+    no_proof: Annotated[
+        bool, typer.Option("--no-proof", help="Without a comparison, and without transformers.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
+) -> None:
+    """Read a Marian (OPUS-MT), BART, M2M100, NLLB or mBART model, and compare the two on at least 200 sentences.
+
+    Exit code 0: written, and the same. 4: they differ, or it is none that attendo can hold; then nothing is written.
+    """
+    if no_proof and (proof is not None or as_json):
+        raise UsageError("--no-proof makes no comparison: leave out --proof and --json, or --no-proof")
+    from attendo.data.parallel import read_lines
+    from attendo.interop.exporting import NotTheSameError
+    from attendo.interop.from_folder import from_folder
+    from attendo.interop.importing import import_model as write
+
+    texts = None if proof is None else [line for line in read_lines(proof) if line.strip()]
+    imported = from_folder(folder, source_language=source_language, target_language=target_language)
+    try:
+        certificate = write(imported, out, texts, prove=not no_proof)
+    except NotTheSameError as error:
+        print(json.dumps(error.certificate.as_json()) if as_json else error.certificate.as_table(), flush=True)
+        raise
+    if certificate is not None:
+        print(json.dumps(certificate.as_json()) if as_json else certificate.as_table(), flush=True)
+    typer.echo(f"{imported.folder.kind} model written to {out}", err=True)
+    for side in imported.unnamed_languages():
+        typer.echo(f"it has several languages: name that of the {side} with --{side}-language", err=True)

@@ -1,0 +1,88 @@
+"""A whole text model as a package of Argos Translate: a zip file named `.argosmodel` with one folder in it.
+
+metadata.json  README.md  sentencepiece.model  model/ (CTranslate2's files)
+"""
+
+import shutil
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from attendo.errors import ModelError, UsageError
+from attendo.interop.ctranslate2 import to_ctranslate2
+from attendo.interop.ctranslate2_folder import Precision, longest_of, require, write_json
+from attendo.interop.sentences import prefixes_of
+from attendo.interop.vocabularies import names_of, sentencepiece_file
+from attendo.text import BOS, PAD
+from attendo.text_model import TextModel
+
+SUFFIX = ".argosmodel"
+_VERSION = "1.0"  # of the package, and the least of Argos Translate
+
+
+@dataclass(frozen=True)
+class Languages:
+    """Codes of ISO 639, and what people call the languages; the codes themselves unless given."""
+
+    source: str
+    target: str
+    source_name: str = ""
+    target_name: str = ""
+
+    def __post_init__(self) -> None:
+        for code in (self.source, self.target):
+            if not code.replace("-", "").isalnum():
+                raise UsageError(f"a language is a code of ISO 639 such as en, not {code!r}")
+
+
+def check(model: TextModel, goal: Path, languages: Languages) -> None:
+    """Whether a package can hold such a model; it cuts sources by SentencePiece, and joins the pieces of answers."""
+    if goal.suffix != SUFFIX:
+        raise UsageError(f"an Argos package is a file named {SUFFIX}, not {goal.name}")
+    for side, tokenizer in (("source", model.source_tokenizer), ("target", model.target_tokenizer)):
+        if sentencepiece_file(tokenizer) is None:
+            raise ModelError(
+                f"an Argos package holds tokenizers of sentencepiece: that of the {side} is of {tokenizer.kind}"
+            )
+    if any(prefixes_of(model)):
+        raise ModelError("an Argos package has no place for what this model puts before sources or answers")
+
+
+def write_tree(model: TextModel, folder: Path, precision: Precision, languages: Languages) -> tuple[Path, list[str]]:
+    """What will be packed, under the name it has inside; and what should be known of it."""
+    require("ctranslate2")
+    tree = folder / f"translate-{languages.source}_{languages.target}-{_VERSION.replace('.', '_')}"
+    file = sentencepiece_file(model.source_tokenizer)
+    assert file is not None  # check has seen to it
+    names = names_of(model.source_tokenizer), names_of(model.target_tokenizer)
+    (tree / "model").mkdir(parents=True)
+    # Argos forbids nothing.
+    to_ctranslate2(model.network, tree / "model", precision, longest_of(model), names, silent=(PAD, BOS))
+    (tree / "sentencepiece.model").write_bytes(file)
+    from_name, to_name = languages.source_name or languages.source, languages.target_name or languages.target
+    metadata = {
+        "package_version": _VERSION,
+        "argos_version": _VERSION,
+        "from_code": languages.source,
+        "from_name": from_name,
+        "to_code": languages.target,
+        "to_name": to_name,
+    }
+    write_json(tree / "metadata.json", metadata)
+    (tree / "README.md").write_text(
+        f"# {from_name} to {to_name}\n\nTrained and exported ({precision}) with attendo. What the export was compared "
+        "with is in certificate.json.\n",
+        "utf-8",
+    )
+    return tree, ["Argos joins pieces as they are: a letter that the tokenizer writes as bytes shows as <0xE4>"]
+
+
+def pack(tree: Path, file: Path) -> None:
+    """All files of a folder under its name. What is packed has no date, so that the same model is the same file."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as package:
+        for path in sorted(tree.rglob("*")):
+            if path.is_file():
+                entry = zipfile.ZipInfo(str(path.relative_to(tree.parent)))
+                entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+                with path.open("rb") as content, package.open(entry, "w", force_zip64=True) as place:
+                    shutil.copyfileobj(content, place)

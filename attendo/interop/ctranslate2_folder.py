@@ -1,0 +1,114 @@
+"""A whole text model as a folder of CTranslate2: network, vocabularies, tokenizers and decoding defaults.
+
+model.bin  config.json  shared_vocabulary.json (or source_ and target_)     CTranslate2's own
+joint.* (or source.* and target.*)  generation.json                         ours, as in a model folder
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from attendo.errors import ModelError, UsageError
+from attendo.interop.certificate import Party
+from attendo.interop.ctranslate2 import to_ctranslate2
+from attendo.interop.parties import CTranslate2Party, OurNetwork
+from attendo.interop.place import FORMAT, VERSION
+from attendo.interop.sentences import prefixes_of
+from attendo.interop.vocabularies import names_of, sentencepiece_file
+from attendo.store import check_manifest
+from attendo.text import Tokenizer, load_tokenizer
+from attendo.text_model import TextModel
+
+Precision = Literal["float32", "float16", "int8"]
+
+LONGEST = 2048  # tokens of a sequence, where a network sets no bound itself
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What such a folder holds."""
+
+    translator: Any  # a `ctranslate2.Translator`
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    generation: dict[str, Any]
+    longest: int  # tokens of a source or an answer, a control token included
+
+    @property
+    def names(self) -> tuple[list[str], list[str]]:
+        """Of the ids of source and target."""
+        return names_of(self.source_tokenizer), names_of(self.target_tokenizer)
+
+
+def longest_of(model: TextModel) -> int:
+    config = model.network.config
+    return min(LONGEST, config.max_length) if config.positions == "learned" else LONGEST
+
+
+def write_ctranslate2(model: TextModel, folder: Path, precision: Precision) -> list[str]:
+    """Into a folder that is there and empty. Says what it could not take along."""
+    require("ctranslate2")
+    tokenizers = model.source_tokenizer, model.target_tokenizer
+    names = names_of(tokenizers[0]), names_of(tokenizers[1])
+    to_ctranslate2(model.network, folder, precision, longest_of(model), names)
+    save_tokenizers(model, folder)
+    write_json(folder / "generation.json", model.stored.generation)
+    return [
+        f"the {side} tokenizer is of {tokenizer.kind}, for which other programs have no file: only attendo reads it"
+        for side, tokenizer in zip(("source", "target"), tokenizers, strict=True)
+        if sentencepiece_file(tokenizer) is None
+    ]
+
+
+def ctranslate2_parties(model: TextModel, folder: Path) -> tuple[Party, Party]:
+    names = names_of(model.source_tokenizer), names_of(model.target_tokenizer)
+    _, prefix = prefixes_of(model)
+    return OurNetwork(model.network, "ctranslate2", prefix), CTranslate2Party(folder, *names, prefix)
+
+
+def open_exported(folder: str | Path, device: str = "cpu", threads: int = 0) -> Exported:
+    """The folder that `attendo export --to ctranslate2` wrote; `threads` 0 leaves their number to CTranslate2."""
+    require("ctranslate2")
+    import ctranslate2
+
+    folder = Path(folder)
+    facts = check_manifest(folder, FORMAT, VERSION).get("facts", {})
+    if facts.get("to") != "ctranslate2":
+        raise ModelError(f"{folder} was exported to {facts.get('to')}, not to ctranslate2: export the model again")
+    joint = (folder / "joint.tokenizer.json").is_file()
+    target = load_tokenizer(folder, "joint" if joint else "target")
+    source = target if joint else load_tokenizer(folder, "source")
+    try:
+        kind = compute_type(facts["precision"], device)
+        translator = ctranslate2.Translator(str(folder), device=device, compute_type=kind, intra_threads=threads)
+    except (RuntimeError, ValueError) as error:
+        raise ModelError(f"{folder} cannot be loaded by CTranslate2: {' '.join(str(error).split())}") from None
+    generation = json.loads((folder / "generation.json").read_text("utf-8"))
+    return Exported(translator, source, target, generation, facts["longest"])
+
+
+def compute_type(precision: str, device: str = "cpu") -> str:
+    """What CTranslate2 computes in where it cannot in that precision: it would choose the same, and warn."""
+    import ctranslate2
+
+    return precision if precision in ctranslate2.get_supported_compute_types(device) else "float32"
+
+
+def save_tokenizers(model: TextModel, folder: Path) -> None:
+    if model.source_tokenizer is model.target_tokenizer:
+        model.source_tokenizer.save(folder, "joint")
+    else:
+        model.source_tokenizer.save(folder, "source")
+        model.target_tokenizer.save(folder, "target")
+
+
+def write_json(path: Path, content: dict[str, Any] | Sequence[Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def require(package: str) -> None:
+    if find_spec(package) is None:
+        raise UsageError(f"{package} is not installed, and the two are compared: pip install {package}")

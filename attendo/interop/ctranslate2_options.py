@@ -1,0 +1,146 @@
+"""A strategy and its rules as options of CTranslate2, or the reasons why they cannot be meant there."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attendo.decode.beam import Beam
+from attendo.decode.config import GenerationConfig
+from attendo.decode.constrained import ConstrainedBeam
+from attendo.decode.diverse import DiverseBeam
+from attendo.decode.rules import (
+    BannedPhrases,
+    EndAtLimit,
+    Forbid,
+    LeastLength,
+    NoRepeatNgram,
+    Prefix,
+    Renormalise,
+    RepetitionPenalty,
+)
+from attendo.decode.search import Rule, Strategy
+from attendo.decode.strategies import Greedy, Sample
+from attendo.errors import UsageError
+from attendo.text_model import Wishes
+from attendo.text_model.choices import rules_of, strategy_of
+from attendo.text_model.wishes import candidates
+
+_KNOWN_RULES = (BannedPhrases, EndAtLimit, Forbid, LeastLength, NoRepeatNgram, Prefix, Renormalise, RepetitionPenalty)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `translate_batch` is told of a search, lengths aside."""
+
+    settings: dict[str, Any]
+    hypotheses: int
+    length_penalty: float
+    free_end: bool
+    renormalised: bool  # what is forbidden leaves its probability to the rest
+    has_least: bool
+
+
+def options_of(strategy: Strategy, rules: Sequence[Rule], names: Sequence[str]) -> Options:
+    """`names` are those of the target's ids. What cannot be honoured is a `UsageError` that names all of it."""
+    refuse([*_of_strategy(strategy, rules), *_of_rules(rules)])
+    assert isinstance(strategy, Greedy | Beam)  # others have been refused
+    settings: dict[str, Any] = {"beam_size": strategy.width, "suppress_sequences": _suppressed(rules, names) or None}
+    for rule in rules:
+        if isinstance(rule, NoRepeatNgram):
+            settings["no_repeat_ngram_size"] = rule.size
+        elif isinstance(rule, RepetitionPenalty):
+            settings["repetition_penalty"] = rule.penalty
+    hypotheses, length_penalty = 1, 0.0
+    if isinstance(strategy, Beam):
+        length_penalty = strategy.ranking.length_penalty if strategy.ranking.normalise == "average" else 0.0
+        hypotheses = min(strategy.width, strategy.needed) if strategy.stop == "leader" else strategy.width
+        settings["patience"] = strategy.patience
+    return Options(
+        settings={**settings, "length_penalty": length_penalty, "num_hypotheses": hypotheses},
+        hypotheses=hypotheses,
+        length_penalty=length_penalty,
+        free_end=strategy.free_end,
+        renormalised=_has(rules, Renormalise),
+        has_least=_has(rules, LeastLength),
+    )
+
+
+def check_options(wishes: Wishes, config: GenerationConfig) -> None:
+    """The same for what a caller asks of a text model, before anything is done."""
+    reasons = {
+        "constraints": bool(wishes.constraints),
+        "alignments": wishes.alignments,
+        "compile": config.compile,
+        f"precision {config.precision} (that of the folder)": config.precision != "auto",
+    }
+    asked = [name for name, given in reasons.items() if given]
+    strategy = strategy_of(config, candidates(wishes, config))
+    refuse([*asked, *_of_strategy(strategy, rules_of(config)), *_of_rules(rules_of(config))])
+
+
+def refuse(reasons: Sequence[str]) -> None:
+    if reasons:
+        told = "; ".join(dict.fromkeys(reasons))
+        raise UsageError(f'the engine ctranslate2 cannot honour {told}: leave these out, or take like="ctranslate2"')
+
+
+def _of_strategy(strategy: Strategy, rules: Sequence[Rule]) -> Iterator[str]:
+    match strategy:
+        case Beam():
+            yield from _of_beam(strategy, rules)
+        case Greedy():
+            if _has(rules, RepetitionPenalty) and not _has(rules, Renormalise):
+                yield "a repetition_penalty with renormalise off"
+            if _has(rules, Renormalise) and not strategy.free_end:
+                yield "renormalise with an at_limit other than free"
+        case Sample():
+            yield "sample (what it draws does not follow from a seed)"
+        case DiverseBeam():
+            yield "groups"
+        case ConstrainedBeam():
+            yield "constraints"
+        case _:
+            yield f"a search by {type(strategy).__name__}"
+
+
+def _of_beam(beam: Beam, rules: Sequence[Rule]) -> Iterator[str]:
+    ranking = beam.ranking
+    has_penalty = ranking.normalise == "average" and ranking.length_penalty != 0
+    stop = "first" if has_penalty else "leader"
+    fits = {
+        f"stop {beam.stop} (it has {stop} here)": beam.stop == stop,
+        "an at_limit other than free": beam.free_end,
+        "renormalise off": _has(rules, Renormalise),
+        f"normalise {ranking.normalise}": ranking.normalise in ("average", "none"),
+        f"word_penalty {ranking.word_penalty}": ranking.word_penalty == 0,
+        "counts_eos off": ranking.counts_eos or not has_penalty,
+        f"coverage_penalty {ranking.coverage_penalty}": ranking.coverage_penalty == 0,
+        f"patience {beam.patience} with a beam of {beam.width} (it rounds otherwise)": (
+            round(beam.width * beam.patience) == beam.kept
+        ),
+    }
+    yield from (reason for reason, fit in fits.items() if not fit)
+
+
+def _of_rules(rules: Sequence[Rule]) -> Iterator[str]:
+    for rule in rules:
+        if isinstance(rule, RepetitionPenalty) and not rule.of_logits:
+            yield "repetition_of log_probabilities"
+        elif isinstance(rule, EndAtLimit):
+            yield "at_limit end"
+        elif not isinstance(rule, _KNOWN_RULES):
+            yield f"the rule {type(rule).__name__}"
+
+
+def _suppressed(rules: Sequence[Rule], names: Sequence[str]) -> list[list[str]]:
+    phrases: list[Sequence[int]] = []
+    for rule in rules:
+        if isinstance(rule, Forbid):
+            phrases += [(each,) for each in rule.ids]
+        elif isinstance(rule, BannedPhrases):
+            phrases += rule.phrases
+    return [[names[each] for each in phrase] for phrase in phrases]
+
+
+def _has(rules: Sequence[Rule], kind: type) -> bool:
+    return any(isinstance(rule, kind) for rule in rules)

@@ -1,0 +1,84 @@
+"""Vocabularies of other systems: pieces with their ids, and whether they fit a network and its SentencePiece."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attendo.errors import ModelError
+from attendo.interop.huggingface import HuggingFaceFolder, read_json
+from attendo.interop.rearranged import Rearranged
+from attendo.text import CONTROL_PIECES
+from attendo.text.sentencepiece_file import PieceKind, pieces
+
+_KNOWN_SHARE = 0.5  # of the pieces of a SentencePiece model: with fewer it belongs to another vocabulary
+
+
+def read_vocabulary(path: Path) -> dict[str, int]:
+    """A piece for each id, and an id for each piece."""
+    vocabulary = read_json(path)
+    ids = list(vocabulary.values())
+    if not ids or not all(type(each) is int and each >= 0 for each in ids) or len(set(ids)) < len(ids):
+        raise ModelError(f"{path} is no vocabulary: it must give each piece an id of its own")
+    return vocabulary
+
+
+def require_fit(path: Path, vocabulary: Mapping[str, int], size: int) -> None:
+    """Every id must have a row in the network's tables; rows without a piece there may be."""
+    piece, last = max(vocabulary.items(), key=lambda each: each[1])
+    if last >= size:
+        raise ModelError(
+            f"{path} and the network disagree: {piece!r} has the id {last}, but config.json says vocab_size {size}"
+        )
+
+
+def pieces_of(path: Path, vocabulary: Mapping[str, int]) -> bytes:
+    """A SentencePiece model whose pieces the vocabulary knows."""
+    try:
+        model = path.read_bytes()
+        normal = [piece.text for piece in pieces(model) if piece.kind == PieceKind.NORMAL]
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
+    except (ModelError, ValueError):
+        raise ModelError(f"{path} is not a SentencePiece model: copy the folder again") from None
+    known = sum(piece in vocabulary for piece in normal)
+    if not normal or known < _KNOWN_SHARE * len(normal):
+        raise ModelError(
+            f"{path} and the vocabulary disagree: it knows {known} of {len(normal)} pieces; they are of two models"
+        )
+    return model
+
+
+def named(
+    vocabulary: Mapping[str, int], order: Rearranged, first: Sequence[int]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What our ids behind the control tokens are called, and which of these are symbols: those of `first`.
+
+    A piece that has the name of one of our control tokens and is another gets angles around it; so do ids without one.
+    """
+    pieces_by_id = {each: piece for piece, each in vocabulary.items()}
+    names: list[str] = []
+    taken = {*vocabulary, *CONTROL_PIECES}
+    for row in order.rows[len(CONTROL_PIECES) :]:
+        name = pieces_by_id.get(row, f"<{row}>")
+        while name in CONTROL_PIECES or (row not in pieces_by_id and name in taken):
+            name = f"<{name}>"
+        names.append(name)
+        taken.add(name)
+    # A special token that is one of our control tokens needs no symbol.
+    behind_controls = order.rows[len(CONTROL_PIECES) : len(CONTROL_PIECES) + len(first)]
+    return tuple(names), tuple(names[: len(set(first) & set(behind_controls))])
+
+
+def unspoken(vocabulary: Mapping[str, int]) -> list[int]:
+    """Ids of tokens that are not text, beside those that all systems have."""
+    return [vocabulary[piece] for piece in ("<s>", "<mask>") if piece in vocabulary]
+
+
+def added_tokens(folder: HuggingFaceFolder) -> dict[str, int]:
+    """Tokens with ids that tokenizer files tell beside the vocabulary, such as those of languages."""
+    found: dict[str, Any] = dict(folder.json("added_tokens.json"))
+    for number, token in folder.json("tokenizer_config.json").get("added_tokens_decoder", {}).items():
+        found[token["content"]] = int(number)
+    for token in folder.json("tokenizer.json").get("added_tokens", []):
+        found[token["content"]] = token["id"]
+    return found

@@ -1,0 +1,43 @@
+"""BART as transformers keeps it: post-norm, learned positions, a norm on the embedding, pieces made of bytes."""
+
+from typing import Any
+
+from attendo.interop.bart_family import network_from, settings_of
+from attendo.interop.foreign_vocabulary import named, read_vocabulary, require_fit, unspoken
+from attendo.interop.huggingface import HuggingFaceFolder
+from attendo.interop.imported import Imported, generation_from, token_id
+from attendo.interop.rearranged import rearranged
+from attendo.text.byte_pairs import BytePairs, read_merges
+
+_DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu", "scale_embedding": False}
+_BEGIN, _UNUSED_POSITIONS = "<<s>>", 2  # how its own bos is called here; positions that no token ever has
+
+
+def from_bart(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Imported:
+    """Without tokenizers the folder needs no more than config.json and weights."""
+    settings = settings_of(folder, _DEFAULTS)
+    pad, eos = token_id(folder, "pad_token_id", 1), token_id(folder, "eos_token_id", 2)
+    start = token_id(folder, "decoder_start_token_id", eos)
+    vocabulary = read_vocabulary(folder.file("vocab.json")) if with_tokenizers else {}
+    if with_tokenizers:
+        require_fit(folder.path / "vocab.json", vocabulary, settings["vocab_size"])
+    first = unspoken(vocabulary)
+    order = rearranged(settings["vocab_size"], pad, vocabulary.get("<unk>", 3), start, eos, first)
+    choices = {
+        "norm": "post",
+        "embedding_norm": True,
+        "positions": "learned",
+        "position_offset": _UNUSED_POSITIONS,
+        "max_length": settings["max_position_embeddings"],
+    }
+    network = network_from(folder, settings, choices, order, order)
+    generation = generation_from(folder)
+    if not with_tokenizers:
+        return Imported(folder, network, order, order, generation=generation)
+    names, symbols = named(vocabulary, order, first)
+    tokenizer = BytePairs(read_merges(folder.file("merges.txt")), names, symbols)
+    if _BEGIN in symbols:
+        generation["source_prefix"] = [_BEGIN]
+        if folder.setting("forced_bos_token_id") == vocabulary["<s>"]:
+            generation["target_prefix"] = [_BEGIN]
+    return Imported(folder, network, order, order, tokenizer, tokenizer, generation)

@@ -1,0 +1,40 @@
+"""Any folder that can be imported, by what its config.json says it is."""
+
+from pathlib import Path
+
+from attendo.errors import ModelError, UsageError
+from attendo.interop.from_bart import from_bart
+from attendo.interop.from_m2m100 import from_m2m100
+from attendo.interop.from_marian import from_marian
+from attendo.interop.huggingface import read_folder
+from attendo.interop.imported import SEVERAL_LANGUAGES, Imported
+
+SUPPORTED = {
+    "marian": "Marian and OPUS-MT",
+    "bart": "BART",
+    "m2m_100": "M2M100 and NLLB",
+    "mbart": "mBART",
+}
+
+
+def from_folder(
+    path: str | Path,
+    with_tokenizers: bool = True,
+    source_language: str | None = None,
+    target_language: str | None = None,
+) -> Imported:
+    """What a model folder of transformers holds, as ours. Languages are for models that have several."""
+    folder = read_folder(path)
+    if folder.kind in SEVERAL_LANGUAGES:
+        return from_m2m100(folder, with_tokenizers, source_language, target_language)
+    if source_language or target_language:
+        raise UsageError(f"{folder.path}: a {folder.kind} model has no languages to choose from: leave them out")
+    match folder.kind:
+        case "marian":
+            return from_marian(folder, with_tokenizers)
+        case "bart":
+            return from_bart(folder, with_tokenizers)
+        case kind:
+            known = ", ".join(f"{name} ({what})" for name, what in SUPPORTED.items())
+            architectures = ", ".join(folder.settings.get("architectures") or ["nothing"])
+            raise ModelError(f"{folder.path} holds a {kind} model ({architectures}); supported are {known}")

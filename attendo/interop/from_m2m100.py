@@ -1,0 +1,110 @@
+"""M2M100, NLLB and mBART as transformers keeps them: pre-norm, with a language before source and answer."""
+
+from typing import Any
+
+from attendo.errors import ModelError, UsageError
+from attendo.interop.bart_family import network_from, settings_of
+from attendo.interop.foreign_vocabulary import added_tokens, named, pieces_of, read_vocabulary, require_fit, unspoken
+from attendo.interop.huggingface import HuggingFaceFolder
+from attendo.interop.imported import Imported, generation_from, token_id
+from attendo.interop.rearranged import rearranged
+from attendo.text.foreign_pieces import ForeignPieces
+from attendo.text.sentencepiece_file import pieces
+
+PIECES = "sentencepiece.bpe.model"
+
+_OF_M2M100: dict[str, Any] = {
+    "vocab_size": 128112,
+    "activation_function": "relu",
+    "attention_dropout": 0.1,
+    "scale_embedding": True,
+}
+_OF_MBART: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu", "scale_embedding": False}
+_FAIRSEQ = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}  # before all pieces, unless a vocabulary says otherwise
+# Their ids follow the vocabulary in this order, and no file of the model tells it.
+_LANGUAGES = {
+    "m2m100": (
+        "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu "
+        "hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt "
+        "ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu"
+    ),
+    "wmt21": "en ha is ja cs ru zh de",
+}
+
+
+def from_m2m100(
+    folder: HuggingFaceFolder,
+    with_tokenizers: bool = True,
+    source_language: str | None = None,
+    target_language: str | None = None,
+) -> Imported:
+    """Languages by the model's own names, such as `en` or `eng_Latn`; unless given, those that its files name."""
+    settings = settings_of(folder, _OF_MBART if folder.kind == "mbart" else _OF_M2M100)
+    pad, eos = token_id(folder, "pad_token_id", 1), token_id(folder, "eos_token_id", 2)
+    start = token_id(folder, "decoder_start_token_id", eos)
+    vocabulary, languages = _vocabulary(folder, settings["vocab_size"]) if with_tokenizers else ({}, {})
+    first = [*languages.values(), *unspoken(vocabulary)]
+    unk = vocabulary.get("<unk>", _FAIRSEQ["<unk>"])
+    order = rearranged(settings["vocab_size"], pad, unk, start, eos, first)
+    network = network_from(folder, settings, _choices(folder.kind, settings, pad), order, order)
+    generation = generation_from(folder)
+    if not with_tokenizers:
+        return Imported(folder, network, order, order, generation=generation)
+    names, symbols = named({**vocabulary, **languages}, order, first)
+    tokenizer = ForeignPieces(pieces_of(folder.file(PIECES), vocabulary), names, symbols)
+    generation |= _prefixes(folder, languages, source_language, target_language)
+    return Imported(folder, network, order, order, tokenizer, tokenizer, generation)
+
+
+def _choices(kind: str, settings: dict[str, Any], pad: int) -> dict[str, Any]:
+    """mBART learns its positions, of which the first two are never used; the others compute them."""
+    if kind == "mbart":
+        learned = {"positions": "learned", "position_offset": 2, "max_length": settings["max_position_embeddings"]}
+        return {"norm": "pre", "embedding_norm": True, **learned}
+    return {"norm": "pre", "positions": "sinusoidal", "position_layout": "fairseq", "position_offset": pad + 1}
+
+
+def _vocabulary(folder: HuggingFaceFolder, size: int) -> tuple[dict[str, int], dict[str, int]]:
+    """Pieces and languages with their ids. Without a vocab.json the ids are those of SentencePiece, one further."""
+    added = added_tokens(folder)
+    if (folder.path / "vocab.json").is_file():
+        vocabulary = read_vocabulary(folder.file("vocab.json"))
+        codes = _LANGUAGES[folder.json("tokenizer_config.json").get("language_codes", "m2m100")].split()
+        following = {f"__{code}__": len(vocabulary) + n for n, code in enumerate(codes)}
+        languages = {name: each for name, each in {**following, **added}.items() if each < size}
+        languages = {name: each for name, each in languages.items() if name.startswith("__")}
+    else:
+        normal = [piece.text for piece in pieces(folder.file(PIECES).read_bytes())][3:]
+        vocabulary = {**_FAIRSEQ, **{piece: n for n, piece in enumerate(normal, start=len(_FAIRSEQ))}}
+        told = folder.json("special_tokens_map.json").get("additional_special_tokens", [])
+        following = {str(name): len(vocabulary) + n for n, name in enumerate(told)}
+        languages = {name: each for name, each in {**following, **added}.items() if name not in vocabulary}
+        if "<mask>" in languages:
+            vocabulary["<mask>"] = languages.pop("<mask>")
+    require_fit(folder.path, {**vocabulary, **languages}, size)
+    return vocabulary, dict(sorted(languages.items(), key=lambda each: each[1]))
+
+
+def _prefixes(
+    folder: HuggingFaceFolder, languages: dict[str, int], source: str | None, target: str | None
+) -> dict[str, Any]:
+    told = folder.json("tokenizer_config.json")
+    if told.get("legacy_behaviour"):
+        raise ModelError(
+            f"{folder.path} puts the language behind the source (legacy_behaviour): attendo puts it before"
+        )
+    forced = {each: name for name, each in languages.items()}.get(folder.setting("forced_bos_token_id"))
+    chosen = {
+        "source_prefix": _language(languages, source or told.get("src_lang")),
+        "target_prefix": _language(languages, target or forced or told.get("tgt_lang")),
+    }
+    return {name: [language] for name, language in chosen.items() if language is not None}
+
+
+def _language(languages: dict[str, int], name: str | None) -> str | None:
+    if name is None:
+        return None
+    for each in (name, f"__{name}__"):
+        if each in languages:
+            return each
+    raise UsageError(f"the model has no language {name!r}: it has {', '.join(each.strip('_') for each in languages)}")

@@ -1,0 +1,201 @@
+"""A `torch.nn.Transformer` with its embeddings and its output layer, as one of ours."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attendo.errors import ModelError
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+from attendo.nn.attention import MultiHeadAttention
+from attendo.nn.blocks import DecoderBlock, EncoderBlock
+
+Layer = nn.TransformerEncoderLayer | nn.TransformerDecoderLayer
+
+_ACTIVATIONS: dict[Any, str] = {F.relu: "relu", torch.relu: "relu", F.gelu: "gelu", F.silu: "silu"}
+_ACTIVATION_MODULES = {nn.ReLU: "relu", nn.GELU: "gelu", nn.SiLU: "silu"}
+
+
+@dataclass(frozen=True)
+class AddedPositions:
+    """What is added to the embeddings: sines as `ModelConfig` names them, or a table of vectors for each side."""
+
+    layout: Literal["interleaved", "halves", "fairseq"] | None = None
+    offset: int = 0
+    source_table: Tensor | None = None  # [positions, d_model]
+    target_table: Tensor | None = None
+
+
+def from_torch(
+    transformer: nn.Transformer,
+    source_embedding: nn.Embedding,
+    target_embedding: nn.Embedding,
+    output: nn.Linear,
+    positions: AddedPositions | None = None,
+    scale_embedding: bool = False,
+) -> Transformer:
+    """A copy in evaluation mode. Ids stay as they are: for a search pad must be 0, unk 1, bos 2 and eos 3.
+
+    torch's module knows nothing of positions, nor of a scale of the embedding: say what your code does with both.
+    """
+    stacks = _stacks(transformer)
+    layers = [layer for stack in stacks for layer in stack]
+    if reasons := obstacles(transformer, source_embedding, target_embedding, output):
+        raise ModelError(f"attendo cannot hold this network: {'; '.join(reasons)}")
+    first = layers[0]
+    config = ModelConfig(
+        source_vocab_size=source_embedding.num_embeddings,
+        target_vocab_size=target_embedding.num_embeddings,
+        d_model=output.in_features,
+        num_heads=first.self_attn.num_heads,
+        d_ff=first.linear1.out_features,
+        num_encoder_layers=len(stacks[0]),
+        num_decoder_layers=len(stacks[1]),
+        dropout=first.dropout1.p,
+        attention_dropout=first.self_attn.dropout,
+        activation_dropout=first.dropout.p,
+        norm="pre" if first.norm_first else "post",
+        norm_epsilon=first.norm1.eps,
+        final_norm=transformer.encoder.norm is not None,
+        activation=_activation(first),
+        tie=_tie(source_embedding, target_embedding, output),
+        scale_embedding=scale_embedding,
+        output_bias=output.bias is not None,
+        **_position_settings(positions),
+    )
+    with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
+        network = Transformer(config)
+    for ours, theirs in _pairs(network, transformer, (source_embedding, target_embedding, output)):
+        _set(ours, theirs)
+    _set_positions(network, positions)
+    return network.eval()
+
+
+def obstacles(
+    transformer: nn.Transformer, source_embedding: nn.Embedding, target_embedding: nn.Embedding, output: nn.Linear
+) -> list[str]:
+    """Why our network cannot be this one, one line a reason; nothing where it can."""
+    stacks = _stacks(transformer)
+    layers: list[Any] = [layer for stack in stacks for layer in stack]
+    kinds = {type(layer).__name__ for layer in layers}
+    if not all(stacks) or kinds != {"TransformerEncoderLayer", "TransformerDecoderLayer"}:
+        return [f"its layers are {', '.join(sorted(kinds)) or 'none'}, not those of torch.nn"]
+    attentions = [module for module in transformer.modules() if isinstance(module, nn.MultiheadAttention)]
+    norms = (transformer.encoder.norm, transformer.decoder.norm)
+    widths = {output.in_features, source_embedding.embedding_dim, target_embedding.embedding_dim, transformer.d_model}
+    fits = {
+        f"widths differ: {sorted(widths)}": len(widths) == 1,
+        f"{output.out_features} outputs and {target_embedding.num_embeddings} target tokens": output.out_features
+        == target_embedding.num_embeddings,
+        "an embedding has a max_norm": source_embedding.max_norm is None and target_embedding.max_norm is None,
+        "only one stack has a norm behind it": (norms[0] is None) == (norms[1] is None),
+        "an attention has a bias_k, a zero or widths of its own": all(
+            each.bias_k is None and not each.add_zero_attn and each.in_proj_weight is not None for each in attentions
+        ),
+        "the activation is none of relu, gelu (not tanh), silu": all(_activation(each) for each in layers),
+        "layers differ in heads, width, activation, norm_first or norm epsilon": len(set(map(_shape, layers))) == 1,
+    }
+    return [reason for reason, fit in fits.items() if not fit]
+
+
+def _stacks(transformer: nn.Transformer) -> tuple[Sequence[Any], Sequence[Any]]:
+    return (
+        list(getattr(transformer.encoder, "layers", ())),
+        list(getattr(transformer.decoder, "layers", ())),
+    )
+
+
+def _shape(layer: Any) -> tuple[object, ...]:
+    return (
+        layer.self_attn.num_heads,
+        layer.linear1.out_features,
+        _activation(layer),
+        layer.norm_first,
+        layer.norm1.eps,
+    )
+
+
+def _activation(layer: Any) -> str | None:
+    activation: Callable[..., Tensor] = layer.activation
+    if isinstance(activation, nn.GELU) and activation.approximate != "none":
+        return None
+    return _ACTIVATION_MODULES.get(type(activation)) or _ACTIVATIONS.get(activation)
+
+
+def _tie(source: nn.Embedding, target: nn.Embedding, output: nn.Linear) -> str:
+    if output.weight is not target.weight:
+        return "none"
+    return "all" if source.weight is target.weight else "output"
+
+
+def _position_settings(positions: AddedPositions | None) -> dict[str, Any]:
+    if positions is None:
+        return {"positions": "none"}
+    if positions.layout is not None:
+        return {"positions": "sinusoidal", "position_layout": positions.layout, "position_offset": positions.offset}
+    source, target = positions.source_table, positions.target_table
+    if source is None or target is None or source.shape != target.shape:
+        raise ModelError("positions are a layout of sines, or a table for each side, both of the same shape")
+    return {"positions": "learned", "position_offset": positions.offset, "max_length": len(source) - positions.offset}
+
+
+def _set_positions(network: Transformer, positions: AddedPositions | None) -> None:
+    if positions is None or positions.source_table is None or positions.target_table is None:
+        return
+    assert network.source is not None
+    for embedding, table in ((network.source, positions.source_table), (network.target, positions.target_table)):
+        with torch.no_grad():
+            embedding.positions.get_parameter("table").copy_(table)
+
+
+def _pairs(
+    network: Transformer, transformer: nn.Transformer, outside: tuple[nn.Embedding, nn.Embedding, nn.Linear]
+) -> Iterator[tuple[nn.Module, Any]]:
+    """Modules of ours beside those of torch."""
+    assert network.source is not None
+    yield from zip((network.source.tokens, network.target.tokens, network.output), outside, strict=True)
+    if network.config.has_final_norm:
+        yield from (
+            (network.encoder_norm, transformer.encoder.norm),
+            (network.decoder_norm, transformer.decoder.norm),
+        )
+    for ours, theirs in zip((network.encoder, network.decoder), _stacks(transformer), strict=True):
+        for block, layer in zip(ours, theirs, strict=True):
+            assert isinstance(block, EncoderBlock | DecoderBlock)
+            yield from _layer_pairs(block, layer)
+
+
+def _layer_pairs(block: EncoderBlock | DecoderBlock, layer: Any) -> Iterator[tuple[nn.Module, Any]]:
+    yield block.self_attention, layer.self_attn
+    yield block.self_residual.normalise, layer.norm1
+    yield block.feed_forward.expand, layer.linear1
+    yield block.feed_forward.contract, layer.linear2
+    if isinstance(block, DecoderBlock):
+        assert block.cross_attention is not None
+        assert block.cross_residual is not None
+        yield block.cross_attention, layer.multihead_attn
+        yield block.cross_residual.normalise, layer.norm2
+        yield block.feed_forward_residual.normalise, layer.norm3
+    else:
+        yield block.feed_forward_residual.normalise, layer.norm2
+
+
+@torch.no_grad()
+def _set(ours: nn.Module, theirs: Any) -> None:
+    """A bias that torch's module does not have is zero in ours."""
+    if isinstance(ours, MultiHeadAttention):
+        _copy(ours.project, theirs.in_proj_weight, theirs.in_proj_bias)
+        _copy(ours.output, theirs.out_proj.weight, theirs.out_proj.bias)
+    else:
+        _copy(ours, theirs.weight, getattr(theirs, "bias", None))
+
+
+def _copy(ours: nn.Module, weight: Tensor, bias: Tensor | None) -> None:
+    ours.get_parameter("weight").copy_(weight)
+    if getattr(ours, "bias", None) is not None:
+        own = ours.get_parameter("bias")
+        own.copy_(torch.zeros_like(own) if bias is None else bias)

@@ -1,0 +1,64 @@
+"""From a folder of another system to a model folder of ours, which is kept only if it answers the same."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from attendo import durable, store
+from attendo.errors import UsageError
+from attendo.interop.certificate import Bounds, Certificate, certify
+from attendo.interop.exporting import NotTheSameError
+from attendo.interop.foreign_party import ForeignParty
+from attendo.interop.imported import Imported
+from attendo.interop.parties import OurNetwork
+from attendo.interop.sentences import prefixes_of, sentences_of
+from attendo.text_model import TextModel, load
+
+CERTIFICATE = "certificate.json"
+_POSITIONS = 1024  # unless config.json tells
+
+
+def import_model(
+    imported: Imported, out: str | Path, texts: Sequence[str] | None = None, prove: bool = True
+) -> Certificate | None:
+    """Write the model folder `out`, and say how well it agrees with the model it was made from.
+
+    What is compared is what was written, read again, on `texts` or on random sentences. A difference beyond the bounds
+    is a `NotTheSameError`, and then nothing is left behind.
+    """
+    out = Path(out).resolve()
+    if out.exists():
+        raise UsageError(f"{out} exists already: name another place, or remove it first")
+    with durable.new_folder(out) as place:
+        place.rmdir()
+        imported.model().save(place)
+        if not prove:
+            return None
+        certificate = _proven(out, imported, load(place, "cpu"), texts)
+        _write(place, certificate)
+    return certificate
+
+
+def _proven(out: Path, imported: Imported, model: TextModel, texts: Sequence[str] | None) -> Certificate:
+    _, begin = prefixes_of(model)
+    theirs = ForeignParty(imported, begin)
+    room = _room(imported, len(begin))
+    sources = [source[:room] for source in sentences_of(model, texts).sources]
+    certificate = certify(OurNetwork(model.network, "hf", begin), theirs, sources, Bounds())
+    if not certificate.passed:
+        raise NotTheSameError(out, certificate)
+    return certificate
+
+
+def _room(imported: Imported, begun: int) -> int:
+    """Tokens of a source whose answer still has positions there: at most 10, and 3 for every 2 of the source."""
+    positions = int(imported.folder.setting("max_position_embeddings", _POSITIONS))
+    return max(1, (positions - begun - 12) * 2 // 3)
+
+
+def _write(place: Path, certificate: Certificate) -> None:
+    """Beside the model, and in its manifest."""
+    text = json.dumps(certificate.as_json(), indent=2, ensure_ascii=False)
+    (place / CERTIFICATE).write_text(f"{text}\n", "utf-8")
+    (place / "manifest.json").unlink()
+    store.write_manifest(place, store.FORMAT, store.VERSION)

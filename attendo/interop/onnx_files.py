@@ -1,0 +1,148 @@
+"""A whole text model as a folder that ONNX Runtime computes: two graphs, and what else a model folder has.
+
+    encoder.onnx  step.onnx  (encoder.weights  step.weights)  config.json  generation.json
+    source.* and target.* (or joint.*)  manifest.json
+
+Weights lie beside their graph where it would be larger than a file of ONNX may be.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from attendo.data.batch import Example, collate_sources
+from attendo.decode.config import GenerationConfig
+from attendo.decode.requests import Request
+from attendo.errors import AttendoError, ModelError, UsageError
+from attendo.interop.certificate import Answer
+from attendo.interop.ctranslate2_folder import save_tokenizers, write_json
+from attendo.interop.onnx_network import OnnxNetwork
+from attendo.interop.place import FORMAT, VERSION
+from attendo.interop.sentences import prefixes_of
+from attendo.model.config import ModelConfig
+from attendo.store import check_manifest, write_manifest
+from attendo.text import BOS, EOS, PAD, Tokenizer, load_tokenizer
+from attendo.text_model import TextModel
+from attendo.text_model.choices import rules_of, strategy_of
+from attendo.text_model.searching import SearchEngine
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+Precision = Literal["fp32", "int8"]
+
+_EXAMPLES = 200  # of the model's sample, to see how large its numbers are
+_LONGEST = 256
+_POSITIONS = 4096  # of a batch
+_MOST_BYTES = 2**31 - 2**20  # of one file, which is what its format can count
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """What such a folder holds."""
+
+    network: OnnxNetwork
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    generation: dict[str, Any]
+    precision: Precision
+
+
+def to_onnx(
+    model: TextModel, folder: str | Path, precision: Precision = "fp32", examples: Sequence[Example] | None = None
+) -> None:
+    """Write a new folder that `open_onnx` reads.
+
+    int8 is fitted to `examples`; unless given, these are the model's sample, or random ids where it has none.
+    """
+    if find_spec("onnx") is None:
+        raise UsageError("onnx is not installed, and the graphs are made with it: pip install onnx")
+    from attendo.interop.onnx_graphs import encoder_graph, step_graph
+    from attendo.interop.onnx_ranges import observed
+
+    folder, network = Path(folder), model.network
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists already: name another place, or empty it first")
+    ranges = observed(network, examples or _examples(model)) if precision == "int8" else None
+    graphs = {"encoder": encoder_graph(network, ranges), "step": step_graph(network, ranges)}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, graph in graphs.items():
+        _save(graph, folder, name)
+    save_tokenizers(model, folder)
+    write_json(folder / "config.json", network.config.model_dump(mode="json"))
+    write_json(folder / "generation.json", model.stored.generation)
+    write_manifest(folder, FORMAT, VERSION, {"to": "onnx", "precision": precision})
+
+
+def open_onnx(folder: str | Path, threads: int | None = None) -> OnnxModel:
+    """Read a folder that `to_onnx` wrote; `threads`: as many as torch has, unless given."""
+    folder = Path(folder)
+    facts = check_manifest(folder, FORMAT, VERSION).get("facts", {})
+    if facts.get("to") != "onnx":
+        raise ModelError(f"{folder} was exported to {facts.get('to')}, not to onnx: export the model again")
+    try:
+        config = ModelConfig(**json.loads((folder / "config.json").read_text("utf-8")))
+    except AttendoError as error:
+        raise ModelError(f"{folder / 'config.json'}: {error}") from None
+    joint = (folder / "joint.tokenizer.json").is_file()
+    target = load_tokenizer(folder, "joint" if joint else "target")
+    source = target if joint else load_tokenizer(folder, "source")
+    network = OnnxNetwork(folder / "encoder.onnx", folder / "step.onnx", config, threads)
+    generation = json.loads((folder / "generation.json").read_text("utf-8"))
+    return OnnxModel(network, source, target, generation, facts["precision"])
+
+
+class OnnxParty:
+    """Such a folder as a party to a certificate, searched as attendo searches."""
+
+    def __init__(self, folder: str | Path) -> None:
+        import onnxruntime
+
+        opened = open_onnx(folder)
+        self.name = f"ONNX Runtime {onnxruntime.__version__} in {opened.precision}"
+        self._network = opened.network
+
+    def logits(self, source: Sequence[int], target: Sequence[int]) -> Tensor:
+        ids, mask = collate_sources([source])
+        state, rows = self._network.start(self._network.encode(ids, mask)), []
+        for each in (BOS, *target):
+            logits, state = self._network.step(torch.tensor([[each]]), state)
+            rows.append(logits[0, 0])
+        return torch.stack(rows)
+
+    def answers(self, sources: Sequence[Sequence[int]], beam: int, limit: int) -> list[Answer]:
+        config = GenerationConfig(beam=beam, at_limit="free")
+        requests = [Request(number, tuple(source), limit - 1) for number, source in enumerate(sources)]
+        found: dict[int, Answer] = {}
+        for some in SearchEngine(self._network, _POSITIONS).answers(requests, strategy_of(config, 1), rules_of(config)):
+            for request, best in some.one_by_one():
+                ids = tuple(each for each in best.ids[0].tolist() if each not in (PAD, BOS, EOS))
+                found[request.number] = Answer(ids, float(best.value[0]))
+        return [found[number] for number in range(len(sources))]
+
+
+def _examples(model: TextModel) -> list[Example]:
+    from attendo.interop.onnx_ranges import random_examples
+
+    pairs = model.stored.sample[:_EXAMPLES]
+    before, begin = prefixes_of(model)
+    sources = model.source_tokenizer.encode_many([source for source, _ in pairs])
+    targets = model.target_tokenizer.encode_many([target for _, target in pairs])
+    config = model.network.config
+    longest = min(_LONGEST, config.max_length) if config.positions == "learned" else _LONGEST
+    examples = [Example([*before, *source], [*begin, *target]) for source, target in zip(sources, targets, strict=True)]
+    return [each for each in examples if each.length <= longest] or random_examples(model.network)
+
+
+def _save(graph: "ModelProto", folder: Path, name: str) -> None:
+    import onnx
+
+    apart = sum(len(each.raw_data) for each in graph.graph.initializer) > _MOST_BYTES
+    place = f"{name}.weights" if apart else None
+    onnx.save_model(graph, str(folder / f"{name}.onnx"), save_as_external_data=apart, location=place)

@@ -1,0 +1,163 @@
+"""Systems as parties to a certificate: attendo itself, a Marian model of transformers, a Translator of CTranslate2."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attendo.data.batch import collate_sources
+from attendo.decode.config import GenerationConfig
+from attendo.decode.engines import CachedEngine
+from attendo.decode.likes import like
+from attendo.decode.requests import Answers, Request
+from attendo.interop.certificate import Answer
+from attendo.model.transformer import Transformer
+from attendo.text import BOS, CONTROL_PIECES, EOS, PAD
+from attendo.text_model.choices import rules_of, strategy_of
+
+_POSITIONS = 4096  # of a batch
+
+
+class OurNetwork:
+    """attendo's own search, with the meaning that the other side gives to a beam.
+
+    `meaning` is a name for `like`; None: our own. `target_prefix` is what every answer begins with, and is not told.
+    """
+
+    def __init__(self, network: Transformer, meaning: str | None, target_prefix: Sequence[int] = ()) -> None:
+        self.name = f"attendo, searching like {meaning}" if meaning else "attendo"
+        self._network, self._meaning, self._prefix = network.eval(), meaning, tuple(target_prefix)
+
+    @torch.no_grad()
+    def logits(self, source: Sequence[int], target: Sequence[int]) -> Tensor:
+        device, ids = self._network.device, [BOS, *self._prefix, *target]
+        logits = self._network(collate_sources([source])[0].to(device), torch.tensor([ids], device=device))[0]
+        return logits[len(self._prefix) :]
+
+    def answers(self, sources: Sequence[Sequence[int]], beam: int, limit: int) -> list[Answer]:
+        given = {"beam": beam, "at_limit": "free"}
+        config = like(self._meaning, given) if self._meaning else GenerationConfig(**given)
+        limit, least = limit + len(self._prefix), config.min_length_extra
+        if least:  # which is what must come behind the prefix
+            least += len(self._prefix)
+        requests = [
+            Request(number, tuple(source), limit - 1, least, self._prefix) for number, source in enumerate(sources)
+        ]
+        rules = rules_of(config, prefix=bool(self._prefix), least=least > 0)
+        engine = CachedEngine(self._network, _POSITIONS)
+        found = {
+            number: answer
+            for some in engine.answers(requests, strategy_of(config, 1), rules)
+            for number, answer in self._best(some)
+        }
+        return [found[number] for number in range(len(sources))]
+
+    def _best(self, answers: Answers) -> Iterator[tuple[int, Answer]]:
+        """The first hypothesis of each request, which is the best."""
+        found = answers.hypotheses
+        rows = zip(found.ids[:: found.width].tolist(), found.value[:: found.width].tolist(), strict=True)
+        for request, (ids, value) in zip(answers.requests, rows, strict=True):
+            yield request.number, Answer(_spoken(ids)[len(self._prefix) :], value)
+
+
+class MarianParty:
+    """A model of transformers whose ids are ours, as `to_marian` and `to_pegasus` make them."""
+
+    def __init__(self, model: Any) -> None:
+        import transformers
+
+        self.name = f"transformers {transformers.__version__}"
+        self._model = model.eval()
+        self._model.generation_config.max_length = None  # every call has its own limit
+
+    @torch.no_grad()
+    def logits(self, source: Sequence[int], target: Sequence[int]) -> Tensor:
+        ids, _ = collate_sources([source])
+        device = self._model.device
+        return self._model(ids.to(device), decoder_input_ids=torch.tensor([[BOS, *target]], device=device)).logits[0]
+
+    def answers(self, sources: Sequence[Sequence[int]], beam: int, limit: int) -> list[Answer]:
+        ids, mask = collate_sources(sources)
+        mask = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
+        settings: dict[str, Any] = {"length_penalty": 1.0, "early_stopping": False} if beam > 1 else {}
+        said = self._model.generate(
+            input_ids=ids.to(self._model.device),
+            attention_mask=mask.to(self._model.device),
+            num_beams=beam,
+            max_new_tokens=limit,
+            do_sample=False,
+            return_dict_in_generate=True,
+            output_scores=True,
+            **settings,
+        )
+        answers = [_spoken(row) for row in said.sequences.tolist()]
+        if beam == 1:
+            return [Answer(each, None) for each in answers]
+        lengths = (min(len(each) + 1, limit) for each in answers)
+        scores = said.sequences_scores.tolist()
+        return [Answer(*each) for each in zip(answers, map(_multiplied, scores, lengths), strict=True)]
+
+
+class CTranslate2Party:
+    """A folder that a `ctranslate2.Translator` loads; `source` and `target` name our ids, `prefix` begins answers."""
+
+    def __init__(
+        self, folder: Path, source: Sequence[str], target: Sequence[str], target_prefix: Sequence[int] = ()
+    ) -> None:
+        import ctranslate2
+
+        before = ctranslate2.get_log_level()
+        ctranslate2.set_log_level(logging.ERROR)  # that it computes in another precision is told by the name
+        self._translator = ctranslate2.Translator(str(folder), intra_threads=torch.get_num_threads())
+        ctranslate2.set_log_level(before)
+        self.name = f"CTranslate2 {ctranslate2.__version__} in {self._translator.compute_type}"
+        self._source, self._target, self._prefix = source, target, [target[each] for each in target_prefix]
+        self._numbers = {piece: number for number, piece in enumerate(target)}
+
+    def logits(self, source: Sequence[int], target: Sequence[int]) -> Tensor | None:
+        """It tells them for each token of a prefix, and for the one behind it."""
+        prefix = [*self._prefix, *(self._target[each] for each in target)]
+        (told,) = self._translator.translate_batch(
+            [[self._source[each] for each in source]],
+            target_prefix=[prefix],
+            beam_size=1,
+            max_input_length=0,
+            min_decoding_length=0,
+            max_decoding_length=len(prefix) + 1,
+            return_logits_vocab=True,
+        )
+        rows = [np.array(row, dtype=np.float32) for row in told.logits[0]]
+        return torch.from_numpy(np.stack(rows))[len(self._prefix) :]
+
+    def answers(self, sources: Sequence[Sequence[int]], beam: int, limit: int) -> list[Answer]:
+        limit += len(self._prefix)
+        told = self._translator.translate_batch(
+            [[self._source[each] for each in source] for source in sources],
+            target_prefix=[self._prefix] * len(sources) if self._prefix else None,
+            beam_size=beam,
+            max_input_length=0,
+            min_decoding_length=1 + len(self._prefix),
+            max_decoding_length=limit,
+            suppress_sequences=[[CONTROL_PIECES[PAD]], [CONTROL_PIECES[BOS]]],
+            return_scores=True,
+        )
+        answers = []
+        for each in told:
+            ids = tuple(self._numbers[piece] for piece in each.hypotheses[0])
+            score = _multiplied(each.scores[0], min(len(ids) + 1, limit))
+            answers.append(Answer(ids[len(self._prefix) :], score))
+        return answers
+
+
+def _spoken(ids: Sequence[int]) -> tuple[int, ...]:
+    """Without control tokens."""
+    return tuple(each for each in ids if each not in (PAD, BOS, EOS))
+
+
+def _multiplied(score: float, length: int) -> float:
+    """A mean as the sum it was made of."""
+    return score * length

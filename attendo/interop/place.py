@@ -1,0 +1,83 @@
+"""Where an export goes: written beside its place, moved there when it is whole and proven, and gone if not."""
+
+import json
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from attendo import durable, store
+from attendo.errors import UsageError
+
+FORMAT, VERSION = "attendo.export", 1
+
+
+@contextmanager
+def new_export(goal: Path) -> Iterator[Path]:
+    """A folder to write into, which becomes `goal`, replacing an earlier export there, when all went well."""
+    goal = goal.resolve()
+    _check_folder(goal)
+    with _beside(goal) as place:
+        yield place
+        _settle(place)
+        _replace(place, goal)
+
+
+@contextmanager
+def new_package(goal: Path) -> Iterator[Path]:
+    """A folder to write into, of which the file named as `goal` takes its place, replacing an earlier package."""
+    goal = goal.resolve()
+    if goal.is_dir() or (goal.exists() and not zipfile.is_zipfile(goal)):
+        raise UsageError(f"{goal} exists and is not a package: name another place, or remove it first")
+    with _beside(goal) as place:
+        yield place
+        durable.sync(place / goal.name)
+        durable.move(place / goal.name, goal)
+        durable.sync(goal.parent)
+        durable.remove(place)
+
+
+@contextmanager
+def _beside(goal: Path) -> Iterator[Path]:
+    place = goal.with_name(f"{durable.TEMPORARY}{goal.name}")
+    durable.remove(place)
+    try:
+        with durable.explained(goal, 0):
+            place.mkdir(parents=True)
+            yield place
+    except BaseException:
+        durable.remove(place)
+        raise
+
+
+def _check_folder(goal: Path) -> None:
+    """Nothing but an earlier export is ever replaced, least of all the model itself."""
+    if not goal.exists() or (goal.is_dir() and not any(goal.iterdir())):
+        return
+    try:
+        kind = json.loads((goal / "manifest.json").read_text("utf-8"))["format"]
+    except (OSError, ValueError, KeyError, TypeError):
+        kind = None
+    if not isinstance(kind, str) or not kind.startswith("attendo.") or kind == store.FORMAT:
+        raise UsageError(f"{goal} exists and is not an exported model: name another place, or empty it first")
+
+
+def _settle(place: Path) -> None:
+    for path in place.rglob("*"):
+        durable.sync(path)
+    durable.sync(place)
+
+
+def _replace(place: Path, goal: Path) -> None:
+    old = goal.with_name(f".old-{goal.name}")  # where `check_manifest` looks for it
+    if goal.exists():
+        durable.remove(old)
+        durable.move(goal, old)
+    try:
+        durable.move(place, goal)
+    except OSError:
+        if old.exists():
+            durable.move(old, goal)
+        raise
+    durable.sync(goal.parent)
+    durable.remove(old)

@@ -1,0 +1,74 @@
+"""A vocabulary of another system in our order: pad 0, unk 1, bos 2, eos 3, and all others behind them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from attendo.text import BOS, EOS, PAD, UNK
+
+NEVER = -1e4  # on the logit of a token that the other system does not have; a half-precision number can hold it
+
+
+@dataclass(frozen=True)
+class Rearranged:
+    """Which of their rows each of our ids is.
+
+    Where one of their tokens does the work of two of ours, as Marian's pad is also what an answer begins from, the
+    second is a copy that can never be said: the probabilities of all others stay what they were.
+    """
+
+    rows: tuple[int, ...]
+    copies: frozenset[int] = frozenset()  # those of our ids that they have no row of their own for
+
+    @cached_property
+    def _ours(self) -> dict[int, int]:
+        return {row: number for number, row in enumerate(self.rows) if number not in self.copies}
+
+    @property
+    def size(self) -> int:
+        return len(self.rows)
+
+    def ours(self, ids: Iterable[int]) -> list[int]:
+        return [self._ours[each] for each in ids]
+
+    def theirs(self, ids: Iterable[int]) -> list[int]:
+        return [self.rows[each] for each in ids]
+
+    def table(self, table: Tensor) -> Tensor:
+        """Rows of an embedding or an output layer."""
+        return table.index_select(0, torch.tensor(self.rows))
+
+    def bias(self, bias: Tensor) -> Tensor:
+        """Of the output layer."""
+        moved = bias.index_select(0, torch.tensor(self.rows)).clone()
+        moved[sorted(self.copies)] = NEVER
+        return moved
+
+    def names(self, names: Sequence[str]) -> list[str]:
+        """Of their tokens, by our ids."""
+        return [names[row] for row in self.rows]
+
+
+def rearranged(
+    size: int, pad: int, unk: int | None, start: int, eos: int, first: Sequence[int] = (), moves_start: bool = False
+) -> Rearranged:
+    """The order for a vocabulary of `size` tokens. Those in `first` come right behind eos.
+
+    `start` is what the decoder begins from. It stays a token that can be said, and our bos is a copy, unless it
+    `moves_start`: where nothing ever says it. Without an unk of theirs ours is a copy too.
+    """
+    kept: dict[int, int] = {}
+    copies = {BOS} if not moves_start else set()
+    for number, row in ((EOS, eos), (PAD, pad), (UNK, unk), (BOS, start)):
+        if row is None or row in kept.values():
+            copies.add(number)
+        elif number not in copies:
+            kept[number] = row
+    controls = {PAD: pad, UNK: pad if unk is None else unk, BOS: start, EOS: eos}
+    taken = set(kept.values())
+    front = [row for row in first if row not in taken]
+    rest = sorted(set(range(size)) - taken - set(front))
+    return Rearranged((*(controls[number] for number in sorted(controls)), *front, *rest), frozenset(copies))

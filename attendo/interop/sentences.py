@@ -1,0 +1,66 @@
+"""The sentences of a certificate: given ones, or the model's own sample, and random ones where these are too few."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from attendo.errors import UsageError
+from attendo.interop.certificate import References
+from attendo.text import CONTROL_PIECES, UNK
+from attendo.text_model import TextModel
+from attendo.text_model.prefixes import prefixes_of as text_model_prefixes
+
+LEAST = 200
+_LONGEST = 256  # tokens: longer ones would take all the time
+_LONGEST_RANDOM = 12
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Sources as ids, and what the first of them should be answered with, where that is known."""
+
+    sources: list[list[int]]
+    references: References | None = None
+
+
+def sentences_of(
+    model: TextModel, texts: Sequence[str] | None = None, references: Sequence[str] | None = None, least: int = LEAST
+) -> Sentences:
+    """All texts that are given, or as many of the sample as are needed."""
+    if references is not None and len(references) != len(texts or ()):
+        raise UsageError(f"each source needs its reference: {len(texts or ())} sources, {len(references)} references")
+    if texts is None:
+        texts, references = [source for source, _ in model.stored.sample], [each for _, each in model.stored.sample]
+        texts, references = texts[:least], references[:least]
+    encoded, room = model.source_tokenizer.encode_many(texts), _room(model)
+    kept = [number for number, ids in enumerate(encoded) if 0 < len(ids) <= room]
+    sources = [encoded[number] for number in kept]
+    told = None
+    if references and kept and find_spec("sacrebleu") is not None:
+        told = References([references[number] for number in kept], model.target_tokenizer.decode)
+    before, _ = prefixes_of(model)
+    sources += [ids[:room] for ids in random_sources(model.source_tokenizer.vocab_size, least - len(sources))]
+    return Sentences([[*before, *source] for source in sources], told)
+
+
+def random_sources(vocab_size: int, count: int) -> list[list[int]]:
+    """The same in every run."""
+    dice = random.Random(1)
+    tokens = range(len(CONTROL_PIECES), vocab_size) or [UNK]
+    return [dice.choices(tokens, k=dice.randint(1, _LONGEST_RANDOM)) for _ in range(count)]
+
+
+def _room(model: TextModel) -> int:
+    """Tokens of a source whose answer still has positions; `certify` gives it 10 tokens, and 3 for every 2 of these."""
+    config = model.network.config
+    if config.positions != "learned":
+        return _LONGEST
+    before, begin = prefixes_of(model)
+    return max(1, min(_LONGEST, (config.max_length - len(before) - len(begin) - 12) * 2 // 3))
+
+
+def prefixes_of(model: TextModel) -> tuple[list[int], list[int]]:
+    """What stands before every source, and what every answer begins with, where a model has such a thing."""
+    before, begin = text_model_prefixes(model.generation, model.source_tokenizer, model.target_tokenizer)
+    return list(before), list(begin)

@@ -1,0 +1,143 @@
+"""The weights and sizes of a network under the names that the Marian family of transformers has for them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+from attendo.nn.attention import MultiHeadAttention
+from attendo.nn.blocks import DecoderBlock, EncoderBlock
+from attendo.text import BOS, EOS, PAD
+
+EPSILON = 1e-5  # of every norm there; the configuration has no place for another
+
+# What reads the vectors that run through the network, and what writes them: the order of their components is free.
+_READ = ("embed_tokens.weight", "shared.weight", "lm_head.weight", "q_proj.weight", "k_proj.weight", "v_proj.weight")
+_WRITTEN = ("out_proj.weight", "out_proj.bias", "fc2.weight", "fc2.bias", "layer_norm.weight", "layer_norm.bias")
+
+
+def common_obstacles(config: ModelConfig) -> dict[str, bool]:
+    """What the whole family asks for, and whether the network is so. The order of sines and cosines is no obstacle."""
+    width, uneven = divmod(config.d_model, config.num_heads)
+    fits = {
+        f"norm_kind is {config.norm_kind}, not layer": config.norm_kind == "layer",
+        f"norm_epsilon is {config.norm_epsilon}, not {EPSILON}": config.norm_epsilon == EPSILON,
+        "it has a norm on the embedding": not config.embedding_norm,
+        f"activation is {config.activation}, which has a gate": config.activation != "swiglu",
+        f"positions are {config.positions}, not sinusoidal": config.positions == "sinusoidal",
+        f"position_offset is {config.position_offset}, not 0": config.position_offset == 0,
+        f"d_key is {config.d_key}, not d_model / num_heads": config.d_key in (None, width),
+        f"d_value is {config.d_value}, not d_model / num_heads": config.d_value in (None, width),
+        f"d_model {config.d_model} is no multiple of num_heads {config.num_heads}": not uneven,
+    }
+    if config.positions == "sinusoidal":
+        layout = config.position_layout
+        fits[f"position_layout is {layout}, not halves or interleaved"] = layout in ("halves", "interleaved")
+    return fits
+
+
+def settings_of(config: ModelConfig, longest: int) -> dict[str, Any]:
+    """Of a configuration, vocabularies and ties aside."""
+
+    def share(own: float | None) -> float:
+        return config.dropout if own is None else own
+
+    return {
+        "max_position_embeddings": longest,
+        "d_model": config.d_model,
+        "encoder_layers": config.num_encoder_layers,
+        "decoder_layers": config.num_decoder_layers,
+        "encoder_attention_heads": config.num_heads,
+        "decoder_attention_heads": config.num_heads,
+        "encoder_ffn_dim": config.d_ff,
+        "decoder_ffn_dim": config.d_ff,
+        "activation_function": config.activation,
+        "dropout": config.dropout,
+        "attention_dropout": share(config.attention_dropout),
+        "activation_dropout": share(config.activation_dropout),
+        "scale_embedding": config.scale_embedding,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "pad_token_id": PAD,
+        "decoder_start_token_id": BOS,
+        "forced_eos_token_id": None,
+    }
+
+
+def filled(model: Any, network: Transformer) -> Any:
+    """The model with these weights, in evaluation mode. It starts from our bos, ends at our eos, says neither pad nor
+    bos.
+    """
+    from transformers import GenerationConfig
+
+    positions = {name: each for name, each in model.state_dict().items() if "embed_positions" in name}
+    weights = {name: each for name, each in _weights(network) if name in model.state_dict()}
+    model.load_state_dict({**positions, **weights})
+    model.generation_config = GenerationConfig(
+        bos_token_id=BOS, eos_token_id=EOS, pad_token_id=PAD, decoder_start_token_id=BOS, suppress_tokens=[PAD, BOS]
+    )
+    return model.eval()
+
+
+def _weights(network: Transformer) -> Iterator[tuple[str, Tensor]]:
+    """All of them, with the components of vectors in the order of `halves`."""
+    config = network.config
+    if config.position_layout == "halves":
+        yield from _named(network)
+        return
+    order = torch.cat((torch.arange(0, config.d_model, 2), torch.arange(1, config.d_model, 2)))
+    order = order.to(network.device)
+    for name, weight in _named(network):
+        if name.endswith((*_READ, "fc1.weight")):
+            yield name, weight[:, order]
+        else:
+            yield name, weight[order] if name.endswith(_WRITTEN) else weight
+
+
+def _named(network: Transformer) -> Iterator[tuple[str, Tensor]]:
+    """Every weight of ours under its name there; a table that is shared has several names."""
+    assert network.source is not None  # obstacles have been seen to
+    yield "model.shared.weight", network.target.tokens.weight
+    yield "model.encoder.embed_tokens.weight", network.source.tokens.weight
+    yield "model.decoder.embed_tokens.weight", network.target.tokens.weight
+    yield "lm_head.weight", network.output.weight
+    bias = network.output.bias
+    yield "final_logits_bias", torch.zeros(1, network.output.out_features) if bias is None else bias[None]
+    for stack, blocks, norm in (
+        ("encoder", network.encoder, network.encoder_norm),
+        ("decoder", network.decoder, network.decoder_norm),
+    ):
+        for kind, gains in norm.named_parameters():
+            yield f"model.{stack}.layer_norm.{kind}", gains
+        for n, block in enumerate(blocks):
+            assert isinstance(block, EncoderBlock | DecoderBlock)
+            for name, weight in _block_weights(block):
+                yield f"model.{stack}.layers.{n}.{name}", weight
+
+
+def _block_weights(block: EncoderBlock | DecoderBlock) -> Iterator[tuple[str, Tensor]]:
+    yield from _attention_weights("self_attn", block.self_attention)
+    modules = {
+        "self_attn_layer_norm": block.self_residual.normalise,
+        "fc1": block.feed_forward.expand,
+        "fc2": block.feed_forward.contract,
+        "final_layer_norm": block.feed_forward_residual.normalise,
+    }
+    if isinstance(block, DecoderBlock) and block.cross_attention is not None and block.cross_residual is not None:
+        yield from _attention_weights("encoder_attn", block.cross_attention)
+        modules["encoder_attn_layer_norm"] = block.cross_residual.normalise
+    for place, module in modules.items():
+        for kind, weight in module.named_parameters():
+            yield f"{place}.{kind}", weight
+
+
+def _attention_weights(place: str, attention: MultiHeadAttention) -> Iterator[tuple[str, Tensor]]:
+    """Ours are queries, keys and values in one matrix."""
+    for kind, weight in attention.project.named_parameters():
+        for name, part in zip("qkv", weight.chunk(3), strict=True):
+            yield f"{place}.{name}_proj.{kind}", part
+    for kind, weight in attention.output.named_parameters():
+        yield f"{place}.out_proj.{kind}", weight

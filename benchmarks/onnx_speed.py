@@ -1,0 +1,74 @@
+"""attendo's int8 through ONNX Runtime beside CTranslate2's: tokens a second, by the clock and by processor time.
+
+    python benchmarks/onnx_speed.py --threads 2 --rounds 5
+
+Every answer is forced to 24 tokens, encoder included. Where others use the same cores, processor time with one thread
+is the figure to trust: waiting for a core does not count.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from attendo.interop.onnx_network import OnnxNetwork
+from attendo.interop.onnx_ranges import observed, random_examples
+from attendo.recipes.bench.ours import answering
+from attendo.recipes.bench.planning import forced_work
+from attendo.recipes.bench.random_network import random_network
+from attendo.recipes.bench.rivals import CTranslate2
+from attendo.text_model.searching import SearchEngine
+
+_SOURCE, _STEPS, _ALL_AT_ONCE = 20, 24, 1 << 40
+
+
+def main() -> None:
+    options = _options()
+    torch.set_num_threads(options.threads)
+    network = random_network(options.preset, options.vocabulary)
+    onnx = OnnxNetwork.of(network, observed(network, random_examples(network)), options.threads)
+    print("beam batch  tokens/s by the clock      by processor time")
+    print("            attendo  ctranslate2       attendo  ctranslate2")
+    with TemporaryDirectory() as folder:
+        rival = CTranslate2(network, "int8", torch.device("cpu"), 64, Path(folder, "model"))
+        for work in forced_work(network.config, _SOURCE, _STEPS, [1, 4], [32, 1]):
+            calls = [answering(SearchEngine(onnx, _ALL_AT_ONCE), work), rival.prepare(work)]
+            tokens = work.batch * _STEPS
+            (clock, processor), (their_clock, their_processor) = _medians(calls, options.rounds)
+            print(
+                f"{work.beam:4} {work.batch:5}  {tokens / clock:7,.0f}  {tokens / their_clock:7,.0f} "
+                f"{their_clock / clock:6.2f}   {tokens / processor:7,.0f}  {tokens / their_processor:7,.0f} "
+                f"{their_processor / processor:6.2f}",
+                flush=True,
+            )
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--preset", default="base")
+    parser.add_argument("--vocabulary", type=int, default=16_000)
+    return parser.parse_args()
+
+
+def _medians(calls: list[Callable[[], Any]], rounds: int) -> list[tuple[float, float]]:
+    """Of seconds by the clock and of the processor, for each call; all take turns."""
+    for call in calls:
+        call()
+    seconds: list[list[tuple[float, float]]] = [[] for _ in calls]
+    for _ in range(rounds):
+        for call, taken in zip(calls, seconds, strict=True):
+            begin, before = time.perf_counter(), time.process_time()
+            call()
+            taken.append((time.perf_counter() - begin, time.process_time() - before))
+    return [(statistics.median(a for a, _ in each), statistics.median(b for _, b in each)) for each in seconds]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Random models of transformers in folders of their own, for imports."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attendo.interop.certificate import Bounds, Certificate, certify
+from attendo.interop.foreign_party import ForeignParty
+from attendo.interop.imported import Imported
+from attendo.interop.parties import OurNetwork
+from attendo.interop.sentences import random_sources
+
+VOCABULARY = 60
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "d_model": 16,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 64,
+}
+MARIAN = {"pad_token_id": VOCABULARY - 1, "decoder_start_token_id": VOCABULARY - 1, "eos_token_id": 0}
+KINDS = {
+    "marian": ("Marian", "MarianMTModel", MARIAN),
+    "bart": ("Bart", "BartForConditionalGeneration", {}),
+    "m2m_100": ("M2M100", "M2M100ForConditionalGeneration", {}),
+    "mbart": ("MBart", "MBartForConditionalGeneration", {"decoder_start_token_id": 2}),
+}
+
+
+def random_model(kind: str, seed: int = 0, **changes: Any) -> Any:
+    """Every weight is drawn, biases and gains too, so that the answers are lively and a mix-up of two is seen."""
+    transformers = pytest.importorskip("transformers")
+    name, model, own = KINDS[kind]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        made = getattr(transformers, model)(getattr(transformers, f"{name}Config")(**{**SIZES, **own, **changes}))
+        with torch.no_grad():
+            for place, parameter in made.named_parameters():
+                if kind != "marian" or "embed_positions" not in place:
+                    parameter.copy_(_drawn(place, torch.randn_like(parameter), made.config.scale_embedding))
+            if hasattr(made, "final_logits_bias"):
+                made.final_logits_bias.copy_(0.3 * torch.randn_like(made.final_logits_bias))
+                made.final_logits_bias[0, made.config.eos_token_id] += 5
+    return made.eval()
+
+
+def _drawn(place: str, drawn: Tensor, scaled: bool) -> Tensor:
+    """Gains have random signs, which keeps a tied table from answering with what it was asked; attention is sharp."""
+    if "norm" in place and "weight" in place:
+        return drawn.sign() * (1 + 0.2 * drawn.abs())
+    if drawn.dim() == 1:
+        return 0.1 * drawn
+    if "embed" in place or "shared" in place:
+        return drawn / drawn.size(1) ** 0.5 if scaled else drawn
+    return drawn * drawn.size(1) ** -0.5 * (4 if "q_proj" in place else 1)
+
+
+def written(model: Any, folder: Path, **changes: Any) -> Path:
+    """The model as `save_pretrained` writes it, with changes of its config.json."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    model.save_pretrained(folder)
+    path = folder / "config.json"
+    settings = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps({**settings, **changes}), "utf-8")
+    return folder
+
+
+def certificate(imported: Imported, count: int = 200, target_prefix: tuple[int, ...] = ()) -> Certificate:
+    """Ours beside theirs on random sentences."""
+    sources = short_sources(imported, count)
+    ours, theirs = OurNetwork(imported.network, "hf", target_prefix), ForeignParty(imported, target_prefix)
+    return certify(ours, theirs, sources, Bounds(same_tokens=1.0, mean_difference=1e-5, largest_difference=1e-4))
+
+
+def short_sources(imported: Imported, count: int) -> list[list[int]]:
+    """At most 3 tokens: the limit of an answer follows its source."""
+    return [source[:3] for source in random_sources(imported.source.size, count)]
+
+
+def assert_passed(found: Certificate) -> None:
+    assert found.passed, found.reasons
+    assert [each.same_answers for each in found.searches] == [found.sentences] * 2
+    assert max(each.score_difference or 0 for each in found.searches) < 1e-3

@@ -1,0 +1,115 @@
+"""Small SentencePiece models and vocabularies in the files of other systems."""
+
+import io
+import json
+import random
+from itertools import pairwise
+from pathlib import Path
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzäöüßéñ"
+
+
+def some_lines(seed: int = 0, count: int = 300) -> list[str]:
+    dice = random.Random(seed)
+    words = ["".join(dice.choices(LETTERS, k=dice.randint(2, 7))) for _ in range(120)]
+    return [" ".join(dice.choices(words, k=dice.randint(2, 9))) for _ in range(count)]
+
+
+def strange_texts(seed: int = 5, count: int = 60) -> list[str]:
+    """Of words, signs, other scripts and spaces in places where few expect them."""
+    dice = random.Random(seed)
+    parts = [
+        *"aäeénszß  .,!?'-1²٣½Ⅷ",
+        " ",
+        "  ",
+        "don't",
+        "we'll",
+        "I'D",
+        "猫",
+        "ﬁ",
+        "é",
+        "🙂",
+        "́",
+        "\u3000",
+        "\t",
+        "…",
+        "x_y",
+    ]
+    texts = ["".join(dice.choices(parts, k=dice.randint(1, 14))) for _ in range(count)]
+    return [*(text for text in texts if text.strip()), *some_lines(seed, 20)]
+
+
+def pieces_model(lines: list[str], kind: str, size: int = 160) -> bytes:
+    from sentencepiece import SentencePieceTrainer
+
+    model = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        model_type=kind,
+        vocab_size=size,
+        hard_vocab_limit=False,
+        num_threads=1,
+        minloglevel=5,
+    )
+    return model.getvalue()
+
+
+def piece_names(model: bytes) -> list[str]:
+    from attendo.text.sentencepiece_file import pieces
+
+    return [piece.text for piece in pieces(model)]
+
+
+def write_marian(folder: Path, languages: bool = False) -> dict[str, int]:
+    """Two SentencePiece models with one vocabulary, which lacks some of their pieces."""
+    models = {side: pieces_model(some_lines(seed), "unigram") for seed, side in enumerate(("source", "target"))}
+    codes = [">>de<<", ">>fr<<"] if languages else []
+    names = dict.fromkeys(["</s>", "<unk>", *codes])
+    for side, model in models.items():
+        (folder / f"{side}.spm").write_bytes(model)
+        names |= dict.fromkeys(piece_names(model)[3:-4])
+    return write_vocabulary(folder / "vocab.json", [*names, "<pad>"])
+
+
+def write_m2m100(folder: Path) -> dict[str, int]:
+    model = pieces_model(some_lines(), "bpe")
+    (folder / "sentencepiece.bpe.model").write_bytes(model)
+    return write_vocabulary(folder / "vocab.json", ["<s>", "<pad>", "</s>", "<unk>", *piece_names(model)[3:]])
+
+
+def write_bart(folder: Path) -> dict[str, int]:
+    """Byte pairs learnt from some lines: the plainest way."""
+    from attendo.text.byte_pairs import _LETTERS
+
+    words = [[_LETTERS[byte] for byte in f" {word}".encode()] for line in some_lines() for word in line.split()]
+    merges: list[tuple[str, str]] = []
+    for _ in range(80):
+        counts: dict[tuple[str, str], int] = {}
+        for word in words:
+            for pair in pairwise(word):
+                counts[pair] = counts.get(pair, 0) + 1
+        best = max(counts, key=lambda pair: (counts[pair], pair))
+        merges.append(best)
+        words = [_joined(word, best) for word in words]
+    lines = ["#version: 0.2", *(" ".join(pair) for pair in merges)]
+    (folder / "merges.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    letters = sorted(_LETTERS)[:-2]
+    names = ["<s>", "<pad>", "</s>", "<unk>", *letters, *("".join(pair) for pair in merges), "<mask>"]
+    return write_vocabulary(folder / "vocab.json", list(dict.fromkeys(names)))
+
+
+def write_vocabulary(path: Path, names: list[str]) -> dict[str, int]:
+    vocabulary = {name: number for number, name in enumerate(names)}
+    path.write_text(json.dumps(vocabulary, ensure_ascii=False), "utf-8")
+    return vocabulary
+
+
+def _joined(word: list[str], pair: tuple[str, str]) -> list[str]:
+    joined: list[str] = []
+    for piece in word:
+        if joined and (joined[-1], piece) == pair:
+            joined[-1] += piece
+        else:
+            joined.append(piece)
+    return joined

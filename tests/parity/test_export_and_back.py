@@ -1,0 +1,89 @@
+"""What came from another system goes back to it, or on to a third, with its tokenizers and its prefixes."""
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exported import WORDS, some_sentences, wordy
+from foreign_models import random_model, written
+from foreign_tokenizers import some_lines, write_marian
+
+from attendo.errors import ModelError
+from attendo.interop.argos import Languages
+from attendo.interop.exporting import export
+from attendo.interop.from_folder import from_folder
+from attendo.interop.sentences import sentences_of
+from attendo.text import Words
+from attendo.text_model import TextModel
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("ctranslate2")
+
+TEXTS = some_lines(count=6)
+
+
+@pytest.fixture(scope="module")
+def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as OPUS-MT has them."""
+    folder = tmp_path_factory.mktemp("marian")
+    vocabulary = write_marian(folder)
+    pad = vocabulary["<pad>"]
+    model = random_model(
+        "marian", vocab_size=len(vocabulary), pad_token_id=pad, decoder_start_token_id=pad, eos_token_id=0
+    )
+    return written(model, folder)
+
+
+def test_marian_comes_back_with_the_same_texts_for_the_same_texts(marian: Path, tmp_path: Path) -> None:
+    model = from_folder(marian).model()
+    export(model, tmp_path / "back", "hf", "float32", some_sentences(model, 6))
+    assert _told(tmp_path / "back") == _told(marian)
+    assert len(set(_told(marian))) > 3
+
+
+def test_marian_goes_on_to_ctranslate2_and_argos(marian: Path, tmp_path: Path) -> None:
+    model = from_folder(marian).model()
+    sentences = some_sentences(model, 6)
+    assert export(model, tmp_path / "ct2", "ctranslate2", "float32", sentences).notes == ()
+    package = tmp_path / "a.argosmodel"
+    assert export(model, package, "argos", "float32", sentences, Languages("en", "de")).passed
+
+
+def test_prefixes_go_along_where_a_format_has_a_place_for_them(tmp_path: Path) -> None:
+    model = _with_prefixes()
+    sentences = sentences_of(model, [" ".join(WORDS[:3]), WORDS[7]], least=8)
+    assert all(source[0] == 4 for source in sentences.sources)
+    certificate = export(model, tmp_path / "ct2", "ctranslate2", "float32", sentences)
+    assert [each.same_answers for each in certificate.searches] == [8, 8]
+    with pytest.raises(ModelError, match="a Marian folder has no place for what this model puts before"):
+        export(model, tmp_path / "hf", "hf", "float32", sentences)
+    assert [each.name for each in tmp_path.iterdir()] == ["ct2"]
+
+
+def test_sources_leave_room_for_their_answers(tmp_path: Path) -> None:
+    model = wordy(positions="learned", max_length=24)
+    sentences = sentences_of(model, [" ".join(WORDS), WORDS[0]], least=6)
+    assert max(map(len, sentences.sources)) <= 8
+    assert export(model, tmp_path / "out", "ctranslate2", "float32", sentences).sentences == 6
+
+
+def _with_prefixes() -> TextModel:
+    words = Words.build([" ".join(WORDS)], symbols=["<en>", "<de>"])
+    model = wordy(words=words)
+    generation = {**model.stored.generation, "source_prefix": ["<en>"], "target_prefix": ["<de>"]}
+    return TextModel(replace(model.stored, generation=generation))
+
+
+def _told(folder: Path) -> list[str]:
+    model: Any = transformers.MarianMTModel.from_pretrained(folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it recommends another package
+        tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
+    given = tokenizer(TEXTS, return_tensors="pt", padding=True)
+    never = [[model.config.pad_token_id]]
+    for setting in ("suppress_tokens", "forced_eos_token_id"):
+        setattr(model.generation_config, setting, None)
+    said = model.generate(**given, max_new_tokens=12, max_length=None, num_beams=4, bad_words_ids=never)
+    return tokenizer.batch_decode(said, skip_special_tokens=True)

@@ -1,0 +1,141 @@
+"""Exports to CTranslate2: the certificate passes for every network that it can hold, and the folder is complete."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from exported import pieces, some_sentences, some_texts, wordy
+
+from attendo.errors import ModelError
+from attendo.interop import ctranslate2_folder
+from attendo.interop.certificate import Certificate
+from attendo.interop.exporting import NotTheSameError, Precision, export
+from attendo.interop.parties import OurNetwork
+from attendo.interop.vocabularies import names_of
+from attendo.text_model import TextModel
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+
+NETWORKS: list[dict[str, Any]] = [
+    {"norm": norm, "activation": activation}
+    for norm in ("pre", "post")
+    for activation in ("relu", "gelu", "silu", "swiglu")
+] + [
+    {"tie": "output", "norm_kind": "rms"},
+    {"tie": "all", "norm": "post", "final_norm": True},
+    {"norm_kind": "rms", "norm": "post", "activation": "swiglu", "positions": "rotary"},
+    {"positions": "learned", "max_length": 128, "embedding_norm": True},
+    {"position_layout": "halves", "position_offset": 2, "scale_embedding": False},
+    {"d_key": 4, "d_value": 8, "num_decoder_layers": 2},
+]
+
+
+@pytest.mark.parametrize("changes", NETWORKS, ids=str)
+def test_the_certificate_passes(tmp_path: Path, changes: dict[str, Any]) -> None:
+    certificate = _export(wordy(**changes), tmp_path / "out", "float32")
+    assert certificate.passed
+    assert certificate.mean_difference is not None
+    assert certificate.mean_difference < 1e-5
+    assert [each.same_answers for each in certificate.searches] == [certificate.sentences] * 2
+    assert all(each.score_difference is not None and each.score_difference < 1e-3 for each in certificate.searches)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"norm": "post"}, {"norm": "post", "tie": "all"}, {"positions": "rotary"}], ids=str
+)
+def test_the_answers_that_are_compared_differ_and_end(changes: dict[str, Any]) -> None:
+    model = wordy(**changes)
+    sources = some_sentences(model, 40).sources
+    answers = OurNetwork(model.network, "ctranslate2").answers(sources, beam=4, limit=16)
+    assert len({answer.ids for answer in answers}) > 8
+    assert len({len(answer.ids) for answer in answers}) > 2
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm": "post", "tie": "all"}, {"activation": "swiglu"}], ids=str)
+def test_half_the_bits_pass_and_are_loaded_as_float32_on_a_cpu(
+    tmp_path: Path, changes: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    certificate = _export(wordy(**changes), tmp_path / "out", "float16")
+    assert certificate.theirs.endswith("in float32")
+    assert certificate.mean_difference is not None
+    assert 1e-5 < certificate.mean_difference < 1e-2
+    assert capfd.readouterr().err == ""  # no warning of theirs
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"norm": "post"}, {"norm": "post", "activation": "swiglu", "tie": "all"}], ids=str
+)
+def test_a_quarter_of_the_bits_passes_with_its_loss_stated(tmp_path: Path, changes: dict[str, Any]) -> None:
+    certificate = _export(wordy(**changes), tmp_path / "out", "int8")
+    assert certificate.theirs.endswith("in int8_float32")
+    assert certificate.mean_difference is not None
+    assert certificate.mean_difference > 1e-3
+    assert min(each.same_tokens for each in certificate.searches) >= 0.6
+
+
+def test_another_weight_in_the_folder_fails_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, other = wordy(), wordy()
+    with torch.no_grad():
+        other.network.encoder[0].get_submodule("feed_forward.contract").get_parameter("weight")[0, 0] += 1.0
+    write = ctranslate2_folder.to_ctranslate2
+    monkeypatch.setattr(ctranslate2_folder, "to_ctranslate2", lambda network, *rest: write(other.network, *rest))
+    with pytest.raises(
+        NotTheSameError, match=r"would not be the same model: the mean difference of logits is"
+    ) as raised:
+        _export(model, tmp_path / "out", "float32")
+    assert raised.value.exit_code == 4
+    assert not raised.value.certificate.passed
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_folder_holds_what_other_programs_need(tmp_path: Path, apart: bool) -> None:
+    import sentencepiece
+
+    model, folder = pieces(apart=apart), tmp_path / "out"
+    _export(model, folder, "float32")
+    vocabularies = {path.name for path in folder.glob("*_vocabulary.json")}
+    assert vocabularies == (
+        {"source_vocabulary.json", "target_vocabulary.json"} if apart else {"shared_vocabulary.json"}
+    )
+    named = json.loads((folder / ("source_vocabulary.json" if apart else "shared_vocabulary.json")).read_text("utf-8"))
+    assert named == names_of(model.source_tokenizer)
+    spm = sentencepiece.SentencePieceProcessor(model_file=str(folder / ("source.spm" if apart else "joint.spm")))
+    out = sentencepiece.SentencePieceProcessor(model_file=str(folder / ("target.spm" if apart else "joint.spm")))
+    translator = ctranslate2.Translator(str(folder), intra_threads=1)
+    texts = some_texts()
+    told = translator.translate_batch(
+        [spm.encode(text, out_type=str) for text in texts],
+        suppress_sequences=[["<pad>"], ["<s>"]],
+        beam_size=1,
+        max_decoding_length=12,
+    )
+    ours = model.generate(texts, like="ctranslate2", beam=1, max_length=12)
+    assert [out.decode(each.hypotheses[0]) for each in told] == [each.text.removeprefix(" ") for each in ours]
+
+
+def test_certificate_and_manifest_stand_beside_the_model(tmp_path: Path) -> None:
+    certificate = _export(wordy(), tmp_path / "out", "int8")
+    written = json.loads((tmp_path / "out" / "certificate.json").read_text("utf-8"))
+    assert written == json.loads(json.dumps(certificate.as_json()))
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text("utf-8"))
+    assert manifest["facts"] == {"to": "ctranslate2", "precision": "int8", "longest": 2048}
+    assert {"model.bin", "certificate.json", "joint.tokenizer.json"} <= manifest["files"].keys()
+
+
+def test_a_tokenizer_that_only_attendo_has_is_told(tmp_path: Path) -> None:
+    assert _export(pieces(), tmp_path / "pieces", "float32").notes == ()
+    assert _export(wordy(), tmp_path / "words", "float32").notes[0].startswith("the source tokenizer is of words")
+
+
+def test_what_it_cannot_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    model = wordy(positions="rotary", d_key=4, d_value=8)
+    with pytest.raises(ModelError, match="keys are 4 wide and turned, values 8"):
+        _export(model, tmp_path / "out", "float32")
+    assert list(tmp_path.iterdir()) == []
+
+
+def _export(model: TextModel, out: Path, precision: Precision) -> Certificate:
+    return export(model, out, "ctranslate2", precision, some_sentences(model))

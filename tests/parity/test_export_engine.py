@@ -1,0 +1,176 @@
+"""The engine from outside: requests and rules as our own engines get them, and the same answers and scores."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exported import some_sentences
+from talkative import some_texts, talkative_model
+
+from attendo.decode.engines import Engine
+from attendo.decode.frontier import NOTHING
+from attendo.decode.requests import Request
+from attendo.decode.rules import Renormalise
+from attendo.decode.strategies import Greedy
+from attendo.errors import ModelError, UsageError
+from attendo.interop.ctranslate2_engine import CTranslate2Engine
+from attendo.interop.ctranslate2_folder import open_exported
+from attendo.interop.ctranslate2_options import check_options
+from attendo.interop.exporting import export
+from attendo.text_model import Hypothesis, TextModel
+from attendo.text_model.answering import Answering
+from attendo.text_model.lines import LineMaker
+from attendo.text_model.wishes import divided
+
+pytest.importorskip("ctranslate2")
+
+TEXTS = some_texts(24)
+THEIRS = {"like": "ctranslate2", "max_length": 9}
+
+HONOURED: list[dict[str, Any]] = [
+    {"max_length": 9},
+    {"max_length": 3},
+    {"max_length": 9, "min_length": 4, "no_repeat_ngram": 2},
+    {"max_length": 4, "min_length": 4, "allow_unk": False},
+    {"max_length": 9, "prefix": "w03 w07"},
+    {"max_length": 9, "ban": ["w10", "w20 w30"]},
+    {},
+    {**THEIRS, "beam": 1, "repetition_penalty": 1.5},
+    {**THEIRS, "beam": 4, "n_best": 4},
+    {**THEIRS, "beam": 4, "n_best": 2, "length_penalty": 0.0},
+    {**THEIRS, "beam": 3, "normalise": "none", "stop": "leader"},
+    {**THEIRS, "beam": 4, "patience": 1.5, "repetition_penalty": 0.8, "ban": ["w10"]},
+    {**THEIRS, "beam": 4, "min_length": 3, "mbr": "chrf"},
+]
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"beam": 4}, "stop settled (it has first here); an at_limit other than free; renormalise off"),
+    ({"sample": True}, "sample (what it draws does not follow from a seed)"),
+    ({"beam": 4, "groups": 2}, "groups"),
+    ({**THEIRS, "beam": 2, "at_limit": "cut", "constraints": ["w10"]}, "constraints; an at_limit other than free"),
+    ({"alignments": True}, "alignments"),
+    ({"compile": True}, "compile"),
+    ({"precision": "bf16"}, "precision bf16 (that of the folder)"),
+    ({"at_limit": "end"}, "at_limit end"),
+    ({"renormalise": True}, "renormalise with an at_limit other than free"),
+    ({"repetition_penalty": 2.0}, "a repetition_penalty with renormalise off; repetition_of log_probabilities"),
+    ({**THEIRS, "beam": 4, "normalise": "gnmt"}, "stop first (it has leader here); normalise gnmt"),
+    ({**THEIRS, "beam": 4, "word_penalty": 0.5}, "word_penalty 0.5"),
+    ({**THEIRS, "beam": 4, "counts_eos": False}, "counts_eos off"),
+    ({**THEIRS, "beam": 4, "coverage_penalty": 0.2}, "coverage_penalty 0.2"),
+    ({**THEIRS, "beam": 4, "patience": 1.1}, "patience 1.1 with a beam of 4 (it rounds otherwise)"),
+    ({"like": "marian", "beam": 4}, "stop shrinking (it has leader here); renormalise off"),
+]
+
+
+@pytest.fixture(scope="module")
+def model() -> TextModel:
+    return talkative_model()
+
+
+@pytest.fixture(scope="module")
+def folder(model: TextModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("engine") / "out"
+    export(model, out, "ctranslate2", "float32", some_sentences(model, 4))
+    return out
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path) -> CTranslate2Engine:
+    return CTranslate2Engine(open_exported(folder, threads=1))
+
+
+@pytest.mark.parametrize("options", HONOURED, ids=str)
+def test_answers_and_all_that_is_told_of_them_are_ours(
+    model: TextModel, engine: CTranslate2Engine, options: dict[str, Any]
+) -> None:
+    ours = [result.hypotheses for result in model.generate(TEXTS, **options)]
+    theirs = answered(model, engine, options)
+    for one, other in zip(ours, theirs, strict=True):
+        assert [each.ids for each in one] == [each.ids for each in other]
+        assert [each.cut for each in one] == [each.cut for each in other]
+        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-4)
+        for mine, its in zip(one, other, strict=True):
+            assert mine.parts.log_probability == pytest.approx(its.parts.log_probability, abs=1e-3)
+            assert mine.parts.penalty == pytest.approx(its.parts.penalty, abs=1e-3)
+
+
+def test_some_of_these_answers_end_and_some_are_cut(model: TextModel) -> None:
+    results = model.generate(TEXTS, max_length=9)
+    assert 2 < sum(each.cut for each in results) < len(results) - 2
+    assert len({each.ids for each in results}) > 12
+
+
+@pytest.mark.parametrize(("options", "reason"), REFUSED, ids=[reason for _, reason in REFUSED])
+def test_what_it_cannot_honour_is_refused_by_name(model: TextModel, options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        check_options(*divided(model.generation, options))
+    assert str(raised.value) == (
+        f'the engine ctranslate2 cannot honour {reason}: leave these out, or take like="ctranslate2"'
+    )
+
+
+def test_the_engine_itself_refuses_too(model: TextModel, engine: CTranslate2Engine) -> None:
+    for options in ({"beam": 4}, {"sample": True}, {"beam": 4, "groups": 2}, {"at_limit": "end"}):
+        with pytest.raises(UsageError, match="the engine ctranslate2 cannot honour"):
+            answered(model, engine, options)
+
+
+def test_what_it_can_honour_is_not_refused(model: TextModel) -> None:
+    for options in HONOURED:
+        check_options(*divided(model.generation, options))
+
+
+def test_it_is_an_engine_whose_requests_may_be_in_any_order(engine: CTranslate2Engine) -> None:
+    assert isinstance(engine, Engine)
+    requests = [Request(7, (10, 11), 4), Request(3, (12,), 6), Request(5, (), 4)]
+    found = {
+        request.number: frontier
+        for answers in engine.answers(requests, Greedy(free_end=True), [Renormalise()])
+        for request, frontier in answers.one_by_one()
+    }
+    assert found.keys() == {3, 5, 7}
+    assert all(float(each.log_probability[0]) != NOTHING for each in found.values())
+    assert list(engine.answers([], Greedy(), [])) == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (Request(1, (10,) * 2048, 4), "a source of 2048 tokens is too long for the exported model: at most 2047"),
+        (Request(1, (10,), 2048), "an answer of 2048 tokens is too long for the exported model: at most 2047"),
+    ],
+)
+def test_what_is_longer_than_its_positions_is_refused(
+    engine: CTranslate2Engine, request_: Request, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        next(engine.answers([request_], Greedy(), []))
+
+
+def test_an_exported_folder_brings_its_tokenizers_and_defaults(model: TextModel, folder: Path) -> None:
+    exported = open_exported(folder, threads=1)
+    assert exported.source_tokenizer == model.source_tokenizer
+    assert exported.source_tokenizer is exported.target_tokenizer
+    assert exported.generation == model.stored.generation
+
+
+def test_a_folder_that_is_none_or_is_damaged_is_told(model: TextModel, folder: Path, tmp_path: Path) -> None:
+    model.save(tmp_path / "ours")
+    with pytest.raises(ModelError, match=r"expected attendo\.export version 1, found attendo\.model version 1"):
+        open_exported(tmp_path / "ours")
+    shutil.copytree(folder, tmp_path / "copy")
+    with (tmp_path / "copy" / "model.bin").open("r+b") as file:
+        file.seek(1000)
+        file.write(b"x")
+    with pytest.raises(ModelError, match=r"model\.bin is damaged"):
+        open_exported(tmp_path / "copy")
+
+
+def answered(model: TextModel, engine: CTranslate2Engine, options: dict[str, Any]) -> Sequence[tuple[Hypothesis, ...]]:
+    wishes, config = divided(model.generation, options)
+    maker = LineMaker(wishes, config, model.source_tokenizer, model.target_tokenizer, [model.network])
+    lines = [line for each in maker.of(TEXTS) for line in each]
+    return Answering(wishes, config, model.target_tokenizer).hypotheses(lines, engine)

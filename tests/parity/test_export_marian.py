@@ -1,0 +1,121 @@
+"""Exports to transformers: the folder loads by from_pretrained, answers the same, and its tokenizer cuts the same."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from exported import MARIAN, pieces, some_sentences, some_texts, wordy
+
+from attendo.errors import ModelError, UsageError
+from attendo.interop import marian_folder
+from attendo.interop.certificate import Certificate
+from attendo.interop.exporting import NotTheSameError, Precision, export
+from attendo.text import BOS, EOS, PAD
+from attendo.text_model import TextModel
+
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"tie": "output", "activation": "gelu"}, {"tie": "all", "activation": "silu"}], ids=str
+)
+def test_the_certificate_passes(tmp_path: Path, changes: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
+    certificate = _export(wordy(**MARIAN, **changes), tmp_path / "out")
+    assert certificate.mean_difference is not None
+    assert certificate.mean_difference < 1e-5
+    assert [each.same_answers for each in certificate.searches] == [certificate.sentences] * 2
+    assert capfd.readouterr().err == ""  # no bars of theirs
+
+
+@pytest.mark.parametrize("changes", [{"tie": "none"}, {"tie": "output", "activation": "gelu"}], ids=str)
+def test_norms_before_the_sub_layers_are_another_class_of_theirs(tmp_path: Path, changes: dict[str, Any]) -> None:
+    certificate = _export(wordy(norm="pre", **changes), tmp_path / "out")
+    assert certificate.mean_difference is not None
+    assert certificate.mean_difference < 1e-5
+    assert [each.same_answers for each in certificate.searches] == [certificate.sentences] * 2
+    loaded = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
+    assert isinstance(loaded, transformers.PegasusForConditionalGeneration)
+
+
+def test_sines_and_cosines_side_by_side_are_put_in_their_order(tmp_path: Path) -> None:
+    certificate = _export(wordy(norm="post", position_layout="interleaved", tie="all"), tmp_path / "out")
+    assert certificate.mean_difference is not None
+    assert certificate.mean_difference < 1e-5
+
+
+def test_half_the_bits_pass(tmp_path: Path) -> None:
+    certificate = _export(wordy(**MARIAN), tmp_path / "out", "float16")
+    assert certificate.mean_difference is not None
+    assert 1e-5 < certificate.mean_difference < 1e-2
+    assert transformers.MarianMTModel.from_pretrained(tmp_path / "out").dtype == torch.float16
+
+
+@pytest.mark.parametrize(
+    "changes", [{"norm": "post", "tie": "all"}, {"norm": "post", "apart": True}, {"norm": "pre", "tie": "all"}], ids=str
+)
+def test_text_in_and_text_out_by_their_classes_alone(tmp_path: Path, changes: dict[str, Any]) -> None:
+    model = pieces(**changes)
+    _export(model, tmp_path / "out")
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
+    tokenizer = _tokenizer(tmp_path / "out")
+    assert isinstance(tokenizer, transformers.MarianTokenizer)
+    settings = theirs.generation_config
+    assert (settings.max_length, settings.num_beams, settings.decoder_start_token_id) == (512, 1, BOS)
+    assert settings.suppress_tokens == [PAD, BOS]
+    settings.max_length = None
+    texts = some_texts()
+    for text in texts:
+        assert tokenizer(text).input_ids == [*model.source_tokenizer.encode(text), EOS]
+        assert tokenizer(text_target=text).input_ids == [*model.target_tokenizer.encode(text), EOS]
+    given = tokenizer(texts, return_tensors="pt", padding=True)
+    said = theirs.generate(**given, max_new_tokens=12, num_beams=1)
+    ours = model.generate(texts, like="hf", beam=1, max_length=12)
+    assert [[each for each in row if each not in (PAD, BOS, EOS)] for row in said.tolist()] == [
+        list(each.ids) for each in ours
+    ]
+    # SentencePiece at their side drops white space at both ends.
+    assert [text.strip() for text in tokenizer.batch_decode(said, skip_special_tokens=True)] == [
+        each.text.strip() for each in ours
+    ]
+
+
+def test_a_tokenizer_of_another_kind_stays_behind_and_that_is_told(tmp_path: Path) -> None:
+    certificate = _export(wordy(**MARIAN), tmp_path / "out")
+    assert certificate.notes == (
+        "the tokenizers stay behind: a MarianTokenizer is of sentencepiece, that of the source is of words",
+    )
+    assert not list((tmp_path / "out").glob("*.spm"))
+
+
+def test_another_weight_in_the_folder_fails_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, other = wordy(**MARIAN), wordy(**MARIAN)
+    with torch.no_grad():
+        other.network.decoder[0].get_submodule("cross_attention.output").get_parameter("bias")[0] += 0.5
+    make = marian_folder.to_marian
+    monkeypatch.setattr(marian_folder, "to_marian", lambda network, longest: make(other.network, longest))
+    with pytest.raises(NotTheSameError, match="the mean difference of logits"):
+        _export(model, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_it_cannot_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="a MarianMTModel cannot hold this network: norm_kind is rms, not layer"):
+        _export(wordy(**MARIAN, norm_kind="rms"), tmp_path / "out")
+    with pytest.raises(ModelError, match="a Pegasus model cannot hold this network: source and target have"):
+        _export(pieces(apart=True, norm="pre"), tmp_path / "out")
+    with pytest.raises(UsageError, match="precision int8 is not for hf: take float32 or float16"):
+        _export(wordy(**MARIAN), tmp_path / "out", "int8")
+    assert list(tmp_path.iterdir()) == []
+
+
+def _export(model: TextModel, out: Path, precision: Precision = "float32") -> Certificate:
+    sentences = some_sentences(model, 6)
+    return export(model, out, "hf", precision, sentences)
+
+
+def _tokenizer(folder: Path) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it recommends another package
+        return transformers.AutoTokenizer.from_pretrained(folder)

@@ -1,0 +1,28 @@
+"""Exports to ONNX through the same door as the others."""
+
+from pathlib import Path
+
+import pytest
+from exported import some_sentences, wordy
+
+from attendo.errors import UsageError
+from attendo.interop.exporting import export
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_certificate_passes_and_stands_in_the_folder(tmp_path: Path, norm: str) -> None:
+    model = wordy(norm=norm)
+    certificate = export(model, tmp_path / "out", "onnx", "float32", some_sentences(model, 6))
+    assert certificate.mean_difference is not None
+    assert certificate.mean_difference < 1e-5
+    assert [each.same_answers for each in certificate.searches] == [6, 6]
+    assert {"encoder.onnx", "step.onnx", "certificate.json"} <= {path.name for path in (tmp_path / "out").iterdir()}
+
+
+def test_half_the_bits_are_not_for_it(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="precision float16 is not for onnx: take float32 or int8"):
+        export(wordy(), tmp_path / "out", "onnx", "float16")
+    assert list(tmp_path.iterdir()) == []

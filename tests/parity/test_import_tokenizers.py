@@ -1,0 +1,169 @@
+"""Tokenizers of imported models against those of transformers: the same ids, and the same text back."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from foreign_models import random_model, written
+from foreign_tokenizers import some_lines, strange_texts, write_bart, write_m2m100, write_marian
+
+from attendo.interop.from_folder import from_folder
+from attendo.interop.imported import Imported
+from attendo.text import EOS, UNK, Tokenizer, load_tokenizer
+
+transformers = pytest.importorskip("transformers")
+
+Make = Callable[..., tuple[Imported, dict[str, int]]]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Make:
+    def make(kind: str, write: Callable[[Path], dict[str, int]], extra: int = 0, **changes: Any) -> Any:
+        vocabulary = write(tmp_path)
+        size = len(vocabulary) + extra
+        own: dict[str, Any] = {"pad_token_id": size - 1, "decoder_start_token_id": size - 1} if kind == "marian" else {}
+        written(random_model(kind, vocab_size=size, **own), tmp_path)
+        return from_folder(tmp_path, **changes), vocabulary
+
+    return make
+
+
+def quietly(make: Callable[..., Any], *names: str, **settings: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that sacremoses would be recommended
+        return make(*names, **settings)
+
+
+def assert_same_ids(ours: Tokenizer, theirs: Any, order: Any, texts: list[str]) -> None:
+    for text in texts:
+        expected = theirs(text, add_special_tokens=False).input_ids
+        assert order.theirs(ours.encode(text)) == expected, text
+
+
+@pytest.mark.parametrize("languages", [False, True])
+def test_marian(made: Make, tmp_path: Path, languages: bool) -> None:
+    found, _ = made("marian", lambda folder: write_marian(folder, languages))
+    names = [str(tmp_path / name) for name in ("source.spm", "target.spm", "vocab.json")]
+    theirs = quietly(transformers.MarianTokenizer, *names)
+    source, target = found.source_tokenizer, found.target_tokenizer
+    assert source is not None
+    assert target is not None
+    texts = [text for text in strange_texts() if text == text.strip()]
+    texts += [f">>fr<< {text}" for text in some_lines(3, 4)] if languages else []
+    assert_same_ids(source, theirs, found.source, texts)
+    for text in strange_texts(6):
+        assert found.target.theirs(target.encode(text)) == theirs(text_target=text, add_special_tokens=False).input_ids
+    for text in some_lines(1, 30):
+        ids = target.encode(text)
+        assert target.decode(ids) == theirs.decode(found.target.theirs(ids), skip_special_tokens=True)
+    assert any(UNK in source.encode(text) for text in texts)
+
+
+def test_m2m100(made: Make, tmp_path: Path) -> None:
+    found, vocabulary = made("m2m_100", write_m2m100, extra=108, source_language="en", target_language="fr")
+    theirs = transformers.M2M100Tokenizer(
+        str(tmp_path / "vocab.json"), str(tmp_path / "sentencepiece.bpe.model"), src_lang="en"
+    )
+    ours = found.source_tokenizer
+    assert ours is not None
+    assert_same_ids(ours, theirs, found.source, strange_texts())
+    assert found.generation["source_prefix"] == ["__en__"]
+    assert found.generation["target_prefix"] == ["__fr__"]
+    french = EOS + 1 + ours.symbols.index("__fr__")
+    assert found.target.theirs([french]) == [theirs.get_lang_id("fr")]
+    ids = ours.encode(some_lines(0, 1)[0])
+    assert ours.decode([french, *ids]) == some_lines(0, 1)[0]
+    assert ours.pieces([french]) == ["__fr__"]
+    assert ours.vocab_size == len(vocabulary) + 108 + 1
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_m2m100_asked_for_text_is_given_the_languages(made: Make, tmp_path: Path, beam: int) -> None:
+    """As with forced_bos_token_id, whose token counts for the length and costs nothing."""
+    found, _ = made("m2m_100", write_m2m100, extra=108, source_language="en", target_language="fr")
+    with torch.no_grad():  # so that answers end at different lengths
+        found.network.output.bias[EOS] = 2.7
+    model, texts = found.model(), some_lines(0, 12)
+    results = model.generate(texts, like="hf", beam=beam, max_length=9)
+    theirs = transformers.M2M100Tokenizer(
+        str(tmp_path / "vocab.json"), str(tmp_path / "sentencepiece.bpe.model"), src_lang="en"
+    )
+    network = transformers.M2M100ForConditionalGeneration.from_pretrained(tmp_path)
+    network.lm_head.bias = torch.nn.Parameter(torch.zeros(network.config.vocab_size))
+    network.lm_head.bias.data[2] = 2.7
+    french = theirs.get_lang_id("fr")
+    said = network.generate(
+        **theirs(texts, return_tensors="pt", padding=True),
+        forced_bos_token_id=french,
+        max_new_tokens=9,
+        num_beams=beam,
+        suppress_tokens=[1],
+    )
+    for result, row in zip(results, said.tolist(), strict=True):
+        assert found.target.theirs(result.ids) == [each for each in row[1:] if each not in (1, 2)]
+        assert result.pieces[0] == "__fr__"
+        assert "__fr__" not in result.text
+    assert len({len(result.ids) for result in results}) > 1
+
+
+def test_bart(made: Make, tmp_path: Path) -> None:
+    found, _ = made("bart", write_bart)
+    theirs = transformers.BartTokenizer.from_pretrained(tmp_path)
+    ours = found.source_tokenizer
+    assert ours is not None
+    texts = strange_texts(count=200)
+    assert_same_ids(ours, theirs, found.source, texts)
+    for text in texts:
+        if UNK not in ours.encode(text):
+            assert ours.decode(ours.encode(text)) == text
+    assert found.generation["source_prefix"] == ["<<s>>"]
+    begin = EOS + 1 + ours.symbols.index("<<s>>")
+    text = some_lines(0, 1)[0]
+    assert found.source.theirs([begin, *ours.encode(text), EOS]) == theirs(text).input_ids
+
+
+@pytest.mark.parametrize(
+    ("kind", "write", "extra"), [("marian", write_marian, 0), ("m2m_100", write_m2m100, 108), ("bart", write_bart, 0)]
+)
+def test_they_are_saved_and_read_again(
+    made: Make, tmp_path: Path, kind: str, write: Callable[[Path], dict[str, int]], extra: int
+) -> None:
+    found, _ = made(kind, write, extra)
+    ours = found.target_tokenizer
+    assert ours is not None
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    assert all(path.is_file() for path in ours.save(folder, "target"))
+    again = load_tokenizer(folder, "target")
+    assert again == ours
+    texts = strange_texts()
+    assert again.encode_many(texts) == [ours.encode(text) for text in texts]
+
+
+def test_nllb(made: Make, tmp_path: Path) -> None:
+    """Its ids are those of SentencePiece, one further; tokenizer.json tells those of the languages."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    write_m2m100(folder)
+    (folder / "vocab.json").unlink()
+    codes = ["eng_Latn", "fra_Latn"]
+    theirs = transformers.NllbTokenizer.from_pretrained(folder, src_lang="eng_Latn", extra_special_tokens=codes)
+    theirs.save_pretrained(folder)
+
+    def write(goal: Path) -> dict[str, int]:
+        for name in ("sentencepiece.bpe.model", "tokenizer.json", "tokenizer_config.json"):
+            (goal / name).write_bytes((folder / name).read_bytes())
+        return dict.fromkeys(map(str, range(len(theirs))), 0)
+
+    found, _ = made("m2m_100", write, target_language="fra_Latn")
+    ours = found.source_tokenizer
+    assert ours is not None
+    assert found.generation["source_prefix"] == ["eng_Latn"]
+    assert_same_ids(ours, theirs, found.source, [*some_lines(0, 30), "Äh, ß!", "猫 ab"])
+    english = EOS + 1 + ours.symbols.index("eng_Latn")
+    text = some_lines(0, 1)[0]
+    assert found.source.theirs([english, *ours.encode(text), EOS]) == theirs(text).input_ids
+    assert set(ours.symbols) >= {"eng_Latn", "fra_Latn", "<mask>"}

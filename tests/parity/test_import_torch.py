@@ -1,0 +1,154 @@
+"""`torch.nn.Transformer` with its embeddings and output layer, imported: the same logits."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attendo.errors import ModelError
+from attendo.interop.from_torch import AddedPositions, from_torch
+from attendo.model.transformer import Transformer
+
+pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor is True:UserWarning")
+
+WIDTH, SOURCE_TOKENS, TARGET_TOKENS = 16, 19, 23
+SIZES: dict[str, Any] = {
+    "d_model": WIDTH,
+    "nhead": 4,
+    "num_encoder_layers": 2,
+    "num_decoder_layers": 3,
+    "dim_feedforward": 24,
+    "dropout": 0.0,
+    "batch_first": True,
+}
+SOURCE = torch.tensor([[5, 6, 7, 8, 9], [4, 4, 10, 0, 0]])
+TARGET = torch.tensor([[2, 6, 7, 8], [2, 9, 10, 11]])
+
+Parts = tuple[nn.Transformer, nn.Embedding, nn.Embedding, nn.Linear]
+
+
+def parts(seed: int = 0, output_bias: bool = True, **changes: Any) -> Parts:
+    torch.manual_seed(seed)
+    transformer = nn.Transformer(**{**SIZES, **changes})
+    for parameter in transformer.parameters():
+        if parameter.dim() == 1:
+            nn.init.normal_(parameter, mean=0.5)
+    source, target = nn.Embedding(SOURCE_TOKENS, WIDTH), nn.Embedding(TARGET_TOKENS, WIDTH)
+    return transformer, source, target, nn.Linear(WIDTH, TARGET_TOKENS, bias=output_bias)
+
+
+def logits_of_torch(made: Parts, scale: float = 1.0, added: Tensor | None = None) -> Tensor:
+    """With gradients, since torch takes another path without them."""
+    transformer, source_embedding, target_embedding, output = made
+    source, target = source_embedding(SOURCE) * scale, target_embedding(TARGET) * scale
+    if added is not None:
+        source, target = source + added[: source.size(1)], target + added[: target.size(1)]
+    if not transformer.batch_first:
+        source, target = source.transpose(0, 1), target.transpose(0, 1)
+    future = nn.Transformer.generate_square_subsequent_mask(TARGET.size(1), dtype=torch.bool)
+    padding = SOURCE == 0
+    mixed = transformer.eval()(
+        source, target, tgt_mask=future, src_key_padding_mask=padding, memory_key_padding_mask=padding
+    )
+    logits: Tensor = output(mixed if transformer.batch_first else mixed.transpose(0, 1))
+    return logits.detach()
+
+
+def logits_of_ours(network: Transformer) -> Tensor:
+    with torch.no_grad():
+        return network(SOURCE, TARGET, SOURCE != 0)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"batch_first": False},
+        {"activation": "gelu"},
+        {"activation": F.silu},
+        {"bias": False},
+        {"layer_norm_eps": 1e-3, "nhead": 2},
+    ],
+    ids=lambda changes: " ".join(changes) or "none",
+)
+def test_logits_are_equal(norm_first: bool, changes: dict[str, Any]) -> None:
+    made = parts(norm_first=norm_first, **changes)
+    network = from_torch(*made)
+    torch.testing.assert_close(logits_of_ours(network), logits_of_torch(made), atol=1e-5, rtol=1e-5)
+    assert network.config.norm == ("pre" if norm_first else "post")
+
+
+def test_the_scale_and_sines_are_those_of_the_code_around_it() -> None:
+    made = parts()
+    angles = torch.arange(9.0)[:, None] / 10_000 ** (torch.arange(0, WIDTH, 2) / WIDTH)
+    sines = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
+    network = from_torch(*made, positions=AddedPositions("interleaved"), scale_embedding=True)
+    expected = logits_of_torch(made, math.sqrt(WIDTH), sines)
+    torch.testing.assert_close(logits_of_ours(network), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_learned_positions_come_as_tables() -> None:
+    made = parts()
+    table = torch.randn(12, WIDTH)
+    network = from_torch(*made, positions=AddedPositions(source_table=table, target_table=table))
+    torch.testing.assert_close(logits_of_ours(network), logits_of_torch(made, added=table), atol=1e-5, rtol=1e-5)
+    assert network.config.max_length == 12
+
+
+def test_what_is_tied_stays_tied() -> None:
+    transformer, source, target, output = parts(output_bias=False)
+    output.weight = target.weight
+    network = from_torch(transformer, source, target, output)
+    assert network.config.tie == "output"
+    assert network.output.weight is network.target.tokens.weight
+    assert network.output.bias is None
+    torch.testing.assert_close(
+        logits_of_ours(network), logits_of_torch((transformer, source, target, output)), atol=1e-5, rtol=1e-5
+    )
+    assert from_torch(transformer, target, target, output).config.tie == "all"
+
+
+def test_without_final_norms() -> None:
+    made = parts()
+    made[0].encoder.norm = made[0].decoder.norm = None
+    network = from_torch(*made)
+    torch.testing.assert_close(logits_of_ours(network), logits_of_torch(made), atol=1e-5, rtol=1e-5)
+
+
+def test_the_callers_randomness_and_network_are_left_alone() -> None:
+    made = parts()
+    before, weight = torch.get_rng_state(), made[3].weight.clone()
+    with torch.no_grad():
+        from_torch(*made).output.weight.zero_()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(made[3].weight, weight)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"activation": torch.tanh}, "the activation is none of relu, gelu"),
+        ({"activation": nn.GELU("tanh")}, "the activation is none of relu, gelu"),
+        # torch copies its layers, and a decoder layer whose activation is a module has relu afterwards.
+        ({"activation": nn.SiLU()}, "layers differ in heads, width, activation"),
+        ({"custom_encoder": nn.Identity()}, "its layers are"),
+    ],
+)
+def test_what_cannot_be_held_is_refused_with_the_reason(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ModelError, match=f"attendo cannot hold this network: {reason}"):
+        from_torch(*parts(**changes))
+
+
+def test_sizes_that_do_not_fit_are_told_together() -> None:
+    transformer, source, _, output = parts()
+    with pytest.raises(ModelError, match=r"widths differ: \[8, 16\]; 23 outputs and 7 target tokens"):
+        from_torch(transformer, source, nn.Embedding(7, 8), output)
+
+
+def test_positions_need_a_layout_or_two_tables() -> None:
+    with pytest.raises(ModelError, match="a layout of sines, or a table for each side"):
+        from_torch(*parts(), positions=AddedPositions(source_table=torch.zeros(3, WIDTH)))

@@ -1,0 +1,142 @@
+"""A folder for ONNX Runtime: whole, checked when read, and the same model by its certificate."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import SOURCES, TARGETS, tiny_model
+
+from attendo.data.batch import Example
+from attendo.decode.config import GenerationConfig
+from attendo.decode.requests import Request
+from attendo.errors import ModelError, UsageError
+from attendo.interop import onnx_files
+from attendo.interop.certificate import Bounds, certify
+from attendo.interop.onnx_files import OnnxParty, open_onnx, to_onnx
+from attendo.interop.parties import OurNetwork
+from attendo.interop.sentences import random_sources
+from attendo.store import StoredModel
+from attendo.text_model import TextModel
+from attendo.text_model.choices import rules_of, strategy_of
+from attendo.text_model.searching import SearchEngine
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_a_folder_holds_all_that_is_needed(tmp_path: Path, joint: bool) -> None:
+    model = tiny_model(joint=joint)
+    to_onnx(model, tmp_path / "out")
+    tokenizers = ["joint"] if joint else ["source", "target"]
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"encoder.onnx", "step.onnx", "config.json", "generation.json", "manifest.json"} <= names
+    assert {f"{name}.tokenizer.json" for name in tokenizers} <= names
+    opened = open_onnx(tmp_path / "out")
+    assert opened.precision == "fp32"
+    assert opened.network.config == model.network.config
+    assert opened.source_tokenizer == model.source_tokenizer
+    assert opened.target_tokenizer == model.target_tokenizer
+    assert opened.generation == {"max_length_extra": 7}
+
+
+def test_fp32_is_certified(tmp_path: Path) -> None:
+    model = tiny_model()
+    to_onnx(model, tmp_path / "out", "fp32")
+    proof = certify(
+        OurNetwork(model.network, None), OnnxParty(tmp_path / "out"), random_sources(9, 20), Bounds(same_tokens=1.0)
+    )
+    assert proof.reasons == ()
+    assert proof.largest_difference is not None
+    assert proof.largest_difference < 1e-4
+    assert all(each.score_difference is not None and each.score_difference < 1e-3 for each in proof.searches)
+
+
+def test_int8_is_certified_and_smaller(tmp_path: Path) -> None:
+    model = tiny_model(d_model=64, d_ff=128)
+    for precision in ("fp32", "int8"):
+        to_onnx(model, tmp_path / precision, precision)  # type: ignore[arg-type]
+    party = OnnxParty(tmp_path / "int8")
+    assert party.name.endswith("in int8")
+    bounds = Bounds(same_tokens=0.6, mean_difference=0.1)
+    assert certify(OurNetwork(model.network, None), party, random_sources(9, 10), bounds).reasons == ()
+    ours, theirs = OurNetwork(model.network, None).logits([4, 5], [6]), party.logits([4, 5], [6])
+    assert 0 < (ours - theirs).abs().max() < 0.1 * ours.abs().max()
+    assert (tmp_path / "int8" / "step.onnx").stat().st_size < 0.6 * (tmp_path / "fp32" / "step.onnx").stat().st_size
+
+
+def test_int8_is_fitted_to_the_sample_or_to_what_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[Example]] = []
+    monkeypatch.setattr("attendo.interop.onnx_ranges.observed", lambda network, examples: seen.append(list(examples)))
+    model = tiny_model()
+    pairs = list(zip(SOURCES, TARGETS, strict=True))
+    stored = StoredModel(model.network, model.source_tokenizer, model.target_tokenizer, sample=pairs)
+    to_onnx(TextModel(stored), tmp_path / "sample", "int8")
+    to_onnx(TextModel(stored), tmp_path / "given", "int8", [Example([5], [6])])
+    to_onnx(model, tmp_path / "neither", "int8")
+    assert [each.source for each in seen[0]] == model.source_tokenizer.encode_many(SOURCES)
+    assert [each.target for each in seen[0]] == model.target_tokenizer.encode_many(TARGETS)
+    assert seen[1] == [Example([5], [6])]
+    assert len(seen[2]) == 64
+
+
+def test_weights_lie_beside_a_graph_that_would_be_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_files, "_MOST_BYTES", 1000)
+    model = tiny_model()
+    to_onnx(model, tmp_path / "out")
+    assert (tmp_path / "out" / "step.weights").stat().st_size > 1000
+    assert "step.weights" in json.loads((tmp_path / "out" / "manifest.json").read_text())["files"]
+    ours, theirs = OurNetwork(model.network, None).logits([4, 5], [6]), OnnxParty(tmp_path / "out").logits([4, 5], [6])
+    torch.testing.assert_close(theirs, ours, atol=1e-4, rtol=0.0)
+
+
+def test_requests_are_answered_through_our_engine(tmp_path: Path) -> None:
+    model = tiny_model()
+    to_onnx(model, tmp_path / "out")
+    network, config = open_onnx(tmp_path / "out").network, GenerationConfig(beam=3)
+    requests = [Request(0, (4, 5), 6), Request(1, (6,), 0), Request(2, (), 3), Request(3, (5, 4, 6), 40)]
+    answers = [
+        {
+            request.number: (found.ids.tolist(), found.cut.tolist())
+            for some in SearchEngine(each, 64).answers(requests, strategy_of(config, 1), rules_of(config))
+            for request, found in some.one_by_one()
+        }
+        for each in (model.network, network)
+    ]
+    assert answers[0] == answers[1]
+    assert list(SearchEngine(network, 64).answers([], strategy_of(config, 1), rules_of(config))) == []
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UsageError, match="exists already: name another place"):
+        to_onnx(tiny_model(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
+    to_onnx(tiny_model(), tmp_path / "out")
+    graph = tmp_path / "out" / "step.onnx"
+    graph.write_bytes(graph.read_bytes()[:-1] + b"x")
+    with pytest.raises(ModelError, match=r"step\.onnx is damaged"):
+        open_onnx(tmp_path / "out")
+    graph.unlink()
+    with pytest.raises(ModelError, match=r"step\.onnx is missing"):
+        open_onnx(tmp_path / "out")
+
+
+def test_what_is_no_graph_is_told_by_its_name(tmp_path: Path) -> None:
+    from attendo.interop.onnx_network import OnnxNetwork
+
+    path = tmp_path / "encoder.onnx"
+    path.write_bytes(b"no graph")
+    with pytest.raises(ModelError, match=r"encoder\.onnx cannot be loaded by ONNX Runtime"):
+        OnnxNetwork(path, path, tiny_model().network.config)
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_files, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="onnx is not installed"):
+        to_onnx(tiny_model(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

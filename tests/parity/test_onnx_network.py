@@ -1,0 +1,204 @@
+"""The network as ONNX Runtime computes it against our own: every number of every step, and what searches find."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attendo.decode.beam import Beam
+from attendo.decode.diverse import DiverseBeam
+from attendo.decode.frontier import Asked, Frontier
+from attendo.decode.ranking import Ranking
+from attendo.decode.rules import Forbid, NoRepeatNgram, Prefix
+from attendo.decode.search import Network, Strategy, search
+from attendo.decode.strategies import Greedy, Sample
+from attendo.errors import ModelError, UsageError
+from attendo.model.transformer import Transformer
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+from attendo.interop.onnx_graphs import obstacles, step_graph
+from attendo.interop.onnx_network import OnnxNetwork
+from attendo.interop.onnx_ranges import observed, random_examples
+
+MakeNetwork = Callable[..., Transformer]
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"norm": "post"},
+    {"norm": "post", "final_norm": True},
+    {"norm": "pre", "final_norm": False},
+    {"norm_kind": "rms"},
+    {"norm_kind": "rms", "norm": "post", "norm_epsilon": 1e-2},
+    {"activation": "gelu"},
+    {"activation": "silu", "norm": "post"},
+    {"activation": "swiglu"},
+    {"positions": "learned", "max_length": 40},
+    {"positions": "learned", "max_length": 40, "position_offset": 2},
+    {"positions": "rotary"},
+    {"positions": "rotary", "d_key": 6, "d_value": 10},
+    {"positions": "none"},
+    {"position_layout": "halves", "position_offset": 3},
+    {"d_key": 6, "d_value": 2},
+    {"d_key": 2, "d_value": 6},
+    {"d_model": 18, "d_key": 3, "d_value": 3},
+    {"tie": "none"},
+    {"tie": "all", "output_bias": True},
+    {"vocab_size": None, "source_vocab_size": 17, "target_vocab_size": 23, "output_bias": True},
+    {"scale_embedding": False, "embedding_norm": True},
+    {"num_heads": 1, "num_encoder_layers": 1, "num_decoder_layers": 3},
+]
+STRATEGIES: list[Strategy] = [
+    Greedy(),
+    Beam(1),
+    Beam(4),
+    Beam(3, Ranking(), "exhaustive"),
+    DiverseBeam(4, 2, 0.5, Ranking()),
+    Sample(3, seed=5),
+]
+LENGTHS = (7, 4, 1)
+CLOSE = {"atol": 1e-4, "rtol": 0.0}
+
+
+@pytest.mark.parametrize("changes", OPTIONS, ids=str)
+def test_logits_are_equal_at_every_step(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
+    network = small_network(**changes)
+    ours, theirs = both(network, OnnxNetwork.of(network, threads=1), rows=2, steps=6)
+    torch.testing.assert_close(theirs, ours, **CLOSE)
+
+
+def test_a_step_goes_on_beyond_the_first_room(small_network: MakeNetwork) -> None:
+    network = small_network()
+    ours, theirs = both(network, OnnxNetwork.of(network, threads=1), rows=2, steps=70)
+    torch.testing.assert_close(theirs, ours, **CLOSE)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
+@pytest.mark.parametrize("changes", [{}, {"norm": "post", "positions": "rotary", "d_key": 6, "d_value": 4}], ids=str)
+def test_searches_find_the_same(small_network: MakeNetwork, strategy: Strategy, changes: dict[str, Any]) -> None:
+    network = small_network(**changes)
+    ours = found(network, strategy)
+    theirs = found(OnnxNetwork.of(network, threads=1), strategy)
+    assert torch.equal(ours.ids, theirs.ids)
+    torch.testing.assert_close(theirs.value, ours.value, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm": "post", "activation": "gelu"}, {"positions": "rotary"}], ids=str)
+def test_int8_is_close(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
+    network = small_network(d_model=64, d_ff=128, **changes)
+    rounded = OnnxNetwork.of(network, observed(network, random_examples(network)), threads=1)
+    ours, theirs = both(network, rounded, rows=2, steps=6)
+    difference = (theirs - ours).abs()
+    assert 0 < difference.mean() < 0.05 * ours.std()
+
+
+def test_in_int8_a_sentence_ignores_its_neighbours(small_network: MakeNetwork) -> None:
+    network = small_network()
+    rounded = OnnxNetwork.of(network, observed(network, random_examples(network)), threads=1)
+    ids, mask = sources(17)
+    together, _ = rounded.step(torch.full((3, 1), 2), rounded.start(rounded.encode(ids, mask)))
+    alone, _ = rounded.step(torch.full((1, 1), 2), rounded.start(rounded.encode(ids[1:2, :4])))
+    torch.testing.assert_close(together[1], alone[0], atol=1e-5, rtol=0.0)
+
+
+def test_a_range_is_the_largest_number_that_a_product_is_given(small_network: MakeNetwork) -> None:
+    network = small_network(norm="post")
+    seen: list[float] = []
+    network.output.register_forward_pre_hook(lambda _, given: seen.append(float(given[0].abs().max())))
+    ranges = observed(network, random_examples(network))
+    assert ranges[network.output] == max(seen)
+    assert not any(module._forward_pre_hooks for module in network.modules() if module is not network.output)
+
+
+def test_a_source_of_padding_alone_is_seen_as_nothing(small_network: MakeNetwork) -> None:
+    network = small_network()
+    onnx, ids = OnnxNetwork.of(network, threads=1), torch.full((2, 5), 6)
+    mask = torch.tensor([[True] * 5, [False] * 5])
+    with torch.no_grad():
+        ours, _ = network.step(torch.full((2, 1), 2), network.start(network.encode(ids, mask)))
+    theirs, _ = onnx.step(torch.full((2, 1), 2), onnx.start(onnx.encode(ids, mask)))
+    torch.testing.assert_close(theirs, ours, **CLOSE)
+
+
+def test_rows_share_the_memory_of_their_sentence(small_network: MakeNetwork) -> None:
+    onnx = OnnxNetwork.of(small_network(), threads=1)
+    state = onnx.start(onnx.encode(*sources(17)))
+    _, state = onnx.step(torch.full((12, 1), 2), state)
+    assert state.memory.tensors["keys.0"].size(0) == 3
+
+
+def test_it_is_a_network_for_our_search(small_network: MakeNetwork) -> None:
+    onnx = OnnxNetwork.of(small_network(), threads=1)
+    assert isinstance(onnx, Network)
+    with pytest.raises(UsageError, match="none of fixed size"):
+        onnx.room(1, 1, 1, 1)
+
+
+def test_what_it_cannot_do_is_said_in_our_words(small_network: MakeNetwork) -> None:
+    onnx = OnnxNetwork.of(small_network(positions="learned", max_length=4), threads=1)
+    with pytest.raises(UsageError, match="token id 17 is outside the vocabulary of 17 tokens"):
+        onnx.encode(torch.tensor([[17]]))
+    with pytest.raises(UsageError, match="token id -1"):
+        onnx.encode(torch.tensor([[-1]]))
+    with pytest.raises(UsageError, match=r"5 tokens is longer than the learned positions \(max_length 4\)"):
+        onnx.encode(torch.full((1, 5), 6))
+    state = onnx.start(onnx.encode(torch.full((1, 4), 6)))
+    with pytest.raises(UsageError, match="one token of a row at a time, not 2"):
+        onnx.step(torch.full((1, 2), 6), state)
+    for _ in range(4):
+        _, state = onnx.step(torch.full((1, 1), 6), state)
+    with pytest.raises(UsageError, match="5 tokens is longer"):
+        onnx.step(torch.full((1, 1), 6), state)
+
+
+def test_a_network_without_an_encoder_is_refused(small_network: MakeNetwork) -> None:
+    network = small_network(num_encoder_layers=0)
+    assert obstacles(network.config) == ["it has no encoder (num_encoder_layers is 0)"]
+    with pytest.raises(ModelError, match="cannot hold this network: it has no encoder"):
+        step_graph(network)
+
+
+def both(network: Transformer, onnx: OnnxNetwork, rows: int, steps: int) -> tuple[Tensor, Tensor]:
+    """The logits of each, where rows follow others now and then, and a sentence leaves after three steps."""
+    config = network.config
+    ids, mask = sources(config.source_vocab_size or 0)
+    target = torch.randint(4, config.target_vocab_size or 0, (len(LENGTHS) * rows, steps), generator=seeded(2))
+    staying, kept = torch.tensor([0, 2]), torch.tensor([0, 1, 4, 5])
+    parents = torch.tensor([1, 1, 2, 3])
+    logits: dict[str, list[Tensor]] = {"ours": [], "theirs": []}
+    for name, each in (("ours", network), ("theirs", onnx)):
+        read = target
+        with torch.no_grad():
+            state: Any = each.start(each.encode(ids, mask))
+            for step in range(steps):
+                made, state = each.step(read[:, step : step + 1], state)
+                logits[name].append(made.flatten())
+                if step == 2:
+                    state, read = state.keep(staying, kept), read[kept]
+                elif step > 2 and step % 2:
+                    state = state.follow(parents)
+    return torch.cat(logits["ours"]), torch.cat(logits["theirs"])
+
+
+def found(network: Any, strategy: Strategy) -> Frontier:
+    """With answers of different lengths, prefixes and rules."""
+    asked = Asked.of(torch.tensor([9, 5, 40]), prefix=[(5, 6), (), (7,)])
+    with torch.no_grad():
+        state = network.start(network.encode(*sources(17)))
+    rules = (NoRepeatNgram(3), Forbid(), Prefix())
+    return deque(search(network, state, asked, strategy, rules), maxlen=1).pop().hypotheses
+
+
+def sources(vocab_size: int) -> tuple[Tensor, Tensor]:
+    width = max(LENGTHS)
+    ids = torch.randint(4, vocab_size, (len(LENGTHS), width), generator=seeded(1))
+    mask = torch.arange(width) < torch.tensor(LENGTHS)[:, None]
+    return ids.masked_fill(~mask, 0), mask
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)

@@ -1,0 +1,83 @@
+"""`attendo export`: what it prints, what it leaves, and how it fails."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny import Command, write_pairs
+
+from attendo.interop import sentences
+
+pytest.importorskip("ctranslate2")
+
+
+@pytest.fixture(autouse=True)
+def _few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred take seconds."""
+    monkeypatch.setattr(sentences.sentences_of, "__defaults__", (None, None, 4))
+
+
+def test_it_writes_the_folder_and_prints_the_certificate(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+    told = attendo("export", model_folder, tmp_path / "out", "--to", "ctranslate2", "--precision", "float16")
+    assert told.code == 0
+    assert told.output.splitlines()[0].startswith("CTranslate2 4")
+    assert told.output.endswith("passed\n")
+    assert told.errors == f"float16 model for ctranslate2 written to {tmp_path / 'out'}\n"
+    assert (tmp_path / "out" / "model.bin").is_file()
+
+
+def test_given_sentences_with_references_as_json(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path, times=2)
+    told = attendo(
+        "export",
+        model_folder,
+        tmp_path / "out",
+        "--to",
+        "ctranslate2",
+        "--source",
+        source,
+        "--target",
+        target,
+        "--json",
+    )
+    assert told.code == 0
+    content = json.loads(told.output)
+    assert (content["passed"], content["sentences"], content["scored"]["sentences"]) == (True, 8, 8)
+    assert content == json.loads((tmp_path / "out" / "certificate.json").read_text("utf-8"))
+
+
+def test_what_is_not_the_same_is_shown_and_not_written(
+    attendo: Command, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from attendo.interop import exporting
+    from attendo.interop.certificate import Bounds
+
+    monkeypatch.setitem(exporting.BOUNDS, "int8", Bounds(mean_difference=1e-9))
+    before = sorted(tmp_path.iterdir())
+    told = attendo("export", model_folder, tmp_path / "out", "--to", "ctranslate2", "--precision", "int8")
+    assert told.code == 4
+    assert "FAILED: the mean difference of logits is" in told.output
+    assert told.errors.startswith(
+        f"attendo: {tmp_path / 'out'} is not written, it would not be the same model: the mean"
+    )
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--to", "hf"], 4, "a Pegasus model cannot hold this network: source and target have"),
+        (["--to", "argos"], 2, "an Argos package names its languages: --from-lang en --to-lang de, for example"),
+        (["--to", "hf", "--from-lang", "en"], 2, "--from-lang and --to-lang are for argos, not for hf: leave them out"),
+        (["--to", "argos", "--from-lang", "en", "--to-lang", "de"], 2, "an Argos package is a file named .argosmodel"),
+        (["--to", "onnx", "--precision", "float16"], 2, "precision float16 is not for onnx: take float32 or int8"),
+        (["--to", "ctranslate2", "--target", "x"], 2, "--target has the references of --source: name both, or none"),
+    ],
+)
+def test_mistakes_are_one_line(
+    attendo: Command, model_folder: Path, tmp_path: Path, options: list[str], code: int, message: str
+) -> None:
+    told = attendo("export", model_folder, tmp_path / "out", *options)
+    assert told.code == code
+    assert told.error.startswith(message)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,117 @@
+"""`attendo import`: a folder of transformers becomes a model folder, or nothing does."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from foreign_models import random_model, written
+from foreign_tokenizers import some_lines, write_m2m100, write_marian
+from tiny import Command
+
+import attendo as package
+from attendo.interop import importing
+from attendo.interop.imported import Imported
+from attendo.text_model import TextModel
+
+pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("marian")
+    last = len(write_marian(folder)) - 1
+    model = random_model("marian", vocab_size=last + 1, pad_token_id=last, decoder_start_token_id=last)
+    return written(model, folder, num_beams=2)
+
+
+@pytest.fixture(autouse=True)
+def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 would take seconds each time."""
+    few = importing.sentences_of
+
+    def sentences_of(model: TextModel, texts: list[str] | None) -> object:
+        return few(model, texts, least=6)
+
+    monkeypatch.setattr(importing, "sentences_of", sentences_of)
+
+
+def test_the_folder_answers_and_holds_the_certificate(attendo: Command, marian: Path, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    told = attendo("import", marian, out)
+    assert told.code == 0, told.errors
+    assert told.output.splitlines()[-1] == "passed"
+    assert "mean logit difference" in told.output
+    assert f"marian model written to {out}" in told.errors
+    assert json.loads((out / "certificate.json").read_text("utf-8"))["passed"] is True
+    assert "certificate.json" in json.loads((out / "manifest.json").read_text("utf-8"))["files"]
+    model = package.load(out)
+    assert model.generation.beam == 2
+    assert model.generate([some_lines(0, 1)[0]], max_length=4)[0].ids
+    said = attendo("generate", out, given=f"{some_lines(0, 1)[0]}\n\n".encode())
+    assert said.code == 0
+    assert said.output.count("\n") == 2
+
+
+def test_given_sentences_are_compared(attendo: Command, marian: Path, tmp_path: Path) -> None:
+    proof = tmp_path / "proof"
+    proof.write_text("\n".join(some_lines(2, 9)), "utf-8")
+    told = attendo("import", marian, tmp_path / "model", "--proof", proof, "--json")
+    assert told.code == 0
+    assert json.loads(told.output)["sentences"] == 9
+
+
+def test_without_a_proof(attendo: Command, marian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importing, "ForeignParty", None)
+    told = attendo("import", marian, tmp_path / "model", "--no-proof")
+    assert (told.code, told.output) == (0, "")
+    assert not (tmp_path / "model" / "certificate.json").exists()
+    assert package.load(tmp_path / "model").generation.beam == 2
+
+
+def test_what_is_not_the_same_is_not_written(
+    attendo: Command, marian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Imported.model
+
+    def spoilt(self: Imported) -> TextModel:
+        with torch.no_grad():
+            self.network.decoder_norm, self.network.encoder[0].feed_forward.contract.bias[0] = torch.nn.Identity(), 9.0
+        return model(self)
+
+    monkeypatch.setattr(Imported, "model", spoilt)
+    told = attendo("import", marian, tmp_path / "model")
+    assert told.code == 4
+    assert "FAILED: the mean difference of logits is" in told.output
+    assert "is not written, it would not be the same model" in told.errors
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_is_taken_is_left_alone(attendo: Command, marian: Path, tmp_path: Path) -> None:
+    told = attendo("import", marian, tmp_path)
+    assert told.code == 2
+    assert "exists already" in told.error
+
+
+def test_a_folder_that_is_none_leaves_nothing(attendo: Command, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    told = attendo("import", tmp_path / "empty", tmp_path / "model")
+    assert told.code == 4
+    assert "it has no config.json, but nothing" in told.error
+    assert not (tmp_path / "model").exists()
+
+
+def test_no_proof_and_a_proof_exclude_each_other(attendo: Command, marian: Path, tmp_path: Path) -> None:
+    told = attendo("import", marian, tmp_path / "model", "--no-proof", "--json")
+    assert told.code == 2
+    assert "--no-proof makes no comparison" in told.error
+
+
+def test_languages_are_named_or_asked_for(attendo: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "m2m100"
+    folder.mkdir()
+    written(random_model("m2m_100", vocab_size=len(write_m2m100(folder)) + 108), folder)
+    told = attendo("import", folder, tmp_path / "model", "--source-language", "en")
+    assert told.code == 0, told.errors
+    assert "name that of the target with --target-language" in told.errors
+    assert package.load(tmp_path / "model").generation.source_prefix == ("__en__",)

@@ -1,0 +1,112 @@
+"""Where an export goes: whole or not at all, and never in the place of anything else."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from full_disk import room_for
+from tiny import tiny_model
+
+from attendo import durable
+from attendo.durable import DiskFullError
+from attendo.errors import AttendoError, UsageError
+from attendo.interop.exporting import Format, export
+from attendo.interop.place import new_export, new_package
+from attendo.interop.sentences import Sentences
+from attendo.store import save_model, write_manifest
+
+pytest.importorskip("ctranslate2")
+
+
+def test_what_is_written_appears_whole(tmp_path: Path) -> None:
+    with new_export(tmp_path / "deep" / "out") as place:
+        (place / "inner").mkdir()
+        (place / "inner" / "file").write_text("x")
+        assert not (tmp_path / "deep" / "out").exists()
+    assert [each.name for each in (tmp_path / "deep").iterdir()] == ["out"]
+    assert (tmp_path / "deep" / "out" / "inner" / "file").read_text() == "x"
+
+
+def test_an_error_leaves_nothing_and_the_earlier_export_as_it_was(tmp_path: Path) -> None:
+    _write(tmp_path / "out", "old")
+    with pytest.raises(ZeroDivisionError), new_export(tmp_path / "out"):
+        raise ZeroDivisionError
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out" / "file").read_text() == "old"
+
+
+def test_an_earlier_export_is_replaced(tmp_path: Path) -> None:
+    _write(tmp_path / "out", "old")
+    _write(tmp_path / "out", "new")
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out" / "file").read_text() == "new"
+
+
+def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    _write(tmp_path / "out", "new")
+    assert (tmp_path / "out" / "file").read_text() == "new"
+
+
+def test_a_move_that_fails_puts_the_earlier_export_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write(tmp_path / "out", "old")
+    move = durable.move
+
+    def fails_for_the_new(path: Path, place: Path) -> None:
+        if path.name.startswith(durable.TEMPORARY):
+            raise OSError(5, "Input/output error")
+        move(path, place)
+
+    monkeypatch.setattr(durable, "move", fails_for_the_new)
+    with pytest.raises(OSError, match="Input/output error"):
+        _write(tmp_path / "out", "new")
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out" / "file").read_text() == "old"
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "damaged", "model"])
+def test_nothing_else_is_ever_replaced(tmp_path: Path, kind: str) -> None:
+    out = tmp_path / "out"
+    if kind == "file":
+        out.write_text("precious")
+    elif kind == "model":
+        save_model(out, tiny_model().stored)
+    else:
+        out.mkdir()
+        (out / "manifest.json").write_text("{" if kind == "damaged" else json.dumps({"format": "other"}))
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match="exists and is not an exported model: name another place, or empty it first"):
+        _write(out, "new")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before
+
+
+def test_a_package_is_one_file(tmp_path: Path) -> None:
+    with new_package(tmp_path / "a.zip") as place:
+        with zipfile.ZipFile(place / "a.zip", "w") as package:
+            package.writestr("x", "y")
+        (place / "tree").mkdir()
+    assert [each.name for each in tmp_path.iterdir()] == ["a.zip"]
+
+
+@pytest.mark.parametrize("to", ["ctranslate2", "hf"])
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, to: Format) -> None:
+    if to == "hf":
+        pytest.importorskip("transformers")
+    model = tiny_model(norm="post", position_layout="halves")
+    with room_for(4096), pytest.raises(AttendoError) as raised:
+        export(model, tmp_path / "out", to, "float32", Sentences([[4]]))
+    assert isinstance(raised.value, DiskFullError) or "cannot be written" in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_of_an_ensemble_is_refused(tmp_path: Path) -> None:
+    both = tiny_model().ensemble([tiny_model()])
+    with pytest.raises(UsageError, match="an ensemble of 2 models cannot be exported: export its members"):
+        export(both, tmp_path / "out", "ctranslate2")
+
+
+def _write(out: Path, content: str) -> None:
+    with new_export(out) as place:
+        (place / "file").write_text(content)
+        write_manifest(place, "attendo.export", 1)

@@ -1,0 +1,193 @@
+"""Folders that cannot be imported: the message says what was found, and what is needed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from foreign_models import random_model, written
+from foreign_tokenizers import write_bart, write_m2m100, write_marian, write_vocabulary
+from safetensors.torch import load_file, save_file
+
+from attendo.errors import AttendoError, ModelError, UsageError
+from attendo.interop.from_folder import from_folder
+
+pytest.importorskip("transformers")
+
+Change = Callable[[Path], None]
+
+
+@pytest.fixture(scope="module")
+def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all that it should have."""
+    folder = tmp_path_factory.mktemp("marian")
+    last = len(write_marian(folder)) - 1
+    return written(random_model("marian", vocab_size=last + 1, pad_token_id=last, decoder_start_token_id=last), folder)
+
+
+@pytest.fixture
+def copied(marian: Path, tmp_path: Path) -> Path:
+    for path in marian.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+def settings(**changes: Any) -> Change:
+    def change(folder: Path) -> None:
+        path = folder / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **changes}), "utf-8")
+
+    return change
+
+
+def weights(**changes: torch.Tensor | None) -> Change:
+    """Other weights, by names with _ for points; None: left out."""
+
+    def change(folder: Path) -> None:
+        path = folder / "model.safetensors"
+        found = load_file(path)
+        for name, weight in changes.items():
+            if weight is None:
+                del found[name.replace("__", ".")]
+            else:
+                found[name.replace("__", ".")] = weight
+        save_file(found, path)
+
+    return change
+
+
+def without(*names: str) -> Change:
+    return lambda folder: [(folder / name).unlink() for name in names] and None
+
+
+def containing(name: str, content: bytes) -> Change:
+    return lambda folder: (folder / name).write_bytes(content) and None
+
+
+def both(*changes: Change) -> Change:
+    return lambda folder: [change(folder) for change in changes] and None
+
+
+BAD: dict[str, tuple[Change, str]] = {
+    "no config.json": (without("config.json"), r"is no model of transformers: it has no config.json, but .*vocab.json"),
+    "no JSON": (containing("config.json", b"{"), r"config.json cannot be read"),
+    "no object": (containing("config.json", b"[]"), r"config.json is damaged: it is not a JSON object"),
+    "no kind": (settings(model_type=None), r"does not say what it is: model_type is None"),
+    "another kind": (
+        settings(model_type="t5", architectures=["T5ForConditionalGeneration"]),
+        r"holds a t5 model \(T5ForConditionalGeneration\); supported are marian \(Marian and OPUS-MT\), bart \(BART\)",
+    ),
+    "no weights": (without("model.safetensors"), r"has neither model.safetensors nor .*index.json; it holds config"),
+    "a pickle": (
+        both(without("model.safetensors"), containing("pytorch_model.bin", b"x")),
+        r"weights in pytorch_model.bin, which may run code when read: turn them .* by python -c .*save_pretrained",
+    ),
+    "an npz": (
+        both(without("model.safetensors"), containing("model.npz", b"x")),
+        r"weights in model.npz, which may run code when read",
+    ),
+    "damaged weights": (containing("model.safetensors", b"x" * 20), r"is not a readable safetensors file"),
+    "a shard is missing": (
+        both(
+            without("model.safetensors"),
+            containing("model.safetensors.index.json", b'{"weight_map": {"a": "b.safetensors"}}'),
+        ),
+        r"lacks b.safetensors, which model.safetensors.index.json names",
+    ),
+    "a shard outside": (
+        both(
+            without("model.safetensors"),
+            containing("model.safetensors.index.json", b'{"weight_map": {"a": "../b.safetensors"}}'),
+        ),
+        r"index.json is damaged: it names no files of this folder",
+    ),
+    "other heads": (
+        settings(decoder_attention_heads=2),
+        r"none that attendo can hold: the encoder has 4 heads and the decoder 2 \(they must be as many\)",
+    ),
+    "other widths": (
+        settings(encoder_ffn_dim=9),
+        r"the feed-forward networks are 9 and 24 wide \(they must be alike\)",
+    ),
+    "another activation": (
+        settings(activation_function="gelu_new"),
+        r"activation_function is gelu_new \(known are relu, gelu, gelu_python, silu, swish\)",
+    ),
+    "more layers": (
+        settings(decoder_layers=3),
+        r"do not fit its config.json: decoder.layers.2\S+ is missing.*in all\)",
+    ),
+    "fewer layers": (settings(decoder_layers=1), r"decoder.layers.1\S+ has no place"),
+    "another width": (settings(d_model=32), r"shared.weight is \[\d+, 16\], not \[\d+, 32\]"),
+    "another shape": (
+        weights(model__encoder__layers__0__fc1__weight=torch.zeros(3, 4)),
+        r"encoder.layers.0.fc1.weight is \[3, 4\], not \[24, 16\] \(1 in all\)",
+    ),
+    "a surplus": (weights(classifier=torch.zeros(3)), r"classifier has no place"),
+    "tied, but not the same": (
+        weights(lm_head__weight=torch.zeros(1, 1)),
+        r"lm_head.weight is \[1, 1\].*lm_head.weight and shared.weight differ, against share_encoder_decoder_emb",
+    ),
+    "untied, but not there": (settings(tie_word_embeddings=False), r"lm_head.weight is missing \(1 in all\)"),
+    "two ends": (settings(eos_token_id=[0, 4]), r"eos_token_id is \[0, 4\], where one token is needed"),
+    "no vocabulary": (without("vocab.json"), r"has no vocab.json, which a marian model needs; it holds config.json"),
+    "no pieces": (without("target.spm"), r"has no target.spm, which a marian model needs"),
+    "damaged pieces": (containing("source.spm", b"\xff"), r"source.spm is not a SentencePiece model"),
+    "a vocabulary that is none": (containing("vocab.json", b'{"a": "b"}'), r"vocab.json is no vocabulary"),
+    "a larger vocabulary": (
+        lambda folder: write_vocabulary(folder / "vocab.json", [f"p{n}" for n in range(999)]) and None,
+        r"vocab.json and the network disagree: 'p998' has the id 998, but config.json says vocab_size",
+    ),
+    "another vocabulary": (
+        lambda folder: write_vocabulary(folder / "vocab.json", ["</s>", "<unk>", "a", "b", "<pad>"]) and None,
+        r"source.spm and the vocabulary disagree: it knows \d of \d+ pieces; they are of two models",
+    ),
+    "impossible defaults": (settings(num_beams=0), r"its decoding defaults cannot be meant here: beam"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_folder_is_refused_with_the_reason(copied: Path, name: str) -> None:
+    change, message = BAD[name]
+    change(copied)
+    (copied / "generation_config.json").unlink()  # what it says would count before config.json
+    with pytest.raises(ModelError, match=message) as error:
+        from_folder(copied)
+    assert "\n" not in str(error.value)
+
+
+def test_the_good_one_is_taken(copied: Path) -> None:
+    model = from_folder(copied).model()
+    assert model.generate(["ab"], max_length=3)[0].ids
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="is not a folder"):
+        from_folder(tmp_path / "nowhere")
+
+
+def test_without_tokenizers_there_is_a_network_alone(marian: Path) -> None:
+    found = from_folder(marian, with_tokenizers=False)
+    with pytest.raises(ModelError, match="was read without its tokenizers"):
+        found.model()
+
+
+def test_languages_are_for_models_that_have_them(marian: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a marian model has no languages to choose from"):
+        from_folder(marian, source_language="en")
+    size = len(write_m2m100(tmp_path)) + 108
+    written(random_model("m2m_100", vocab_size=size), tmp_path)
+    with pytest.raises(UsageError, match="the model has no language 'xx': it has af, am, ar"):
+        from_folder(tmp_path, source_language="xx")
+    assert from_folder(tmp_path).unnamed_languages() == ["source", "target"]
+    assert from_folder(tmp_path, target_language="de").unnamed_languages() == ["source"]
+
+
+@pytest.mark.parametrize("content", [b"#version: 0.2\na b c\n", b"\xff\n"])
+def test_damaged_merges_are_refused(tmp_path: Path, content: bytes) -> None:
+    written(random_model("bart", vocab_size=len(write_bart(tmp_path))), tmp_path)
+    (tmp_path / "merges.txt").write_bytes(content)
+    with pytest.raises(AttendoError, match=r"merges.txt is damaged"):
+        from_folder(tmp_path)

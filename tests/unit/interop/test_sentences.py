@@ -1,0 +1,86 @@
+"""The sentences of a certificate, and the names that other systems have for our ids."""
+
+from dataclasses import replace
+
+import pytest
+from tiny import SOURCES, TARGETS, tiny_model
+
+from attendo.errors import UsageError
+from attendo.interop.sentences import sentences_of
+from attendo.interop.vocabularies import ids_of, names_of, sentencepiece_file
+from attendo.text import Bytes, Characters, SentencePiece, Tokenizer, Words
+from attendo.text_model import TextModel
+
+PAIRS = list(zip(SOURCES, TARGETS, strict=True))
+
+
+def test_the_models_own_sample_filled_up_with_random_ones() -> None:
+    model = _with_sample(tiny_model())
+    found = sentences_of(model)
+    assert len(found.sources) == 200
+    assert found.sources[: len(PAIRS)] == [model.source_tokenizer.encode(text) for text in SOURCES]
+    assert found.references is not None
+    assert list(found.references.texts) == list(TARGETS)
+    assert found.references.decode(model.target_tokenizer.encode(TARGETS[0])) == TARGETS[0]
+    assert all(4 <= each < model.source_tokenizer.vocab_size for ids in found.sources[len(PAIRS) :] for each in ids)
+    assert len({tuple(ids) for ids in found.sources}) > 150
+    assert sentences_of(model).sources == found.sources
+
+
+def test_no_more_of_the_sample_than_are_needed() -> None:
+    assert len(sentences_of(_with_sample(tiny_model(), times=100)).sources) == 200
+
+
+def test_given_ones_are_all_taken_but_for_those_that_say_nothing_or_too_much() -> None:
+    model = tiny_model()
+    texts = [*SOURCES, "", "cat " * 300]
+    found = sentences_of(model, texts, [*TARGETS, "", "x"], least=2)
+    assert found.sources == [model.source_tokenizer.encode(text) for text in SOURCES]
+    assert found.references is not None
+    assert list(found.references.texts) == list(TARGETS)
+    assert sentences_of(model, texts, least=2).references is None
+
+
+def test_sources_without_their_references_are_refused() -> None:
+    with pytest.raises(UsageError, match="each source needs its reference: 4 sources, 1 references"):
+        sentences_of(tiny_model(), SOURCES, ["one"])
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        Words.build([*SOURCES, "<4> ▁cat <s>", "the  cat"]),
+        Characters.build([*SOURCES, "▁"]),
+        Bytes(),
+        Bytes(symbols=("<x>",)),
+        SentencePiece.train([*SOURCES * 4], 300, symbols=["<x>"]),
+    ],
+    ids=lambda tokenizer: str(tokenizer.kind),
+)
+def test_every_id_has_a_name_that_no_other_has(tokenizer: Tokenizer) -> None:
+    names = names_of(tokenizer)
+    assert len(names) == len(set(names)) == tokenizer.vocab_size
+    assert names[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
+    assert all(names)
+    assert ids_of(names)[names[7]] == 7
+
+
+def test_subwords_have_the_names_that_sentencepiece_cuts_them_as() -> None:
+    import sentencepiece
+
+    tokenizer = SentencePiece.train([*SOURCES * 4], 300)
+    file = sentencepiece_file(tokenizer)
+    assert file is not None
+    library = sentencepiece.SentencePieceProcessor(model_proto=file)
+    names = names_of(tokenizer)
+    for text in (*SOURCES, "Größe", "cat's  home"):
+        assert [names[each] for each in tokenizer.encode(text)] == library.encode(text, out_type=str)
+    assert sentencepiece_file(Bytes()) is None
+
+
+def test_words_are_marked_as_subwords_are() -> None:
+    assert "▁cat" in names_of(Words.build(SOURCES))
+
+
+def _with_sample(model: TextModel, times: int = 1) -> TextModel:
+    return TextModel(replace(model.stored, sample=PAIRS * times))

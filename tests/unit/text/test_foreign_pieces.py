@@ -1,0 +1,130 @@
+"""Tokenizers of imported models keep the promises of all tokenizers, as far as they can."""
+
+from pathlib import Path
+
+import pytest
+from foreign_tokenizers import piece_names, pieces_model, some_lines, strange_texts, write_bart
+
+from attendo.errors import ModelError, UsageError
+from attendo.text import BOS, EOS, PAD, UNK, Tokenizer, load_tokenizer
+from attendo.text.byte_pairs import BytePairs, read_merges
+from attendo.text.foreign_pieces import ForeignPieces
+from attendo.text_model.phrasing import banned_ways, prefix_ids
+
+SYMBOLS = ("__en__", "__de__")
+MODEL = pieces_model(some_lines(), "bpe")
+LINE = some_lines()[0]
+
+
+@pytest.fixture(scope="module")
+def pieces() -> ForeignPieces:
+    return ForeignPieces(MODEL, (*SYMBOLS, *piece_names(MODEL)[3:]), SYMBOLS)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> BytePairs:
+    folder = tmp_path_factory.mktemp("pairs")
+    vocabulary = write_bart(folder)
+    return BytePairs(read_merges(folder / "merges.txt"), (*SYMBOLS, *list(vocabulary)[4:-1]), SYMBOLS)
+
+
+@pytest.fixture(params=["pieces", "pairs"])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return request.getfixturevalue(request.param)
+
+
+def test_it_is_a_tokenizer(tokenizer: Tokenizer) -> None:
+    assert isinstance(tokenizer, Tokenizer)
+    assert tokenizer.encode("") == []
+    assert tokenizer.encode_many([LINE, ""]) == [tokenizer.encode(LINE), []]
+
+
+def test_words_of_the_vocabulary_come_back(tokenizer: Tokenizer) -> None:
+    for line in some_lines()[:30]:
+        ids = tokenizer.encode(line)
+        if UNK not in ids:
+            assert tokenizer.decode(ids) == line
+
+
+def test_no_control_id_but_unk_comes_out_of_any_text(tokenizer: Tokenizer) -> None:
+    for text in [*strange_texts(), "</s> <s> <pad>", "\n", "▁", "\x00"]:
+        assert not {PAD, BOS, EOS} & set(tokenizer.encode(text)), text
+
+
+def test_control_ids_and_symbols_have_no_text(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode(LINE)
+    assert tokenizer.decode([BOS, EOS + 1, *ids, EOS, PAD]) == tokenizer.decode(ids)
+    assert tokenizer.pieces([PAD, UNK, BOS, EOS, EOS + 2]) == ["<pad>", "<unk>", "<s>", "</s>", "__de__"]
+
+
+def test_symbols_are_one_id_wherever_they_stand(tokenizer: Tokenizer) -> None:
+    assert tokenizer.symbols == SYMBOLS
+    assert tokenizer.encode(f"__de__{LINE}")[0] == EOS + 2
+    assert tokenizer.encode("__en__") == [EOS + 1]
+
+
+def test_what_is_unknown_is_told(pieces: ForeignPieces, pairs: BytePairs) -> None:
+    assert pieces.unknown("猫") == ["猫"]
+    assert UNK in pieces.encode("猫")
+    assert pieces.decode([UNK]) == "⁇"
+    assert pieces.unknown(LINE) == []
+    assert pairs.unknown("猫") == []
+    assert pairs.decode([UNK]) == "⁇"
+
+
+def test_one_line_in_is_one_line_out(tokenizer: Tokenizer) -> None:
+    assert "\n" not in tokenizer.decode(tokenizer.encode("a\nb\r\nc"))
+
+
+@pytest.mark.parametrize("wrong", [-1, 10**6])
+def test_ids_outside_the_vocabulary_are_refused(tokenizer: Tokenizer, wrong: int) -> None:
+    with pytest.raises(UsageError, match="outside the vocabulary"):
+        tokenizer.decode([wrong])
+
+
+def test_half_a_surrogate_pair_is_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(UsageError, match="surrogate"):
+        tokenizer.encode("\ud800")
+
+
+def test_halves_of_characters_are_shown(pairs: BytePairs) -> None:
+    ids = pairs.encode("猫")
+    assert len(ids) == 3
+    assert pairs.pieces(ids) == ["\ufffd"] * 3
+    assert pairs.decode(ids) == "猫"
+
+
+def test_a_prefix_leaves_its_last_space_to_what_follows(tokenizer: Tokenizer) -> None:
+    assert prefix_ids(tokenizer, f"{LINE} ") == tuple(tokenizer.encode(LINE))
+
+
+def test_a_word_of_byte_pairs_is_banned_with_and_without_its_space(pairs: BytePairs) -> None:
+    word = LINE.split()[1]
+    assert banned_ways(pairs, [word]) == (tuple(pairs.encode(f" {word}")), tuple(pairs.encode(word)))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("target.spm", b"\xff", "not a SentencePiece model"),
+        ("target.spm", None, "cannot be read"),
+        ("target.tokenizer.json", b"{}", "is not a tokenizer"),
+    ],
+)
+def test_damaged_pieces_are_refused(
+    pieces: ForeignPieces, tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    pieces.save(tmp_path, "target")
+    if content is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ModelError, match=message):
+        load_tokenizer(tmp_path, "target")
+
+
+def test_damaged_merges_are_refused(pairs: BytePairs, tmp_path: Path) -> None:
+    pairs.save(tmp_path, "target")
+    (tmp_path / "target.merges.txt").write_text("a b c\n")
+    with pytest.raises(ModelError, match="'a b c' is no pair of pieces"):
+        load_tokenizer(tmp_path, "target")
