@@ -3,8 +3,8 @@
     python benchmarks/decode_growth.py [--device cuda] [--preset base] [--what time] [--what memory]
     python benchmarks/decode_growth.py --device cuda --draw
 
-Random weights, forced lengths, greedy and beam 4, on the cached and on the fast engine, which is compiled on a GPU; of
-several rounds the fastest counts.
+Random weights, forced lengths, greedy and beam 4, on the cached and on the fast engine, as they are unless
+compiling is asked for; of several rounds the fastest counts.
 Writes decode-growth-DEVICE.json and draws it as decode-time-DEVICE.svg and decode-memory-DEVICE.svg. What is measured
 anew replaces what the file has of it; --draw measures nothing.
 """
@@ -70,7 +70,7 @@ def times(network: Transformer, lengths: Sequence[int], batch: int, source_lengt
             for name, engine in _engines(network).items()
             for beam in BEAMS
         }
-        for call in calls.values() if on_a_gpu else ():  # what is recorded and compiled once
+        for call in calls.values() if on_a_gpu else ():  # what is recorded once
             call()
         seconds: dict[tuple[str, int], list[float]] = {each: [] for each in calls}
         for _ in range(rounds):
@@ -121,8 +121,7 @@ def _resident(kind: str) -> int:
 
 
 def _engines(network: Transformer) -> dict[str, Engine]:
-    compiled = network.output.weight.is_cuda
-    return {"cached": CachedEngine(network, ALL_AT_ONCE), "fast": FastEngine(network, ALL_AT_ONCE, compiled=compiled)}
+    return {"cached": CachedEngine(network, ALL_AT_ONCE), "fast": FastEngine(network, ALL_AT_ONCE)}
 
 
 def _call(

@@ -1,6 +1,6 @@
 """Do random networks of every option answer the same on every engine, batch, padding and cache?
 
-    python benchmarks/verify_options.py [--device cuda] [--precision fp32] [--combinations 20]
+    python benchmarks/verify_options.py [--device cuda] [--precision fp32] [--combinations 20] [--part 1/8]
 
 Every setting of `ModelConfig` is changed by itself, and then many at once by chance. Each network goes through
 `attendo verify` with random sentences: one line a network, exit code 1 if one of them differs. A decoder-only network
@@ -78,7 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _arguments(arguments)
     device, precision = torch.device(given.device), PRECISIONS[given.precision]
     texts, wrong = sentences(given.sentences), 0
-    networks = (*ALONE, *combinations(given.combinations))
+    part, parts = map(int, given.part.split("/"))
+    networks = (*ALONE, *combinations(given.combinations))[part - 1 :: parts]
     for options in networks:
         begin = time.perf_counter()
         model = random_model(options)
@@ -157,6 +158,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
     parser.add_argument("--combinations", type=int, default=20, help="networks with many settings changed at once")
     parser.add_argument("--sentences", type=int, default=40)
+    parser.add_argument("--part", default="1/1", help="every eighth network from the third on: 3/8")
     return parser.parse_args(arguments)
 
 

@@ -6,7 +6,7 @@ fast        shapes that never change, sentences that take each other's places; r
 """
 
 from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -21,7 +21,7 @@ from attendo.model.transformer import Transformer
 
 _WIDTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)  # of sources and answers in slots; then by the 1024
 _FEW_ROWS = 8
-_FEW_SENTENCES = 64
+_FULL, _NARROW = 4, 64
 _SLOTS_KEPT = 8  # recorded batches that wait for more of their kind
 
 
@@ -77,11 +77,13 @@ class FastEngine:
         self._kept: dict[Hashable, Slots] = {}
 
     def answers(self, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]) -> Iterator[Answers]:
-        for source_width, group in _by_width(requests):
+        def most(source_width: int) -> int:
+            return max(1, min(self._most, self._batch_tokens // (source_width * strategy.width)))
+
+        for source_width, group in _by_width(requests, most):
             capacity = _rounded(max(request.limit for request in group) + 2)
             prefix_width = max(len(request.prefix) for request in group)
-            most = max(1, min(self._most, self._batch_tokens // (source_width * strategy.width)))
-            count = min(most, 1 << (len(group) - 1).bit_length())
+            count = min(most(source_width), 1 << (len(group) - 1).bit_length())
             slots = self._slots(strategy, tuple(rules), SlotSizes(count, source_width, capacity, prefix_width))
             yield from slots.answers(group)
 
@@ -94,13 +96,17 @@ class FastEngine:
         return slots
 
 
-def _by_width(requests: Sequence[Request]) -> Iterator[tuple[int, list[Request]]]:
-    """Of like source length, the longest first. Too few for a batch of their own take shorter ones along."""
+def _by_width(requests: Sequence[Request], most: Callable[[int], int]) -> Iterator[tuple[int, list[Request]]]:
+    """Of like source length, the longest first. At most so many fit side by side, by their width.
+
+    The last of a group leave slots empty, so a group is worth it from several times as many on. Fewer take along those
+    that are shorter, but not by much where that matters.
+    """
     group: list[Request] = []
     width = 0
     for request in sorted(requests, key=lambda each: (-len(each.source), -each.limit)):
         own = _rounded(len(request.source) + 1)
-        if group and own < width and (len(group) >= _FEW_SENTENCES or 2 * own < width):
+        if group and own < width and (len(group) >= _FULL * most(width) or (width > _NARROW and 2 * own < width)):
             yield width, group
             group = []
         if not group:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from attendo.text import BOS, EOS, PAD
@@ -130,13 +130,8 @@ class Frontier:
         )
 
     def cpu(self) -> "Frontier":
-        """In one journey for each kind of number: every one of them makes the host wait."""
-        if self.ids.device.type == "cpu":
-            return self
-        kinds: dict[torch.dtype, list[Tensor]] = {}
-        changed(self, lambda each: _noted(kinds, each))
-        there = {kind: _together(tensors) for kind, tensors in kinds.items()}
-        return changed(self, lambda each: there[each.dtype].pop(0))
+        """In one journey: every one of them makes the host wait."""
+        return self if self.ids.device.type == "cpu" else from_bytes(as_bytes(self).cpu(), self)
 
     def rows_of(self, sentences: Int[Tensor, " N"]) -> Int[Tensor, " R"]:
         return (sentences[:, None] * self.width + torch.arange(self.width, device=sentences.device)).flatten()
@@ -179,18 +174,6 @@ def difference(value: Float[Tensor, "*S"], log_probability: Float[Tensor, "*S"])
     return torch.where(value == NOTHING, 0.0, value - log_probability)
 
 
-def _noted(kinds: dict[torch.dtype, list[Tensor]], tensor: Tensor) -> Tensor:
-    kinds.setdefault(tensor.dtype, []).append(tensor)
-    return tensor
-
-
-def _together(tensors: list[Tensor]) -> list[Tensor]:
-    """Copies on the CPU."""
-    all_of_them = torch.cat([each.flatten() for each in tensors]).cpu()
-    parts = all_of_them.split([each.numel() for each in tensors])
-    return [part.view(each.shape) for part, each in zip(parts, tensors, strict=True)]
-
-
 Value = TypeVar("Value", Asked, Frontier)
 
 
@@ -209,3 +192,24 @@ def combined(one: Value, other: Value, combine: Callable[[Tensor, Tensor], Tenso
         elif isinstance(first, Asked | Frontier):
             new[field.name] = combined(first, second, combine)
     return replace(one, **new)
+
+
+def as_bytes(value: Value, out: Tensor | None = None) -> UInt8[Tensor, " N"]:
+    """All tensors as one."""
+    parts = [each.flatten().view(torch.uint8) for each in _wide_first(value)]
+    return torch.cat(parts, out=out)
+
+
+def from_bytes(all_of_them: UInt8[Tensor, " N"], like: Value) -> Value:
+    """What had these bytes, of the shapes of another that is like it; it shares their memory."""
+    there = _wide_first(like)
+    sizes = [each.numel() * each.element_size() for each in there]
+    parts = dict(zip(map(id, there), torch.split(all_of_them, sizes), strict=True))
+    return changed(like, lambda each: parts[id(each)].view(each.dtype).view(each.shape))
+
+
+def _wide_first(value: Value) -> list[Tensor]:
+    """In this order each begins where numbers of its kind may."""
+    tensors: dict[int, Tensor] = {}
+    changed(value, lambda each: tensors.setdefault(id(each), each))
+    return sorted(tensors.values(), key=lambda each: -each.element_size())

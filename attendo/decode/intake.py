@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from struct import Struct
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -34,6 +34,7 @@ class Intake:
     ) -> None:
         self._network, self._strategy, self._state, self._frontier = network, strategy, state, frontier
         self._source_width, self._prefix_width = source_width, frontier.asked.prefix.size(1)
+        self._numbers = Struct(f"{self._source_width + _NUMBERS + self._prefix_width}q")
         self._device = frontier.ids.device
         # Compiling takes long, so only what fills all slots is worth it.
         self._all = frontier.open.size(0) // frontier.width
@@ -42,8 +43,8 @@ class Intake:
 
     @torch.no_grad()
     def take_in(self, slots: Sequence[int], requests: Sequence[Request]) -> None:
-        lines = [self._line(*each) for each in zip(slots, requests, strict=True)]
-        sheet = torch.from_numpy(np.array(lines))  # three times as fast as by torch alone
+        lines = bytearray().join(map(self._line, slots, requests))
+        sheet = torch.frombuffer(lines, dtype=torch.long).view(len(requests), -1)
         if self._device.type == "cpu":
             (self._read_all if len(requests) == self._all else self._read)(sheet)
             return
@@ -57,16 +58,21 @@ class Intake:
         here.copy_(torch.cat((sheet, sheet[-1:].expand(size - len(requests), -1))))
         work()
 
-    def _line(self, slot: int, request: Request) -> list[int]:
-        """All that is told of a sentence, so that it is one journey to the device."""
-        source, prefix = [*request.source, EOS], request.prefix
-        return [
+    def _line(self, slot: int, request: Request) -> bytes:
+        """All that is told of a sentence, so that it is one journey to the device.
+
+        Packed, because while a list of numbers becomes a tensor, which takes seven times as long, the device waits.
+        """
+        source, prefix = request.source, request.prefix
+        length = len(source) + 1
+        return self._numbers.pack(
             *source,
-            *[PAD] * (self._source_width - len(source)),
-            *(len(source), slot, request.limit, request.least, request.number),
+            EOS,
+            *(PAD,) * (self._source_width - length),
+            *(length, slot, request.limit, request.least, request.number),
             *prefix,
-            *[PAD] * (self._prefix_width - len(prefix)),
-        ]
+            *(PAD,) * (self._prefix_width - len(prefix)),
+        )
 
     def _read(self, sheet: Int[Tensor, "N L"]) -> None:
         ids, numbers, prefix = sheet.split((self._source_width, _NUMBERS, self._prefix_width), dim=1)

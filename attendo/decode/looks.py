@@ -19,22 +19,30 @@ class Look:
 
 
 class Looks:
-    """Noted after every step; on a GPU they are told two steps later, when they have arrived by themselves."""
+    """Noted after every step; on a GPU they are told two steps later, when they have arrived by themselves.
+
+    They travel beside the steps, which do not wait for them. So a look may show a later step than the one it is named
+    after, never an earlier one.
+    """
 
     def __init__(self, device: torch.device, count: int, behind: int | None = None) -> None:
         self._on_gpu = device.type == "cuda"
         self._behind = (BEHIND if self._on_gpu else 0) if behind is None else behind
         self._step = 0
         self._noted: deque[tuple[int, Tensor, torch.cuda.Event | None]] = deque()
+        self._aside = torch.cuda.Stream(device) if self._on_gpu else None
         self._room = [torch.empty(count, dtype=torch.bool, pin_memory=self._on_gpu) for _ in range(self._behind + 1)]
 
     def note(self, is_open: Bool[Tensor, " B"]) -> None:
         self._step += 1
         here, arrived = self._room[self._step % len(self._room)], None
-        here.copy_(is_open, non_blocking=True)
-        if self._on_gpu:
+        if self._aside is not None:
+            self._aside.wait_stream(torch.cuda.current_stream(self._aside.device))
             arrived = torch.cuda.Event()
-            arrived.record()
+        with torch.cuda.stream(self._aside):
+            here.copy_(is_open, non_blocking=True)
+            if arrived is not None:
+                arrived.record()
         self._noted.append((self._step, here, arrived))
 
     @property

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import torch
 
+from attendo.nn.cuda_graph import recorded_into
+
 _AS_IT_COMES = 3  # calls before the recording: libraries set themselves up in them, which cannot be recorded
 
 
@@ -23,6 +25,6 @@ class Recorded:
 
     def _recorded(self) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(self._device), torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with torch.cuda.device(self._device), recorded_into(graph):
             self._work()
         return graph.replay

@@ -14,11 +14,12 @@ from attendo.decode.compiling import compiled_alone
 from attendo.decode.frontier import Frontier, changed, combined
 from attendo.decode.intake import Intake
 from attendo.decode.looks import Looks
+from attendo.decode.outlet import Outlet
 from attendo.decode.recorded import Recorded
 from attendo.decode.requests import Answers, Request, asked_of
 from attendo.decode.search import Network, Rule, Strategy, turn
 
-_WORTH_IT = 8  # new sentences come in when one of so many slots is free: reading few takes almost as long as many
+_SHARE = 4  # of the slots, one of so many changes at a time: reading few sentences takes almost as long as many
 
 
 @dataclass(frozen=True)
@@ -51,19 +52,24 @@ class Slots:
         self._still_open = torch.zeros(sizes.count, dtype=torch.bool, device=network.device)
         self._looks = Looks(network.device, sizes.count)
         self._intake = Intake(network, strategy, self._state, self._frontier, sizes.source_width, compiled)
+        self._outlet = Outlet(self._frontier.hypotheses)
         step = compiled_alone(self._step) if compiled else self._step
         self._turn: Callable[[], None] = Recorded(step, network.device)
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Answers]:
-        """As soon as they are done."""
+        """As soon as they are done. Those that were left from a call whose answers nobody took are forgotten."""
         waiting = deque(requests)
+        self._serving = [None] * len(self._serving)
+        self._outlet.forget()
         while waiting or any(self._serving):
             self._take_in(waiting)
             with torch.no_grad():
                 self._turn()
             self._looks.note(self._still_open)
-            if done := self._done():
-                yield self._retired(done)
+            if (done := self._done()) and len(done) >= self._worth_it(waiting):
+                self._retire(done)
+            yield from self._outlet.arrivals()
+        yield from self._outlet.arrivals(all_of_them=True)
 
     def _step(self) -> None:
         state, frontier = turn(self._network, self._state, self._frontier, self._strategy, self._rules)
@@ -73,12 +79,16 @@ class Slots:
 
     def _take_in(self, waiting: "deque[Request]") -> None:
         free = [slot for slot, request in enumerate(self._serving) if request is None]
-        if not waiting or len(free) < min(len(waiting), -(-len(self._serving) // _WORTH_IT)):
+        if not waiting or len(free) < self._worth_it(waiting):
             return
         new = {slot: waiting.popleft() for slot in free[: len(waiting)]}
         self._intake.take_in([*new], [*new.values()])
         for slot, request in new.items():
             self._serving[slot], self._since[slot] = request, self._looks.step
+
+    def _worth_it(self, waiting: "deque[Request]") -> int:
+        """So many sentences come in, and leave, at once. Where nobody waits for a slot, everybody leaves when done."""
+        return min(len(waiting), -(-len(self._serving) // _SHARE))
 
     def _done(self) -> dict[int, Request]:
         """Those that were seen to be done, and those that must be: no answer is longer than its limit and eos."""
@@ -93,16 +103,12 @@ class Slots:
             )
         }
 
-    @torch.no_grad()
-    def _retired(self, done: dict[int, Request]) -> Answers:
+    def _retire(self, done: dict[int, Request]) -> None:
         """Their slots are free from now on."""
-        hypotheses, device = self._frontier.hypotheses, self._still_open.device
-        # From a GPU all come as they are; on a CPU they must be copied, because slots are written to again.
-        if len(done) < len(self._serving) or device.type == "cpu":
-            hypotheses = hypotheses.keep(torch.tensor([*done], device=device))
+        with torch.no_grad():
+            self._outlet.send(done)
         for slot in done:
             self._serving[slot] = None
-        return Answers([*done.values()], hypotheses.cpu())
 
     def _closed(self, sizes: SlotSizes, device: torch.device) -> Frontier:
         """Rows for nobody."""

@@ -16,6 +16,7 @@ from attendo.errors import UsageError
 from attendo.nn import one_query
 from attendo.nn.masks import Mask
 from attendo.nn.positions import Rotation
+from attendo.nn.product import product
 
 # Is told the name of a place in the network ("decoder.3.cross") and the attention weights there, [B, H, T, S].
 Tap = Callable[[str, Tensor], None]
@@ -128,7 +129,9 @@ class MultiHeadAttention(nn.Module):
         self, x: Float[Tensor, "B T D"], rotation: Rotation | None = None
     ) -> tuple[Float[Tensor, "B H T K"], KeysValues]:
         width = self.num_heads * self.d_key
-        queries, keys, values = self.project(x).split((width, width, self.num_heads * self.d_value), dim=-1)
+        queries, keys, values = product(x, self.project.weight, self.project.bias).split(
+            (width, width, self.num_heads * self.d_value), dim=-1
+        )
         queries, keys = self._heads(queries, self.d_key), self._heads(keys, self.d_key)
         if rotation is not None:
             queries, keys = rotation.turn(queries), rotation.turn(keys)
@@ -136,7 +139,7 @@ class MultiHeadAttention(nn.Module):
 
     def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
         width = self.num_heads * self.d_key
-        return self._heads(F.linear(x, self.project.weight[:width], self.project.bias[:width]), self.d_key)
+        return self._heads(product(x, self.project.weight[:width], self.project.bias[:width]), self.d_key)
 
     def keys_values(self, x: Float[Tensor, "B S D"]) -> KeysValues:
         width = self.num_heads * self.d_key
@@ -156,7 +159,8 @@ class MultiHeadAttention(nn.Module):
             mixed = self._one_query(queries, kv, mask)
         else:
             mixed = self._many_queries(queries, kv.written() if isinstance(kv, JoiningKeysValues) else kv, mask, tap)
-        return self.output(mixed.transpose(1, 2).flatten(2))  # [B, H, T, Kv] -> [B, T, H * Kv]
+        joined = mixed.transpose(1, 2).flatten(2)  # [B, H, T, Kv] -> [B, T, H * Kv]
+        return product(joined, self.output.weight, self.output.bias)
 
     def _one_query(
         self, queries: Float[Tensor, "R H 1 K"], kv: KeysValues | JoiningKeysValues, mask: Mask

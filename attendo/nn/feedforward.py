@@ -6,6 +6,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from attendo.nn.product import bent_product, product
+
 Activation = Literal["relu", "gelu", "silu", "swiglu"]
 
 
@@ -20,16 +22,17 @@ class FeedForward(nn.Module):
         self.contract = nn.Linear(d_ff, d_model)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        return self.contract(self.dropout(self._activate(self.expand(x))))
+        return product(self.dropout(self._inner(x)), self.contract.weight, self.contract.bias)
 
-    def _activate(self, x: Float[Tensor, "B T F"]) -> Float[Tensor, "B T G"]:
+    def _inner(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T F"]:
+        weight, bias = self.expand.weight, self.expand.bias
         match self.activation:
             case "relu":
-                return F.relu(x)
+                return bent_product(x, weight, bias)
             case "gelu":
-                return F.gelu(x)
+                return F.gelu(product(x, weight, bias))
             case "silu":
-                return F.silu(x)
+                return F.silu(product(x, weight, bias))
             case "swiglu":
-                gate, value = x.chunk(2, dim=-1)
+                gate, value = product(x, weight, bias).chunk(2, dim=-1)
                 return F.silu(gate) * value

@@ -3,7 +3,7 @@ what it says: tried on sentences of its own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ STRATEGIES: dict[str, Strategy] = {"greedy": Greedy(), "beam 4": Beam(4), "sampl
 RULES = (Forbid(),)
 # Log-probabilities are sums of many rounded numbers. Two answers that lie no further apart are equally good.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
+_FINE = 16.0  # larger logits are rounded the more coarsely the larger they are
 _NO_LIMIT = 1 << 40
 
 Found = Mapping[int, Frontier]
@@ -61,14 +62,15 @@ def verify(model: TextModel, texts: Sequence[str]) -> Iterator[Compared]:
     network, many = model.network, model.generation.positions(model.device.type == "cuda")
     with evaluating(network):
         yield from _sub_layers(network, requests)
+        allowed = _allowed(network, requests)
         for name, strategy in STRATEGIES.items():
             expected = _answers(TextbookEngine(network, many), requests, strategy)
             for path, engine, size in _paths(network, many):
                 found = _answers(engine, requests, strategy, size)
-                yield _compared(model, path, name, found, expected)
+                yield _compared(model, path, name, found, expected, allowed)
         greedy, narrow = (_answers(CachedEngine(network, many), requests, each) for each in (Greedy(), Beam(1)))
-        yield _compared(model, "beam 1 is greedy", "greedy", narrow, greedy)
-        yield _scores(model, greedy, requests)
+        yield _compared(model, "beam 1 is greedy", "greedy", narrow, greedy, allowed)
+        yield _scores(model, greedy, requests, allowed)
 
 
 def _paths(network: Transformer, many: int) -> Iterator[tuple[str, Engine, int]]:
@@ -97,8 +99,7 @@ def _answers(engine: Engine, requests: Sequence[Request], strategy: Strategy, si
     return {request.number: found for answers in told for request, found in answers.one_by_one()}
 
 
-def _compared(model: TextModel, path: str, what: str, found: Found, expected: Found) -> Compared:
-    allowed = TOLERANCE[model.network.output.weight.dtype]
+def _compared(model: TextModel, path: str, what: str, found: Found, expected: Found, allowed: float) -> Compared:
     different, ties, largest, example = 0, 0, 0.0, ""
     for number, one in found.items():
         other = expected[number]
@@ -117,7 +118,7 @@ def _score(hypotheses: Frontier) -> float:
     return float(Ranking().score(hypotheses)[0])
 
 
-def _scores(model: TextModel, answers: Found, requests: Sequence[Request]) -> Compared:
+def _scores(model: TextModel, answers: Found, requests: Sequence[Request], allowed: float) -> Compared:
     """The log-probability told with an answer, beside that of reading it."""
     largest, counted = 0.0, 0
     for request in requests:
@@ -130,17 +131,13 @@ def _scores(model: TextModel, answers: Found, requests: Sequence[Request]) -> Co
             logits = model.network(batch.source_ids, batch.target_ids, batch.source_mask)
             read = logits.float().log_softmax(-1).gather(-1, batch.labels[..., None]).sum()
         largest, counted = max(largest, abs(float(read) - float(found.log_probability[0]))), counted + 1
-    allowed = TOLERANCE[model.network.output.weight.dtype]
     return Compared("the score of an answer", "greedy", counted, largest=largest, allowed=allowed)
 
 
 @torch.inference_mode()
 def _sub_layers(network: Transformer, requests: Sequence[Request]) -> Iterator[Compared]:
     """What each sub-layer gives with the fast kernels, beside the formula written out."""
-    pairs = [Example(request.source, request.source) for request in requests[: BATCHES[-1]]]
-    top = network.output.out_features
-    batch = collate([replace(each, target=[min(i, top - 1) for i in each.target]) for each in pairs])
-    batch = batch.to(network.output.weight.device)
+    batch = _batch(network, requests)
     fused, written_out = (_outputs(network, batch, tap) for tap in (None, lambda site, weights: None))
     allowed = TOLERANCE[network.output.weight.dtype]
     sides = {"encoder": batch.source_mask, "decoder": batch.labels != PAD, "output": batch.labels != PAD}
@@ -150,6 +147,20 @@ def _sub_layers(network: Transformer, requests: Sequence[Request]) -> Iterator[C
         largest = float((apart if is_token is None else apart[is_token]).max())
         scale = max(1.0, float(given.float().abs().max()))
         yield Compared(name, SUB_LAYERS, apart.numel(), largest=largest, allowed=allowed * scale)
+
+
+@torch.inference_mode()
+def _allowed(network: Transformer, requests: Sequence[Request]) -> float:
+    """How far apart log-probabilities may be."""
+    largest = float(_outputs(network, _batch(network, requests), None)["output"].abs().max())
+    return TOLERANCE[network.output.weight.dtype] * max(1.0, largest / _FINE)
+
+
+def _batch(network: Transformer, requests: Sequence[Request]) -> Batch:
+    """Some of the sources, each with itself as an answer, as far as the vocabulary goes."""
+    top = network.output.out_features - 1
+    some = (request.source for request in requests[: BATCHES[-1]])
+    return collate([Example(ids, [min(each, top) for each in ids]) for ids in some]).to(network.output.weight.device)
 
 
 def _outputs(network: Transformer, batch: Batch, tap: Tap | None) -> dict[str, Tensor]:

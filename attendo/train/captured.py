@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from attendo.data.batch import Batch
+from attendo.nn.cuda_graph import recorded_into
 
 _MOST_GRAPHS = 2000  # beyond them a batch of a new shape runs as it comes
 _WARM_UP = 5  # passes before the first recording: libraries set themselves up in them, which cannot be recorded
@@ -66,7 +67,7 @@ class CapturedPasses:
         batch = batch.to(self._device)
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(self._device)  # nothing may be under way on other streams
-        with torch.cuda.graph(graph, pool=self._memory, stream=self._stream, capture_error_mode="thread_local"):
+        with recorded_into(graph, pool=self._memory, stream=self._stream):
             self._learn(batch)
         return Recording(graph, batch)
 

@@ -1,11 +1,11 @@
 """The batch of fixed shape: the answers of the growing one, whatever is beside a sentence or was there before it."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 import torch
+from lively_network import Make, lively, some_requests
 
 from attendo.decode.beam import Beam
 from attendo.decode.coverage import Covered, Covering
@@ -18,10 +18,8 @@ from attendo.decode.rules import Forbid
 from attendo.decode.search import Network, Rule, Strategy, search
 from attendo.decode.slots import Slots, SlotSizes
 from attendo.decode.strategies import Greedy, Sample
-from attendo.model.transformer import Transformer
 from attendo.text import EOS, PAD
 
-Make = Callable[..., Transformer]
 RULES = [Forbid()]
 STRATEGIES = {
     "greedy": Greedy(),
@@ -32,22 +30,8 @@ STRATEGIES = {
 }
 
 
-def lively(make: Make, **changes: Any) -> Transformer:
-    """Untrained, but with logits so far apart that answers differ in length and many end by themselves."""
-    network = make(tie="none", **changes)
-    with torch.no_grad():
-        network.output.weight.mul_(3.0)
-        network.output.weight[EOS].mul_(2.0)
-    return network
-
-
 def requests(count: int) -> list[Request]:
-    dice = torch.Generator().manual_seed(count)
-    made = []
-    for number in range(count):
-        length, limit = (int(torch.randint(low, high, (), generator=dice)) for low, high in ((1, 9), (0, 12)))
-        made.append(Request(number, tuple(torch.randint(4, 17, (length,), generator=dice).tolist()), limit))
-    return made
+    return some_requests(count, range(12))
 
 
 @torch.inference_mode()
@@ -113,6 +97,14 @@ def test_what_is_seen_late_changes_no_answer(
     assert sorted(request.number for request, _ in answers) == list(range(16))
     for request, found in answers:
         assert told(found) == told(expected.keep(torch.tensor([request.number])))
+
+
+def test_sentences_whose_answers_nobody_took_are_forgotten(small_network: Make) -> None:
+    network, asked = lively(small_network), requests(16)
+    slots = Slots(network, Beam(3), RULES, SlotSizes(3, 10, 14))
+    next(iter(slots.answers(asked[:8])))
+    again = [request.number for answers in slots.answers(asked[8:]) for request in answers.requests]
+    assert sorted(again) == list(range(8, 16))
 
 
 def test_D1_an_ensemble_in_slots_gives_the_answers_of_the_growing_batch(small_network: Make) -> None:
