@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from attendo.interop.opening import load
     from attendo.model.config import ModelConfig
     from attendo.model.transformer import Transformer
-    from attendo.text_model import TextModel, load
+    from attendo.text_model import TextModel
 
 __version__ = "0.1.0"
 __all__ = ["ModelConfig", "TextModel", "Transformer", "__version__", "load"]
@@ -15,7 +16,7 @@ _HOMES = {
     "ModelConfig": "attendo.model.config",
     "TextModel": "attendo.text_model",
     "Transformer": "attendo.model.transformer",
-    "load": "attendo.text_model",
+    "load": "attendo.interop.opening",
 }
 
 

@@ -30,7 +30,8 @@ def generate(
         Path | None, typer.Argument(metavar="[MODEL]", help="Model folder; random weights unless given.")
     ] = None,
     rivals: Annotated[
-        str, typer.Option(help="Systems to compare with, each with a precision of its own where written name:int8.")
+        str,
+        typer.Option(help="transformers, ctranslate2, onnx; each with a precision of its own where written name:int8."),
     ] = "transformers,ctranslate2",
     batch: Annotated[str, typer.Option(help="Sentences side by side; one measurement each.")] = "1,64,256",
     beam: Annotated[str, typer.Option(help="Rows of a sentence; 1 is greedy. One measurement each.")] = "1,4",
@@ -67,8 +68,9 @@ def generate(
         raise UsageError("--references are the answers to the lines of a file: name it with --natural")
     beams, batches = _numbers("--beam", beam), _numbers("--batch", batch)
 
+    from attendo.interop.opening import load
     from attendo.recipes.bench import Plan, forced_work, natural_work, parse_rivals, random_network
-    from attendo.text_model import load, pick_device
+    from attendo.text_model import pick_device
 
     entrants, where = parse_rivals(rivals, precision), pick_device(device)
     loaded = load(model, "cpu") if model is not None else None

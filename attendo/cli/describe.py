@@ -49,11 +49,12 @@ def _config(model: str, vocab_size: int | None, changes: list[str]) -> "ModelCon
         return ModelConfig.preset(model, **apply_changes({"vocab_size": vocab_size or 30_000}, changes))
     if changes or vocab_size:
         raise UsageError("--set and --vocab-size change a preset; a model folder is shown as it is")
+    from attendo.interop.opening import model_folder
     from attendo.store import load_model
 
     if not Path(model).is_dir() and "/" not in model:
         raise UsageError(f"{model} is neither a model folder nor a preset ({', '.join(PRESETS)})")
-    return load_model(Path(model)).network.config
+    return load_model(model_folder(model)).network.config
 
 
 def _table(description: "Description") -> "Table":

@@ -19,7 +19,9 @@ LINES_AT_ONCE = 512  # of like length, between two moves of the bar
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model, or an exported one.")
+    ],
     source: Annotated[Path, typer.Option(help="Text to translate, one sentence a line (plain, .gz or .xz).")],
     reference: Annotated[Path, typer.Option(help="What it should become, line by line beside it.")],
     metric: Annotated[
@@ -51,8 +53,7 @@ def evaluate(
         _check_output(output, source, reference, *([] if compare is None else [compare]))
 
     from attendo import metrics
-    from attendo.text_model import load
-    from attendo.text_model.wishes import divided
+    from attendo.interop.opening import load
 
     text_model = load(model, device)
     other_model = load(compare, device) if compare is not None and others is None else None
@@ -67,7 +68,7 @@ def evaluate(
         _say_faults(results_of_other, f"{compare}: ")
         others = [result.text for result in results_of_other]
     facts = {"model": str(model), "lines": len(texts), "cut": sum(result.cut for result in results)}
-    _, config = divided(text_model.generation, options)
+    config = text_model.settings(**options)
     facts |= {"beam": config.beam, "length_penalty": config.length_penalty}
     if others is None:
         _tell([metrics.score(name, texts, references) for name in names], facts if as_json else None)

@@ -26,13 +26,14 @@ def finetune(
     """
     from attendo.cli.train import new_config
     from attendo.cli.training import follow
+    from attendo.interop.opening import model_folder
     from attendo.recipes.run import Run
     from attendo.recipes.run_config import toml_literal
     from attendo.store import load_model
     from attendo.text_model import pick_device
     from attendo.train.world import joined
 
-    load_model(model)  # one that is damaged or not there is told before a run folder is made
+    load_model(model_folder(model))  # one that is damaged or not there is told before a run folder is made
     changes = [*GENTLE, f"start_from={toml_literal(str(model))}", *(change or [])]
     config = new_config(None, {"source": source, "target": target}, changes)
     with joined(pick_device(device)) as (world, own_device):

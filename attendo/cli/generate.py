@@ -39,7 +39,9 @@ Folders = list[Path] | None
 
 
 def generate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model, or an exported one.")
+    ],
     beam: Beam = None,
     like: Like = None,
     normalise: Annotated[Normalise | None, _option(_SEARCH, "How scores account for length.")] = None,
@@ -106,7 +108,8 @@ def generate(
         Literal["strict", "replace"], _option(_OUTPUT, "Bytes that are no UTF-8: an error, or U+FFFD.")
     ] = "strict",
     engine: Annotated[
-        Literal["auto", "textbook", "cached", "fast"] | None, _option(_MACHINE, "All give the same answers.")
+        Literal["auto", "textbook", "cached", "fast", "onnx", "ctranslate2"] | None,
+        _option(_MACHINE, "The first four give the same answers; the others are for folders exported to them."),
     ] = None,
     compile: Annotated[  # noqa: A002
         bool | None, _option(_MACHINE, "Fast engine: a minute for each new size of a batch, then faster.")
@@ -126,7 +129,7 @@ def generate(
     for name in ("model", "ensemble", "as_json", "errors", "device", "constraint", "n_best"):
         given.pop(name)
     from attendo.cli import answers
-    from attendo.text_model import load
+    from attendo.interop.opening import load
 
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # as the input is, whatever the locale
     text_model = load(model, device)

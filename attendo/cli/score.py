@@ -17,7 +17,9 @@ PAIRS_AT_ONCE = 1024
 
 
 def score(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model, or an exported one.")
+    ],
     source: Annotated[Path, typer.Option(help="Source text, one sentence a line (plain, .gz or .xz).")],
     target: Annotated[Path, typer.Option(help="Its translations, line by line beside it.")],
     normalise: Annotated[bool, typer.Option("--normalise", help="Divide by the tokens, eos included.")] = False,
@@ -29,7 +31,7 @@ def score(
 
     It is the sum over the tokens of the target and its end, so never above 0; the nearer to 0, the more probable.
     """
-    from attendo.text_model import load
+    from attendo.interop.opening import load
 
     if words and as_json:
         raise UsageError("--words and --json exclude each other: JSON has every token anyway")

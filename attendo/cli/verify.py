@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def verify(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or an exported one.")],
     source: Annotated[
         Path | None, typer.Option(help="Sentences to try, one a line, instead of the model's own.")
     ] = None,
@@ -27,15 +27,22 @@ def verify(
 ) -> None:
     """Compare the answers of all engines, batch sizes, paddings and caches, and the scores with what was said.
 
+    Of an exported folder, which has one engine, the answers in batches of other sizes. It needs --source.
+
     Exit code 0: all the same. 1: a difference, which is named.
     """
-    from attendo.recipes.verify import verify as compare
-    from attendo.text_model import load
+    from attendo.interop.opening import load
+    from attendo.recipes.verify import verify as of_model_folder
+    from attendo.recipes.verify_exported import verify_exported
+    from attendo.text_model.runtimes import OUTSIDE
 
     text_model = load(model, device)
-    texts = _texts(source) if source is not None else [text for text, _ in text_model.stored.sample]
+    exported = text_model.runtime.name in OUTSIDE
+    own = [] if exported else [text for text, _ in text_model.stored.sample]
+    texts = own if source is None else _texts(source)
     if not texts:
         raise DataError(f"{source or model} has no sentences to verify with: name some with --source")
+    compare = verify_exported if exported else of_model_folder
     found = []
     for each in compare(text_model, texts[:lines]):
         found.append(each)
@@ -61,8 +68,10 @@ def _show(found: list["Compared"]) -> None:
 
     layers, others = ([each for each in found if (each.what == SUB_LAYERS) == wanted] for wanted in (True, False))
     console = Console()
-    console.print(_table("sub-layer", layers, [SUB_LAYERS], "kernels beside the formula written out"))
-    console.print(_table("path", others, [*STRATEGIES], "answers beside those of the textbook"))
+    if layers:
+        console.print(_table("sub-layer", layers, [SUB_LAYERS], "kernels beside the formula written out"))
+    beside = "the textbook" if layers else "all sentences together"
+    console.print(_table("path", others, [*STRATEGIES], f"answers beside those of {beside}"))
     for each in found:
         if not each.equal and each.example:
             console.print(f"{each.path}, {each.what}: {each.example}", markup=False, highlight=False)

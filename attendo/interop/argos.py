@@ -11,12 +11,12 @@ from pathlib import Path
 from attendo.errors import ModelError, UsageError
 from attendo.interop.ctranslate2 import to_ctranslate2
 from attendo.interop.ctranslate2_folder import Precision, longest_of, require, write_json
+from attendo.interop.place import SUFFIX
 from attendo.interop.sentences import prefixes_of
 from attendo.interop.vocabularies import names_of, sentencepiece_file
 from attendo.text import BOS, PAD
 from attendo.text_model import TextModel
 
-SUFFIX = ".argosmodel"
 _VERSION = "1.0"  # of the package, and the least of Argos Translate
 
 

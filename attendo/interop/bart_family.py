@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attendo.errors import ModelError
+from attendo.errors import ModelError, UsageError
 from attendo.interop.huggingface import HuggingFaceFolder
 from attendo.interop.rearranged import Rearranged
 from attendo.model.config import ModelConfig
@@ -69,9 +69,23 @@ def settings_of(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dict[
     settings.setdefault("share_encoder_decoder_embeddings", settings["tie_word_embeddings"])
     if "vocab_size" not in settings:
         raise ModelError(f"{folder.path / 'config.json'} does not say its vocab_size")
+    known = {**_DEFAULTS, **defaults, "vocab_size": 1, "decoder_vocab_size": 1}
+    wrong = [f"{name} is {settings[name]!r}" for name in known if name in settings and not _fits(settings, name, known)]
+    if wrong:
+        raise ModelError(f"{folder.path / 'config.json'} has values that cannot be meant: {'; '.join(wrong)}")
     settings["source_vocab_size"] = settings["vocab_size"]
     settings["target_vocab_size"] = settings.get("decoder_vocab_size", settings["vocab_size"])
     return settings
+
+
+def _fits(settings: Mapping[str, Any], name: str, known: Mapping[str, Any]) -> bool:
+    """Whether a value is of the kind that is usual there; a count is at least 1."""
+    value, usual = settings[name], known[name]
+    if isinstance(usual, bool) or isinstance(value, bool):
+        return isinstance(value, bool) and isinstance(usual, bool)
+    if isinstance(usual, int):
+        return isinstance(value, int) and value >= 1
+    return isinstance(value, int | float) if isinstance(usual, float) else isinstance(value, str)
 
 
 def obstacles(settings: Mapping[str, Any]) -> list[str]:
@@ -107,7 +121,10 @@ def network_from(
     for name in ("target.tokens.weight", "output.weight"):
         tables[name] = target.table(tables[name])
     has_bias = bool(target.copies) or (bias is not None and bool(bias.any()))
-    config = _config(settings, choices, (source.size, target.size), _tie(settings), has_bias)
+    try:
+        config = _config(settings, choices, (source.size, target.size), _tie(settings), has_bias)
+    except UsageError as error:
+        raise ModelError(f"{folder.path}: this {folder.kind} model is none that attendo can hold: {error}") from None
     with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
         network = Transformer(config)
     with torch.no_grad():

@@ -41,25 +41,29 @@ class Party(Protocol):
 
 
 @dataclass(frozen=True)
-class References:
-    """What the first sources should have been answered with, and how ids read as text."""
+class Reading:
+    """How ids read as text, how many of the first sources say something, and what they should be answered with."""
 
-    texts: Sequence[str]
     decode: Callable[[Sequence[int]], str]
+    sentences: int
+    references: Sequence[str] = ()  # of all of these, or of none
 
 
 @dataclass(frozen=True)
 class Bounds:
     """What is still the same model. None: only told.
 
-    Where a loss of BLEU is bounded and there are references that our answers come near to, it is judged instead of the
-    share of same tokens.
+    With fewer bits a model says another word where two are close. So it is judged by what its answers are worth, as far
+    as that can be told: by the BLEU that they lose, where there are references; without these by the BLEU that they
+    have with ours as references, where sources are sentences; else, and where ours are worth nothing, by the share of
+    same tokens.
     """
 
     same_tokens: float | None = 0.995  # at least
     mean_difference: float | None = 1e-4  # of logits, at most
     largest_difference: float | None = None
-    lost_bleu: float | None = None
+    lost_bleu: float | None = None  # at most
+    agreement: float | None = None  # BLEU with our answers as references, at least
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,7 @@ class Certificate:
     mean_difference: float | None
     searches: tuple[Compared, ...]
     scored: Scored | None
+    agreement: float | None  # BLEU of their beam's answers with ours as references; None where nothing is a sentence
     bounds: Bounds
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # what else should be known, such as what a format could not take along
@@ -112,6 +117,11 @@ class Certificate:
     @property
     def passed(self) -> bool:
         return not self.reasons
+
+    @property
+    def judged_by(self) -> str:
+        """What decides beside the logits: `lost_bleu`, `agreement` or `same_tokens`."""
+        return judged_by(self.bounds, self.scored, self.agreement)
 
     def as_json(self) -> dict[str, Any]:
         """For `json.dumps`."""
@@ -129,17 +139,34 @@ def certify(
     theirs: Party,
     sources: Sequence[Sequence[int]],
     bounds: Bounds,
-    references: References | None = None,
+    reading: Reading | None = None,
 ) -> Certificate:
     """Ask both for logits, greedy answers and those of a beam of 4."""
     if not sources:
         raise UsageError("a certificate needs sentences: give some")
     found = {beam: _answered(ours, theirs, sources, beam) for beam in BEAMS}
     largest, mean = _logit_differences(ours, theirs, sources, [answer.ids for answer in found[1].ours])
-    scored = _scored(found[BEAMS[-1]], references) if references is not None and references.texts else None
+    scored, agreement = _valued(found[BEAMS[-1]], reading) if reading and reading.sentences else (None, None)
     searches = tuple(_compared(beam, both) for beam, both in found.items())
-    reasons = tuple(_reasons(bounds, largest, mean, searches, scored))
-    return Certificate(ours.name, theirs.name, len(sources), largest, mean, searches, scored, bounds, reasons)
+    reasons = tuple(_reasons(bounds, largest, mean, searches, scored, agreement))
+    return Certificate(
+        ours=ours.name,
+        theirs=theirs.name,
+        sentences=len(sources),
+        largest_difference=largest,
+        mean_difference=mean,
+        searches=searches,
+        scored=scored,
+        agreement=agreement,
+        bounds=bounds,
+        reasons=reasons,
+    )
+
+
+def judged_by(bounds: Bounds, scored: Scored | None, agreement: float | None) -> str:
+    if bounds.lost_bleu is not None and scored is not None:
+        return "lost_bleu" if scored.telling else "same_tokens"
+    return "agreement" if bounds.agreement is not None and agreement is not None else "same_tokens"
 
 
 @dataclass(frozen=True)
@@ -219,31 +246,47 @@ def _tokens(answers: Sequence[Answer]) -> int:
     return sum(len(answer.ids) + 1 for answer in answers)
 
 
-def _scored(both: _Both, references: References) -> Scored:
+def _valued(both: _Both, reading: Reading) -> tuple[Scored | None, float]:
     from attendo.metrics import score
 
-    count = len(references.texts)
-    ours, theirs = ([references.decode(each.ids) for each in side[:count]] for side in (both.ours, both.theirs))
+    count = reading.sentences
+    ours, theirs = ([reading.decode(each.ids) for each in side[:count]] for side in (both.ours, both.theirs))
+    agreement = score("bleu", theirs, ours).value
+    if not reading.references:
+        return None, agreement
     values = [
-        score(metric, outputs, references.texts).value for metric in ("bleu", "chrf") for outputs in (ours, theirs)
+        score(metric, outputs, reading.references).value for metric in ("bleu", "chrf") for outputs in (ours, theirs)
     ]
-    return Scored(count, *values)
+    return Scored(count, *values), agreement
 
 
 def _reasons(
-    bounds: Bounds, largest: float | None, mean: float | None, searches: Sequence[Compared], scored: Scored | None
+    bounds: Bounds,
+    largest: float | None,
+    mean: float | None,
+    searches: Sequence[Compared],
+    scored: Scored | None,
+    agreement: float | None,
 ) -> Iterator[str]:
+    # All are put this way round: what is no number does not pass either.
     for name, found, most in (
         ("mean", mean, bounds.mean_difference),
         ("largest", largest, bounds.largest_difference),
     ):
-        # Put this way round, what is no number does not pass either.
         if found is not None and most is not None and not found <= most:
             yield f"the {name} difference of logits is {found:.2e}, more than {most:.0e}"
-    if bounds.lost_bleu is not None and scored is not None and scored.telling:
-        if not scored.lost_bleu <= bounds.lost_bleu:
-            yield f"{scored.lost_bleu:.2f} BLEU are lost, more than {bounds.lost_bleu}"
-        return
+    match judged_by(bounds, scored, agreement):
+        case "lost_bleu" if scored is not None and bounds.lost_bleu is not None:
+            if not scored.lost_bleu <= bounds.lost_bleu:
+                yield f"{scored.lost_bleu:.2f} BLEU are lost, more than {bounds.lost_bleu}"
+        case "agreement" if agreement is not None and bounds.agreement is not None:
+            if not agreement >= bounds.agreement:
+                yield f"answers have {agreement:.1f} BLEU with ours as references, fewer than {bounds.agreement:g}"
+        case _:
+            yield from _too_few_tokens(bounds, searches)
+
+
+def _too_few_tokens(bounds: Bounds, searches: Sequence[Compared]) -> Iterator[str]:
     for each in searches:
         if bounds.same_tokens is not None and not each.same_tokens >= bounds.same_tokens:
             name = "greedy" if each.beam == 1 else f"beam {each.beam}"

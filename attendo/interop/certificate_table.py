@@ -37,8 +37,7 @@ def _of_logits(certificate: "Certificate") -> list[tuple[str, str, str]]:
 def _of_search(certificate: "Certificate", each: "Compared") -> list[tuple[str, str, str]]:
     name = "greedy" if each.beam == 1 else f"beam {each.beam}"
     bounds = certificate.bounds
-    by_worth = bounds.lost_bleu is not None and certificate.scored is not None and certificate.scored.telling
-    judged = bounds.same_tokens is not None and not by_worth
+    judged = bounds.same_tokens is not None and certificate.judged_by == "same_tokens"
     return [
         (f"{name}: same tokens", f"{each.same_tokens:.2%}", f"at least {bounds.same_tokens:.1%}" if judged else ""),
         (f"{name}: same answers", f"{each.same_answers:,} of {certificate.sentences:,}", ""),
@@ -48,13 +47,19 @@ def _of_search(certificate: "Certificate", each: "Compared") -> list[tuple[str, 
 
 
 def _of_scores(certificate: "Certificate") -> list[tuple[str, str, str]]:
-    scored, most = certificate.scored, certificate.bounds.lost_bleu
+    scored, bounds, judged = certificate.scored, certificate.bounds, certificate.judged_by
+    rows = []
+    if certificate.agreement is not None:
+        least = f"at least {bounds.agreement:g}" if judged == "agreement" else ""
+        rows.append(("BLEU of theirs with ours as references", f"{certificate.agreement:.2f}", least))
     if scored is None:
-        return []
+        return rows
+    count, most = f"{scored.sentences:,}", f"at most {bounds.lost_bleu}" if judged == "lost_bleu" else ""
     return [
-        (f"BLEU of {scored.sentences:,}, ours and theirs", f"{scored.ours_bleu:.2f} and {scored.theirs_bleu:.2f}", ""),
-        (f"chrF of {scored.sentences:,}, ours and theirs", f"{scored.ours_chrf:.2f} and {scored.theirs_chrf:.2f}", ""),
-        ("lost BLEU", f"{scored.lost_bleu:.2f}", f"at most {most}" if most is not None and scored.telling else ""),
+        *rows,
+        (f"BLEU of {count}, ours and theirs", f"{scored.ours_bleu:.2f} and {scored.theirs_bleu:.2f}", ""),
+        (f"chrF of {count}, ours and theirs", f"{scored.ours_chrf:.2f} and {scored.theirs_chrf:.2f}", ""),
+        ("lost BLEU", f"{scored.lost_bleu:.2f}", most),
     ]
 
 

@@ -38,7 +38,7 @@ class CTranslate2Engine:
             groups.setdefault((request.limit, least), []).append(request)
         for (limit, least), group in groups.items():
             found = self._searched(group, limit, least, options)
-            self._score(group, found)
+            self._score(group, found, options)
             yield Answers(group, _frontier(group, found))
 
     def _check(self, request: Request) -> None:
@@ -74,7 +74,7 @@ class CTranslate2Engine:
         value = score * max(1, tokens) ** options.length_penalty if options.renormalised else None
         return _Row(ids, value, by_eos=ended, cut=not ended, ended=ended or options.free_end)
 
-    def _score(self, group: list[Request], found: list[list["_Row"]]) -> None:
+    def _score(self, group: list[Request], found: list[list["_Row"]], options: Options) -> None:
         """As the model has it: the log-probability of every token that was said, eos included."""
         rows = [(request, row) for request, rows in zip(group, found, strict=True) for row in rows]
         told = self._exported.translator.score_batch(
@@ -86,6 +86,8 @@ class CTranslate2Engine:
         )
         for (_, row), scored in zip(rows, told, strict=True):
             row.log_probability = sum(scored.log_probs[: len(row.ids) + int(row.by_eos)])
+            if row.value is None:
+                row.value = row.log_probability - sum(scored.log_probs[: options.given])
 
     def _named(self, request: Request) -> list[str]:
         return [self._source[each] for each in request.source]

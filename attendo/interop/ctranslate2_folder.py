@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from attendo.errors import ModelError, UsageError
 from attendo.interop.certificate import Party
 from attendo.interop.ctranslate2 import to_ctranslate2
@@ -69,8 +71,11 @@ def ctranslate2_parties(model: TextModel, folder: Path) -> tuple[Party, Party]:
     return OurNetwork(model.network, "ctranslate2", prefix), CTranslate2Party(folder, *names, prefix)
 
 
-def open_exported(folder: str | Path, device: str = "cpu", threads: int = 0) -> Exported:
-    """The folder that `attendo export --to ctranslate2` wrote; `threads` 0 leaves their number to CTranslate2."""
+def open_exported(folder: str | Path, device: str = "cpu", threads: int | None = None) -> Exported:
+    """The folder that `attendo export --to ctranslate2` wrote; `threads`: as many as torch has, unless given.
+
+    `device` is cpu, cuda, cuda:N, or auto for a GPU where CTranslate2 finds one.
+    """
     require("ctranslate2")
     import ctranslate2
 
@@ -81,9 +86,15 @@ def open_exported(folder: str | Path, device: str = "cpu", threads: int = 0) -> 
     joint = (folder / "joint.tokenizer.json").is_file()
     target = load_tokenizer(folder, "joint" if joint else "target")
     source = target if joint else load_tokenizer(folder, "source")
+    where, number = _place(device, ctranslate2.get_cuda_device_count())
     try:
-        kind = compute_type(facts["precision"], device)
-        translator = ctranslate2.Translator(str(folder), device=device, compute_type=kind, intra_threads=threads)
+        translator = ctranslate2.Translator(
+            str(folder),
+            device=where,
+            device_index=number,
+            compute_type=compute_type(facts["precision"], where),
+            intra_threads=torch.get_num_threads() if threads is None else threads,
+        )
     except (RuntimeError, ValueError) as error:
         raise ModelError(f"{folder} cannot be loaded by CTranslate2: {' '.join(str(error).split())}") from None
     generation = json.loads((folder / "generation.json").read_text("utf-8"))
@@ -107,6 +118,17 @@ def save_tokenizers(model: TextModel, folder: Path) -> None:
 
 def write_json(path: Path, content: dict[str, Any] | Sequence[Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _place(device: str, gpus: int) -> tuple[str, int]:
+    kind, _, number = device.partition(":")
+    if device == "auto":
+        return ("cuda", 0) if gpus else ("cpu", 0)
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise UsageError(f"unknown device {device}: use auto, cpu, cuda or cuda:N")
+    if kind == "cuda" and int(number or 0) >= gpus:
+        raise UsageError(f"device {device}: CTranslate2 finds {gpus} CUDA GPUs here; use cpu or auto")
+    return kind, int(number or 0)
 
 
 def require(package: str) -> None:

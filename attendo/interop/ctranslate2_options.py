@@ -1,6 +1,6 @@
 """A strategy and its rules as options of CTranslate2, or the reasons why they cannot be meant there."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from attendo.decode.rules import (
     BannedPhrases,
     EndAtLimit,
     Forbid,
+    Given,
     LeastLength,
     NoRepeatNgram,
     Prefix,
@@ -20,12 +21,23 @@ from attendo.decode.rules import (
 )
 from attendo.decode.search import Rule, Strategy
 from attendo.decode.strategies import Greedy, Sample
-from attendo.errors import UsageError
 from attendo.text_model import Wishes
 from attendo.text_model.choices import rules_of, strategy_of
+from attendo.text_model.runtimes import OWN, SEARCHED_BY_US, refusal
 from attendo.text_model.wishes import candidates
 
-_KNOWN_RULES = (BannedPhrases, EndAtLimit, Forbid, LeastLength, NoRepeatNgram, Prefix, Renormalise, RepetitionPenalty)
+_KNOWN_RULES = (
+    *(BannedPhrases, EndAtLimit, Forbid, Given, LeastLength, NoRepeatNgram, Prefix, Renormalise, RepetitionPenalty),
+)
+
+# That honour what this one does not; whatever is not named here all of them do.
+_ENGINES = {
+    "constraints": SEARCHED_BY_US,
+    "alignments": OWN,
+    "coverage_penalty": ("cached", "fast"),
+    "compile": ("fast",),
+    "precision": OWN,
+}
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,7 @@ class Options:
     free_end: bool
     renormalised: bool  # what is forbidden leaves its probability to the rest
     has_least: bool
+    given: int  # first tokens of every answer that cost nothing
 
 
 def options_of(strategy: Strategy, rules: Sequence[Rule], names: Sequence[str]) -> Options:
@@ -62,26 +75,45 @@ def options_of(strategy: Strategy, rules: Sequence[Rule], names: Sequence[str]) 
         free_end=strategy.free_end,
         renormalised=_has(rules, Renormalise),
         has_least=_has(rules, LeastLength),
+        given=max((rule.tokens for rule in rules if isinstance(rule, Given)), default=0),
     )
 
 
 def check_options(wishes: Wishes, config: GenerationConfig) -> None:
     """The same for what a caller asks of a text model, before anything is done."""
-    reasons = {
+    asked = {
         "constraints": bool(wishes.constraints),
         "alignments": wishes.alignments,
         "compile": config.compile,
-        f"precision {config.precision} (that of the folder)": config.precision != "auto",
+        f"precision {config.precision}": config.precision != "auto",
     }
-    asked = [name for name, given in reasons.items() if given]
+    refuse([name for name, given in asked.items() if given])
     strategy = strategy_of(config, candidates(wishes, config))
-    refuse([*asked, *_of_strategy(strategy, rules_of(config)), *_of_rules(rules_of(config))])
+    refuse([*_of_strategy(strategy, rules_of(config)), *_of_rules(rules_of(config))])
 
 
-def refuse(reasons: Sequence[str]) -> None:
-    if reasons:
-        told = "; ".join(dict.fromkeys(reasons))
-        raise UsageError(f'the engine ctranslate2 cannot honour {told}: leave these out, or take like="ctranslate2"')
+def own_meaning(config: GenerationConfig, given: Mapping[str, Any]) -> GenerationConfig:
+    """The settings with the meaning that a search has there, as far as a call does not say otherwise.
+
+    Its beam is that of `like="ctranslate2"`. Greedy is ours, but never ends by force.
+    """
+    asked = config.changed(**{name: given[name] for name in given if name in GenerationConfig.model_fields})
+    if asked.sample or asked.groups > 1 or given.get("constraints"):
+        return config  # to be refused as it is
+    if asked.beam == 1 and asked.repetition_penalty == 1:
+        forced = asked.at_limit == "end" or asked.renormalise
+        return config.changed(at_limit="free") if forced else config
+    penalised = asked.normalise == "average" and asked.length_penalty != 0
+    return config.changed(
+        stop="first" if penalised else "leader", at_limit="free", renormalise=True, repetition_of="logits"
+    )
+
+
+def refuse(reasons: Iterable[str]) -> None:
+    """Each with the engines that can."""
+    told = {reason: _ENGINES.get(reason.split(" ")[0], ("onnx", *OWN)) for reason in reasons}
+    if told:
+        raise refusal("ctranslate2", told)
 
 
 def _of_strategy(strategy: Strategy, rules: Sequence[Rule]) -> Iterator[str]:

@@ -1,7 +1,6 @@
 """The model of transformers that an import was made from, as a party to the certificate."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ from torch import Tensor
 from attendo.errors import UsageError
 from attendo.interop.certificate import Answer
 from attendo.interop.imported import Imported, token_id
+from attendo.interop.without_bars import without_bars
 from attendo.text import BOS, EOS, PAD
 
 
@@ -106,23 +106,9 @@ def _opened(imported: Imported) -> Any:
         raise UsageError(
             "the proof of an import needs transformers: pip install transformers, or leave it out with --no-proof"
         ) from None
-    with _silently():
+    with without_bars():
         model = AutoModelForSeq2SeqLM.from_pretrained(
             imported.folder.path, local_files_only=True, use_safetensors=True, dtype=torch.float32
         )
     model.generation_config = GenerationConfig()
     return model.eval()
-
-
-@contextmanager
-def _silently() -> Iterator[None]:
-    """Without a bar for every few weights."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()

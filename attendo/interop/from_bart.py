@@ -7,7 +7,8 @@ from attendo.interop.foreign_vocabulary import named, read_vocabulary, require_f
 from attendo.interop.huggingface import HuggingFaceFolder
 from attendo.interop.imported import Imported, generation_from, token_id
 from attendo.interop.rearranged import rearranged
-from attendo.text.byte_pairs import BytePairs, read_merges
+from attendo.interop.tokenizer_json import byte_pairs_from_json, has_pieces
+from attendo.text.byte_pairs import BytePairs, Merge, read_merges
 
 _DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu", "scale_embedding": False}
 _BEGIN, _UNUSED_POSITIONS = "<<s>>", 2  # how its own bos is called here; positions that no token ever has
@@ -18,9 +19,9 @@ def from_bart(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Import
     settings = settings_of(folder, _DEFAULTS)
     pad, eos = token_id(folder, "pad_token_id", 1), token_id(folder, "eos_token_id", 2)
     start = token_id(folder, "decoder_start_token_id", eos)
-    vocabulary = read_vocabulary(folder.file("vocab.json")) if with_tokenizers else {}
+    merges, vocabulary = _pieces(folder) if with_tokenizers else ((), {})
     if with_tokenizers:
-        require_fit(folder.path / "vocab.json", vocabulary, settings["vocab_size"])
+        require_fit(folder.path, vocabulary, settings["vocab_size"])
     first = unspoken(vocabulary)
     order = rearranged(settings["vocab_size"], pad, vocabulary.get("<unk>", 3), start, eos, first)
     choices = {
@@ -35,9 +36,16 @@ def from_bart(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Import
     if not with_tokenizers:
         return Imported(folder, network, order, order, generation=generation)
     names, symbols = named(vocabulary, order, first)
-    tokenizer = BytePairs(read_merges(folder.file("merges.txt")), names, symbols)
+    tokenizer = BytePairs(merges, names, symbols)
     if _BEGIN in symbols:
         generation["source_prefix"] = [_BEGIN]
         if folder.setting("forced_bos_token_id") == vocabulary["<s>"]:
             generation["target_prefix"] = [_BEGIN]
     return Imported(folder, network, order, order, tokenizer, tokenizer, generation)
+
+
+def _pieces(folder: HuggingFaceFolder) -> tuple[tuple[Merge, ...], dict[str, int]]:
+    """Merges, and the ids of the vocabulary, from two files or from one."""
+    if not (folder.path / "vocab.json").is_file() and has_pieces(folder):
+        return byte_pairs_from_json(folder)
+    return read_merges(folder.file("merges.txt")), read_vocabulary(folder.file("vocab.json"))

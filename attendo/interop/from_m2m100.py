@@ -8,6 +8,7 @@ from attendo.interop.foreign_vocabulary import added_tokens, named, pieces_of, r
 from attendo.interop.huggingface import HuggingFaceFolder
 from attendo.interop.imported import Imported, generation_from, token_id
 from attendo.interop.rearranged import rearranged
+from attendo.interop.tokenizer_json import has_pieces, pieces_from_json
 from attendo.text.foreign_pieces import ForeignPieces
 from attendo.text.sentencepiece_file import pieces
 
@@ -20,6 +21,7 @@ _OF_M2M100: dict[str, Any] = {
     "scale_embedding": True,
 }
 _OF_MBART: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu", "scale_embedding": False}
+_ONLY_OF_50 = "sl_SI"  # a language that the first mBART did not have
 _FAIRSEQ = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}  # before all pieces, unless a vocabulary says otherwise
 # Their ids follow the vocabulary in this order, and no file of the model tells it.
 _LANGUAGES = {
@@ -42,7 +44,7 @@ def from_m2m100(
     settings = settings_of(folder, _OF_MBART if folder.kind == "mbart" else _OF_M2M100)
     pad, eos = token_id(folder, "pad_token_id", 1), token_id(folder, "eos_token_id", 2)
     start = token_id(folder, "decoder_start_token_id", eos)
-    vocabulary, languages = _vocabulary(folder, settings["vocab_size"]) if with_tokenizers else ({}, {})
+    model, vocabulary, languages = _vocabulary(folder, settings["vocab_size"]) if with_tokenizers else (b"", {}, {})
     first = [*languages.values(), *unspoken(vocabulary)]
     unk = vocabulary.get("<unk>", _FAIRSEQ["<unk>"])
     order = rearranged(settings["vocab_size"], pad, unk, start, eos, first)
@@ -51,7 +53,7 @@ def from_m2m100(
     if not with_tokenizers:
         return Imported(folder, network, order, order, generation=generation)
     names, symbols = named({**vocabulary, **languages}, order, first)
-    tokenizer = ForeignPieces(pieces_of(folder.file(PIECES), vocabulary), names, symbols)
+    tokenizer = ForeignPieces(model, names, symbols)
     generation |= _prefixes(folder, languages, source_language, target_language)
     return Imported(folder, network, order, order, tokenizer, tokenizer, generation)
 
@@ -64,34 +66,48 @@ def _choices(kind: str, settings: dict[str, Any], pad: int) -> dict[str, Any]:
     return {"norm": "pre", "positions": "sinusoidal", "position_layout": "fairseq", "position_offset": pad + 1}
 
 
-def _vocabulary(folder: HuggingFaceFolder, size: int) -> tuple[dict[str, int], dict[str, int]]:
-    """Pieces and languages with their ids. Without a vocab.json the ids are those of SentencePiece, one further."""
-    added = added_tokens(folder)
+def _vocabulary(folder: HuggingFaceFolder, size: int) -> tuple[bytes, dict[str, int], dict[str, int]]:
+    """The SentencePiece model, and pieces and languages with their ids."""
     if (folder.path / "vocab.json").is_file():
         vocabulary = read_vocabulary(folder.file("vocab.json"))
-        codes = _LANGUAGES[folder.json("tokenizer_config.json").get("language_codes", "m2m100")].split()
-        following = {f"__{code}__": len(vocabulary) + n for n, code in enumerate(codes)}
-        languages = {name: each for name, each in {**following, **added}.items() if each < size}
-        languages = {name: each for name, each in languages.items() if name.startswith("__")}
+        model, languages = pieces_of(folder.file(PIECES), vocabulary), _languages_behind(folder, len(vocabulary), size)
     else:
-        normal = [piece.text for piece in pieces(folder.file(PIECES).read_bytes())][3:]
-        vocabulary = {**_FAIRSEQ, **{piece: n for n, piece in enumerate(normal, start=len(_FAIRSEQ))}}
+        model, vocabulary = _pieces(folder)
         told = folder.json("special_tokens_map.json").get("additional_special_tokens", [])
-        following = {str(name): len(vocabulary) + n for n, name in enumerate(told)}
-        languages = {name: each for name, each in {**following, **added}.items() if name not in vocabulary}
-        if "<mask>" in languages:
-            vocabulary["<mask>"] = languages.pop("<mask>")
+        following = {str(name): len(vocabulary) + n for n, name in enumerate(told) if name not in vocabulary}
+        added = {**following, **added_tokens(folder)}
+        languages = {name: each for name, each in added.items() if name not in (*_FAIRSEQ, "<mask>")}
+        vocabulary |= {name: each for name, each in added.items() if name == "<mask>"}
+        vocabulary = {name: each for name, each in vocabulary.items() if name not in languages}
     require_fit(folder.path, {**vocabulary, **languages}, size)
-    return vocabulary, dict(sorted(languages.items(), key=lambda each: each[1]))
+    return model, vocabulary, dict(sorted(languages.items(), key=lambda each: each[1]))
+
+
+def _languages_behind(folder: HuggingFaceFolder, count: int, size: int) -> dict[str, int]:
+    """Those of M2M100, behind so many pieces."""
+    codes = _LANGUAGES[folder.json("tokenizer_config.json").get("language_codes", "m2m100")].split()
+    following = {f"__{code}__": count + n for n, code in enumerate(codes)}
+    languages = {name: each for name, each in {**following, **added_tokens(folder)}.items() if each < size}
+    return {name: each for name, each in languages.items() if name.startswith("__")}
+
+
+def _pieces(folder: HuggingFaceFolder) -> tuple[bytes, dict[str, int]]:
+    """Without a vocab.json the ids are those of SentencePiece, one further, or those of tokenizer.json."""
+    if not (folder.path / PIECES).is_file() and has_pieces(folder):
+        return pieces_from_json(folder)
+    normal = [piece.text for piece in pieces(folder.file(PIECES).read_bytes())][3:]
+    vocabulary = {**_FAIRSEQ, **{piece: n for n, piece in enumerate(normal, start=len(_FAIRSEQ))}}
+    return pieces_of(folder.file(PIECES), vocabulary), vocabulary
 
 
 def _prefixes(
     folder: HuggingFaceFolder, languages: dict[str, int], source: str | None, target: str | None
 ) -> dict[str, Any]:
     told = folder.json("tokenizer_config.json")
-    if told.get("legacy_behaviour"):
+    if reason := _language_behind(folder, languages):
         raise ModelError(
-            f"{folder.path} puts the language behind the source (legacy_behaviour): attendo puts it before"
+            f"{folder.path} puts the language behind the source ({reason}), attendo before it: such a model is read "
+            "from Python, without its tokenizers (from_folder(path, with_tokenizers=False))"
         )
     forced = {each: name for name, each in languages.items()}.get(folder.setting("forced_bos_token_id"))
     chosen = {
@@ -99,6 +115,19 @@ def _prefixes(
         "target_prefix": _language(languages, target or forced or told.get("tgt_lang")),
     }
     return {name: [language] for name, language in chosen.items() if language is not None}
+
+
+def _language_behind(folder: HuggingFaceFolder, languages: dict[str, int]) -> str | None:
+    """Why its sources end with their language, if they do. Of mBART only that of 50 languages has it before them."""
+    told = folder.json("tokenizer_config.json")
+    if told.get("legacy_behaviour"):
+        return "legacy_behaviour"
+    if folder.kind != "mbart":
+        return None
+    name = told.get("tokenizer_class") or folder.settings.get("tokenizer_class")
+    if name is None:
+        return None if _ONLY_OF_50 in languages else "mBART-cc25"
+    return None if str(name).startswith("MBart50") else str(name)
 
 
 def _language(languages: dict[str, int], name: str | None) -> str | None:

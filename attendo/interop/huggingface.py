@@ -10,6 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from attendo import store
 from attendo.errors import ModelError
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -54,6 +55,7 @@ def read_folder(path: str | Path) -> HuggingFaceFolder:
     path = Path(path)
     if not path.is_dir():
         raise ModelError(f"{path} is not a folder: give the one that holds config.json and {WEIGHTS}")
+    _refuse_ours(path)
     if not (path / "config.json").is_file():
         there = ", ".join(sorted(each.name for each in path.iterdir())) or "nothing"
         raise ModelError(f"{path} is no model of transformers: it has no config.json, but {there}")
@@ -67,13 +69,27 @@ def read_folder(path: str | Path) -> HuggingFaceFolder:
     )
 
 
+def _refuse_ours(path: Path) -> None:
+    """What attendo wrote itself has its manifest, and a config.json of another kind."""
+    try:
+        kind = json.loads((path / "manifest.json").read_text("utf-8"))["format"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if kind == store.FORMAT:
+        raise ModelError(f"{path} is a model folder of attendo: there is nothing to import, take it as it is")
+    if not (path / WEIGHTS).is_file():
+        raise ModelError(f"{path} is what attendo exported to another system: take the model folder it was made from")
+
+
 def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{path} cannot be read: {error}") from None
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is damaged: it is not JSON ({error}); copy the folder again") from None
     if not isinstance(content, dict):
-        raise ModelError(f"{path} is damaged: it is not a JSON object")
+        raise ModelError(f"{path} is damaged: it is not a JSON object; copy the folder again")
     return content
 
 

@@ -83,6 +83,9 @@ def generation_from(folder: HuggingFaceFolder) -> dict[str, Any]:
 def _limits(folder: HuggingFaceFolder) -> dict[str, Any]:
     """Their lengths count the token that an answer begins from, and eos."""
     limits: dict[str, Any] = {}
+    for name in ("max_length", "min_length"):
+        if (found := folder.setting(name)) is not None and (type(found) is not int or found < 0):
+            raise ModelError(f"{folder.path}: {name} is {found!r}, where a number of tokens is needed")
     if (most := folder.setting("max_length")) is not None:
         ends = folder.setting("forced_eos_token_id") is not None
         limits |= {"max_length_factor": 0.0, "max_length_extra": max(1, most - 1 - int(ends))}

@@ -6,8 +6,6 @@ config.json  generation_config.json  model.safetensors
 source.spm  target.spm  vocab.json (and target_vocab.json)  tokenizer_config.json     where both are SentencePiece
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from attendo.interop.parties import MarianParty, OurNetwork
 from attendo.interop.pegasus import to_pegasus
 from attendo.interop.sentences import prefixes_of
 from attendo.interop.vocabularies import ids_of, names_of, sentencepiece_file
+from attendo.interop.without_bars import without_bars
 from attendo.text_model import TextModel
 
 _LONGEST_ANSWER = 512  # tokens, unless transformers is told otherwise
@@ -41,7 +40,7 @@ def write_marian(model: TextModel, folder: Path, precision: Precision) -> list[s
     settings.max_length = min(_LONGEST_ANSWER, longest_of(model))  # left out, answers end after 20 tokens
     settings.num_beams = model.generation.beam
     try:
-        with _without_bars():
+        with without_bars():
             marian.save_pretrained(folder)
     except SafetensorError as error:
         raise AttendoError(f"{folder / 'model.safetensors'} cannot be written: {error}") from None
@@ -52,7 +51,7 @@ def marian_parties(model: TextModel, folder: Path) -> tuple[Party, Party]:
     from transformers import MarianMTModel, PegasusForConditionalGeneration
 
     kind = MarianMTModel if model.network.config.norm == "post" else PegasusForConditionalGeneration
-    with _without_bars():
+    with without_bars():
         theirs = kind.from_pretrained(folder, local_files_only=True)
     return OurNetwork(model.network, "hf"), MarianParty(theirs)
 
@@ -74,17 +73,3 @@ def _write_tokenizers(model: TextModel, folder: Path) -> list[str]:
     settings = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": apart, "model_max_length": longest_of(model)}
     write_json(folder / "tokenizer_config.json", settings)
     return []
-
-
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """transformers draws bars while it saves and loads; what is drawn here is for the command line to decide."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()

@@ -1,4 +1,4 @@
-"""Systems as parties to a certificate: attendo itself, a Marian model of transformers, a Translator of CTranslate2."""
+"""Systems as parties to a certificate: attendo itself, ONNX Runtime, a model of transformers, CTranslate2."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -11,32 +11,42 @@ from torch import Tensor
 
 from attendo.data.batch import collate_sources
 from attendo.decode.config import GenerationConfig
-from attendo.decode.engines import CachedEngine
+from attendo.decode.engines import CachedEngine, Engine
 from attendo.decode.likes import like
 from attendo.decode.requests import Answers, Request
 from attendo.interop.certificate import Answer
+from attendo.interop.step_by_step import StepByStep
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, CONTROL_PIECES, EOS, PAD
 from attendo.text_model.choices import rules_of, strategy_of
+from attendo.text_model.networks import Reader
+from attendo.text_model.searching import SearchEngine
 
 _POSITIONS = 4096  # of a batch
 
 
-class OurNetwork:
-    """attendo's own search, with the meaning that the other side gives to a beam.
+class OurSearch:
+    """attendo's own search through any network, with the meaning that the other side gives to a beam.
 
     `meaning` is a name for `like`; None: our own. `target_prefix` is what every answer begins with, and is not told.
     """
 
-    def __init__(self, network: Transformer, meaning: str | None, target_prefix: Sequence[int] = ()) -> None:
-        self.name = f"attendo, searching like {meaning}" if meaning else "attendo"
-        self._network, self._meaning, self._prefix = network.eval(), meaning, tuple(target_prefix)
+    def __init__(
+        self, name: str, reader: Reader, engine: Engine, meaning: str | None, target_prefix: Sequence[int] = ()
+    ) -> None:
+        self.name, self._reader, self._engine = name, reader, engine
+        self._meaning, self._prefix = meaning, tuple(target_prefix)
 
     @torch.no_grad()
     def logits(self, source: Sequence[int], target: Sequence[int]) -> Tensor:
-        device, ids = self._network.device, [BOS, *self._prefix, *target]
-        logits = self._network(collate_sources([source])[0].to(device), torch.tensor([ids], device=device))[0]
-        return logits[len(self._prefix) :]
+        ids = torch.tensor([[BOS, *self._prefix, *target]], device=self.device)
+        memory = self._reader.encode(collate_sources([source])[0].to(self.device), None)
+        logits, _ = self._reader.step(ids, self._reader.start(memory))
+        return logits[0, len(self._prefix) :]
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
 
     def answers(self, sources: Sequence[Sequence[int]], beam: int, limit: int) -> list[Answer]:
         given = {"beam": beam, "at_limit": "free"}
@@ -48,10 +58,9 @@ class OurNetwork:
             Request(number, tuple(source), limit - 1, least, self._prefix) for number, source in enumerate(sources)
         ]
         rules = rules_of(config, prefix=bool(self._prefix), least=least > 0)
-        engine = CachedEngine(self._network, _POSITIONS)
         found = {
             number: answer
-            for some in engine.answers(requests, strategy_of(config, 1), rules)
+            for some in self._engine.answers(requests, strategy_of(config, 1), rules)
             for number, answer in self._best(some)
         }
         return [found[number] for number in range(len(sources))]
@@ -62,6 +71,33 @@ class OurNetwork:
         rows = zip(found.ids[:: found.width].tolist(), found.value[:: found.width].tolist(), strict=True)
         for request, (ids, value) in zip(answers.requests, rows, strict=True):
             yield request.number, Answer(_spoken(ids)[len(self._prefix) :], value)
+
+
+class OurNetwork(OurSearch):
+    """One that torch computes."""
+
+    def __init__(self, network: Transformer, meaning: str | None, target_prefix: Sequence[int] = ()) -> None:
+        name = f"attendo, searching like {meaning}" if meaning else "attendo"
+        super().__init__(name, network.eval(), CachedEngine(network, _POSITIONS), meaning, target_prefix)
+        self._network = network
+
+    @property
+    def device(self) -> torch.device:
+        return self._network.device
+
+
+class OnnxParty(OurSearch):
+    """A folder that ONNX Runtime computes."""
+
+    def __init__(self, folder: Path, target_prefix: Sequence[int] = ()) -> None:
+        import onnxruntime
+
+        from attendo.interop.onnx_files import open_onnx
+
+        opened = open_onnx(folder)
+        name = f"ONNX Runtime {onnxruntime.__version__} in {opened.precision}"
+        engine = SearchEngine(opened.network, _POSITIONS)
+        super().__init__(name, StepByStep(opened.network), engine, None, target_prefix)
 
 
 class MarianParty:

@@ -10,6 +10,7 @@ from attendo import durable, store
 from attendo.errors import UsageError
 
 FORMAT, VERSION = "attendo.export", 1
+SUFFIX = ".argosmodel"
 
 
 @contextmanager

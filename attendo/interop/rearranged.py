@@ -7,6 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from attendo.errors import ModelError
 from attendo.text import BOS, EOS, PAD, UNK
 
 NEVER = -1e4  # on the logit of a token that the other system does not have; a half-precision number can hold it
@@ -60,6 +61,9 @@ def rearranged(
     `start` is what the decoder begins from. It stays a token that can be said, and our bos is a copy, unless it
     `moves_start`: where nothing ever says it. Without an unk of theirs ours is a copy too.
     """
+    named = {"pad": pad, "unk": unk, "the start of an answer": start, "eos": eos}
+    if outside := [f"{name} has the id {each}" for name, each in named.items() if each is not None and each >= size]:
+        raise ModelError(f"{', '.join(outside)}, but the network has {size} tokens: config.json is of another model")
     kept: dict[int, int] = {}
     copies = {BOS} if not moves_start else set()
     for number, row in ((EOS, eos), (PAD, pad), (UNK, unk), (BOS, start)):

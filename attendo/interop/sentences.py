@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from attendo.errors import UsageError
-from attendo.interop.certificate import References
+from attendo.interop.certificate import Reading
 from attendo.text import CONTROL_PIECES, UNK
 from attendo.text_model import TextModel
 from attendo.text_model.prefixes import prefixes_of as text_model_prefixes
@@ -18,10 +18,10 @@ _LONGEST_RANDOM = 12
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sources as ids, and what the first of them should be answered with, where that is known."""
+    """Sources as ids, and how answers read, where that is known."""
 
     sources: list[list[int]]
-    references: References | None = None
+    reading: Reading | None = None
 
 
 def sentences_of(
@@ -36,12 +36,13 @@ def sentences_of(
     encoded, room = model.source_tokenizer.encode_many(texts), _room(model)
     kept = [number for number, ids in enumerate(encoded) if 0 < len(ids) <= room]
     sources = [encoded[number] for number in kept]
-    told = None
-    if references and kept and find_spec("sacrebleu") is not None:
-        told = References([references[number] for number in kept], model.target_tokenizer.decode)
+    reading = None
+    if find_spec("sacrebleu") is not None:
+        beside = [references[number] for number in kept] if references else []
+        reading = Reading(model.target_tokenizer.decode, len(kept), beside)
     before, _ = prefixes_of(model)
     sources += [ids[:room] for ids in random_sources(model.source_tokenizer.vocab_size, least - len(sources))]
-    return Sentences([[*before, *source] for source in sources], told)
+    return Sentences([[*before, *source] for source in sources], reading)
 
 
 def random_sources(vocab_size: int, count: int) -> list[list[int]]:

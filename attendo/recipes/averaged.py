@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -20,12 +21,14 @@ def averaged_model(run: Path, steps: Sequence[int]) -> TextModel:
     config = RunConfig(**read_run_file(run / "run.toml"))
     data = open_prepared(config.data.prepared or run / "data")
     source, target = data.source_tokenizer, data.target_tokenizer
+    generation: dict[str, Any] = {}
     if config.start_from is None:
         network = Transformer(config.network(source.vocab_size, target.vocab_size))
     else:
-        network = load_model(config.start_from).network
+        old = load_model(config.start_from)
+        network, generation = old.network, old.generation
     weights = average_checkpoints(Checkpoints(run / "checkpoints"), steps)
     with torch.no_grad():
         for name, weight in network.named_parameters():
             weight.copy_(weights[name])
-    return TextModel(StoredModel(network, source, target, sample=data.valid[:SAMPLE_PAIRS]))
+    return TextModel(StoredModel(network, source, target, generation, sample=data.valid[:SAMPLE_PAIRS]))

@@ -15,16 +15,17 @@ from torch import Tensor
 from attendo import durable
 from attendo.data.prepare import Preparing, prepare, settings_hash
 from attendo.data.prepared import Prepared, open_prepared
-from attendo.data.stream import BatchStream
 from attendo.errors import AttendoError, DataError, ModelError, UsageError
 from attendo.recipes.circumstances import circumstances, facts, other_machine
 from attendo.recipes.corpora import corpora
 from attendo.recipes.first_model import first_model
+from attendo.recipes.prefixed import PrefixedStream
 from attendo.recipes.run_config import RunConfig, read_run_file, to_toml
 from attendo.recipes.sinks import MetricsFile, SampleFile, Sink
 from attendo.recipes.skipped import SkippedFile
 from attendo.store import load_model
 from attendo.text_model import TextModel
+from attendo.text_model.prefixes import prefixes_of
 from attendo.train.averaging import average_checkpoints
 from attendo.train.checkpoint import Checkpoints
 from attendo.train.learner import Learner
@@ -118,7 +119,9 @@ class Run:
         stored.network.to(self.device)
         self.model = TextModel(stored)
         learner = Learner(self.model.network, self.config.train, self.world)
-        stream = BatchStream(self.data, self.config.train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
+        prefixes = prefixes_of(self.model.generation, self.model.source_tokenizer, self.model.target_tokenizer)
+        settings = (self.config.train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
+        stream = PrefixedStream(self.data, *settings, prefixes)
         old = [] if self.config.start_from is None else load_model(self.config.start_from).sample
         validate = Validator(self.model, self.data.valid, learner, old)
         now = facts(self.config, self.data.fingerprint, self.device, self.world)

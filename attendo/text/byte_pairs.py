@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from attendo.errors import ModelError
-from attendo.text.files import header_path, piece_list, read_bytes, symbol_list, write_header
-from attendo.text.symbols import checked_symbols, split_at
+from attendo.text.files import read_bytes, write_header
+from attendo.text.given_vocabulary import GivenVocabulary, read_entries
+from attendo.text.symbols import split_at
 from attendo.text.tokenizer import (
     CONTROL_PIECES,
     EOS,
@@ -21,7 +22,6 @@ from attendo.text.tokenizer import (
     label,
     one_line,
     require_unicode,
-    spoken_ids,
 )
 
 Merge = tuple[str, str]
@@ -33,46 +33,28 @@ _WORD = re.compile(r" ?L+| ?N+| ?P+|[ S]+(?=[ S])|[ S]+")
 
 
 @dataclass(frozen=True)
-class BytePairs:
-    """Any text without line breaks comes back exactly. Symbols are tokens that have an id but no text."""
+class BytePairs(GivenVocabulary):
+    """Any text without line breaks comes back exactly."""
 
     kind: ClassVar[str] = "byte_pairs"
     merges: tuple[Merge, ...] = field(repr=False)  # best first
-    entries: tuple[str, ...] = field(repr=False)  # behind the control pieces, symbols first
+    entries: tuple[str, ...] = field(repr=False)
     symbols: tuple[str, ...] = ()
     _ids: dict[str, int] = field(init=False, repr=False, compare=False)
     _ranks: dict[Merge, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        checked_symbols(self.symbols)
-        ids = {piece: number for number, piece in enumerate(self.entries, start=len(CONTROL_PIECES))}
-        for name, value in (("_ids", ids), ("_ranks", {pair: rank for rank, pair in enumerate(self.merges)})):
-            object.__setattr__(self, name, value)
+        self._number()
+        object.__setattr__(self, "_ranks", {pair: rank for rank, pair in enumerate(self.merges)})
 
     @classmethod
     def read(cls, folder: Path, name: str, header: dict[str, object]) -> "BytePairs":
         """The tokenizer in `NAME.tokenizer.json` and `NAME.merges.txt`; a fault is a `ModelError`."""
-        path = header_path(folder, name)
-        entries = piece_list(path, header, from_disk=str, is_piece=bool)
-        return cls(read_merges(_merges_path(folder, name)), entries, symbol_list(path, header))
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of ids, control pieces included."""
-        return len(CONTROL_PIECES) + len(self.entries)
-
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text; a line break is read as a space."""
-        return [self._ids.get(piece, UNK) for piece in self._cut(text)]
-
-    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text."""
-        return [self.encode(text) for text in texts]
+        return cls(read_merges(_merges_path(folder, name)), *read_entries(folder, name, header))
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, in one line; bytes that are no UTF-8 read as U+FFFD."""
-        spoken = [each for each in spoken_ids(ids, self.vocab_size) if not EOS < each <= EOS + len(self.symbols)]
-        return one_line(b"".join(self._bytes(each) for each in spoken).decode("utf-8", errors="replace"))
+        return one_line(b"".join(self._bytes(each) for each in self._spoken(ids)).decode("utf-8", errors="replace"))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Pieces without their space, halves of characters as U+FFFD, control pieces and symbols by name."""
@@ -118,7 +100,7 @@ class BytePairs:
         return pieces
 
     def _bytes(self, number: int) -> bytes:
-        return UNKNOWN_TEXT.encode() if number == UNK else _as_bytes(self.entries[number - len(CONTROL_PIECES)])
+        return UNKNOWN_TEXT.encode() if number == UNK else _as_bytes(self._entry(number))
 
     def _label(self, number: int) -> str:
         if number <= EOS:

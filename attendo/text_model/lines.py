@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from attendo.decode.config import GenerationConfig
 from attendo.decode.ranking import Ranking
 from attendo.errors import UsageError
-from attendo.model.transformer import Transformer
 from attendo.text import Tokenizer
 from attendo.text_model.answering import Line
 from attendo.text_model.choices import ranking_of
-from attendo.text_model.networks import longest_source
 from attendo.text_model.phrasing import prefix_ids, required_ways
 from attendo.text_model.prefixes import prefixes_of
 from attendo.text_model.results import Hypothesis, Result, Score, empty
@@ -18,7 +16,7 @@ from attendo.text_model.wishes import Wishes
 
 
 class LineMaker:
-    """Knows what is asked for, and what the networks can read."""
+    """Knows what is asked for, and how many tokens can be read and said (`longest`; None: any number)."""
 
     def __init__(
         self,
@@ -26,11 +24,11 @@ class LineMaker:
         config: GenerationConfig,
         source: Tokenizer,
         target: Tokenizer,
-        networks: Sequence[Transformer],
+        longest: int | None,
     ) -> None:
         self._wishes, self._config, self._source, self._target = wishes, config, source, target
         self._before, self._begin = prefixes_of(config, source, target)
-        self._positions = longest_source(networks)
+        self._positions = longest
         self._most = config.max_source if self._positions is None else min(config.max_source, self._positions)
 
     def of(self, texts: Sequence[str]) -> list[list[Line]]:

@@ -11,6 +11,7 @@ from attendo.data.batch import Batch, Example, collate
 from attendo.data.buckets import group_by_length
 from attendo.metrics import Score, score
 from attendo.text_model import TextModel, evaluating
+from attendo.text_model.prefixes import prefixes_of
 from attendo.train.config import TrainConfig
 from attendo.train.learner import Learner
 from attendo.train.loss import summed_loss
@@ -59,7 +60,8 @@ class Validator:
 
     def _batched(self, pairs: Sequence[TextPair]) -> "ValidationPart":
         source, target = self.model.source_tokenizer, self.model.target_tokenizer
-        examples = [Example(source.encode(left), target.encode(right)) for left, right in pairs]
+        before, begin = prefixes_of(self.model.generation, source, target)
+        examples = [Example((*before, *source.encode(left)), (*begin, *target.encode(right))) for left, right in pairs]
         return ValidationPart(pairs, [collate(group) for group in group_by_length(examples, self.config.batch_tokens)])
 
 

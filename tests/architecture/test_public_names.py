@@ -65,6 +65,7 @@ OPTIONS = {
             "--from-lang",
             "--help",
             "--json",
+            "--max-loss",
             "--precision",
             "--source",
             "--target",

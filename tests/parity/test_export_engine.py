@@ -45,23 +45,24 @@ HONOURED: list[dict[str, Any]] = [
     {**THEIRS, "beam": 4, "min_length": 3, "mbr": "chrf"},
 ]
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"beam": 4}, "stop settled (it has first here); an at_limit other than free; renormalise off"),
-    ({"sample": True}, "sample (what it draws does not follow from a seed)"),
-    ({"beam": 4, "groups": 2}, "groups"),
-    ({**THEIRS, "beam": 2, "at_limit": "cut", "constraints": ["w10"]}, "constraints; an at_limit other than free"),
-    ({"alignments": True}, "alignments"),
-    ({"compile": True}, "compile"),
-    ({"precision": "bf16"}, "precision bf16 (that of the folder)"),
-    ({"at_limit": "end"}, "at_limit end"),
-    ({"renormalise": True}, "renormalise with an at_limit other than free"),
-    ({"repetition_penalty": 2.0}, "a repetition_penalty with renormalise off; repetition_of log_probabilities"),
-    ({**THEIRS, "beam": 4, "normalise": "gnmt"}, "stop first (it has leader here); normalise gnmt"),
-    ({**THEIRS, "beam": 4, "word_penalty": 0.5}, "word_penalty 0.5"),
-    ({**THEIRS, "beam": 4, "counts_eos": False}, "counts_eos off"),
-    ({**THEIRS, "beam": 4, "coverage_penalty": 0.2}, "coverage_penalty 0.2"),
-    ({**THEIRS, "beam": 4, "patience": 1.1}, "patience 1.1 with a beam of 4 (it rounds otherwise)"),
-    ({"like": "marian", "beam": 4}, "stop shrinking (it has leader here); renormalise off"),
+ALL = "onnx, textbook, cached or fast"
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"beam": 4}, "stop settled (it has first here), an at_limit other than free, renormalise off", ALL),
+    ({"sample": True}, "sample (what it draws does not follow from a seed)", ALL),
+    ({"beam": 4, "groups": 2}, "groups", ALL),
+    ({**THEIRS, "beam": 2, "at_limit": "cut", "constraints": ["w10"]}, "constraints", "onnx or cached"),
+    ({"alignments": True}, "alignments", "textbook, cached or fast"),
+    ({"compile": True}, "compile", "fast"),
+    ({"precision": "bf16"}, "precision bf16", "textbook, cached or fast"),
+    ({"at_limit": "end"}, "at_limit end", ALL),
+    ({"renormalise": True}, "renormalise with an at_limit other than free", ALL),
+    ({"repetition_penalty": 2.0}, "a repetition_penalty with renormalise off, repetition_of log_probabilities", ALL),
+    ({**THEIRS, "beam": 4, "normalise": "gnmt"}, "stop first (it has leader here), normalise gnmt", ALL),
+    ({**THEIRS, "beam": 4, "word_penalty": 0.5}, "word_penalty 0.5", ALL),
+    ({**THEIRS, "beam": 4, "counts_eos": False}, "counts_eos off", ALL),
+    ({**THEIRS, "beam": 4, "coverage_penalty": 0.2}, "coverage_penalty 0.2", "cached or fast"),
+    ({**THEIRS, "beam": 4, "patience": 1.1}, "patience 1.1 with a beam of 4 (it rounds otherwise)", ALL),
+    ({"like": "marian", "beam": 4}, "stop shrinking (it has leader here), renormalise off", ALL),
 ]
 
 
@@ -103,13 +104,13 @@ def test_some_of_these_answers_end_and_some_are_cut(model: TextModel) -> None:
     assert len({each.ids for each in results}) > 12
 
 
-@pytest.mark.parametrize(("options", "reason"), REFUSED, ids=[reason for _, reason in REFUSED])
-def test_what_it_cannot_honour_is_refused_by_name(model: TextModel, options: dict[str, Any], reason: str) -> None:
+@pytest.mark.parametrize(("options", "reason", "engines"), REFUSED, ids=[reason for _, reason, _ in REFUSED])
+def test_what_it_cannot_honour_is_refused_by_name(
+    model: TextModel, options: dict[str, Any], reason: str, engines: str
+) -> None:
     with pytest.raises(UsageError) as raised:
         check_options(*divided(model.generation, options))
-    assert str(raised.value) == (
-        f'the engine ctranslate2 cannot honour {reason}: leave these out, or take like="ctranslate2"'
-    )
+    assert str(raised.value) == f"the engine ctranslate2 cannot honour {reason}: leave it out, or take {engines}"
 
 
 def test_the_engine_itself_refuses_too(model: TextModel, engine: CTranslate2Engine) -> None:
@@ -171,6 +172,6 @@ def test_a_folder_that_is_none_or_is_damaged_is_told(model: TextModel, folder: P
 
 def answered(model: TextModel, engine: CTranslate2Engine, options: dict[str, Any]) -> Sequence[tuple[Hypothesis, ...]]:
     wishes, config = divided(model.generation, options)
-    maker = LineMaker(wishes, config, model.source_tokenizer, model.target_tokenizer, [model.network])
+    maker = LineMaker(wishes, config, model.source_tokenizer, model.target_tokenizer, model.runtime.longest)
     lines = [line for each in maker.of(TEXTS) for line in each]
     return Answering(wishes, config, model.target_tokenizer).hypotheses(lines, engine)

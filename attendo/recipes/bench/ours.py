@@ -19,7 +19,7 @@ from attendo.recipes.bench.work import DTYPES, Precision, Work
 
 Ids = list[list[int]]
 RULES = (Forbid(), LeastLength())
-_ALL_AT_ONCE = 1 << 40  # positions: the work says which sentences go together
+ALL_AT_ONCE = 1 << 40  # positions: the work says which sentences go together
 
 
 def answering(engine: Engine, work: Work) -> Callable[[], Ids]:
@@ -54,8 +54,8 @@ class Ours:
 
     def prepare(self, work: Work) -> Callable[[], Ids]:
         if self._network.device.type != "cuda":
-            return answering(CachedEngine(self._network, _ALL_AT_ONCE), work)
-        engine = FastEngine(self._network, _ALL_AT_ONCE, compiled=True, most=work.batch)
+            return answering(CachedEngine(self._network, ALL_AT_ONCE), work)
+        engine = FastEngine(self._network, ALL_AT_ONCE, compiled=True, most=work.batch)
         return answering(engine, replace(work, batch=len(work.sources)))  # those that wait take the places of others
 
     def ids(self, said: Any) -> Ids:

@@ -15,11 +15,14 @@ from attendo.data.batch import collate_sources
 from attendo.errors import ModelError
 from attendo.interop.ctranslate2 import placeholder_pieces, to_ctranslate2
 from attendo.interop.marian import to_marian
+from attendo.interop.onnx_network import OnnxNetwork
 from attendo.model.transformer import Transformer
+from attendo.recipes.bench.ours import ALL_AT_ONCE, answering
 from attendo.recipes.bench.work import DTYPES, Precision, System, Work
 from attendo.text import BOS, EOS, PAD
+from attendo.text_model.searching import SearchEngine
 
-RIVALS = ("transformers", "ctranslate2")
+RIVALS = ("transformers", "ctranslate2", "onnx")
 
 _CTRANSLATE2_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
 
@@ -33,6 +36,8 @@ def load_rival(
     try:
         if name == "transformers":
             return Transformers(network, precision, device, longest)
+        if name == "onnx":
+            return Onnx(network, precision, device)
         return CTranslate2(network, precision, device, longest, folder)
     except (ImportError, RuntimeError, ValueError) as error:  # as they say that there is no such device or type
         raise ModelError(" ".join(str(error).split())) from None
@@ -136,6 +141,27 @@ class CTranslate2:
 
     def ids(self, said: Any) -> list[list[int]]:
         return [[self._number[piece] for piece in each.hypotheses[0]] for each in said]
+
+
+class Onnx:
+    """attendo's own search, with what ONNX Runtime computes: no rival, but measured beside them."""
+
+    def __init__(self, network: Transformer, precision: Precision, device: torch.device) -> None:
+        from attendo.interop.onnx_ranges import observed, random_examples
+
+        if device.type != "cpu" or precision not in ("fp32", "int8"):
+            raise ModelError(
+                f"ONNX Runtime computes in fp32 or int8 on a CPU here, not in {precision} on {device.type}"
+            )
+        self.name = f"attendo onnx {precision}"
+        ranges = observed(network, random_examples(network)) if precision == "int8" else None
+        self._network = OnnxNetwork.of(network.cpu(), ranges)
+
+    def prepare(self, work: Work) -> Callable[[], list[list[int]]]:
+        return answering(SearchEngine(self._network, ALL_AT_ONCE), work)
+
+    def ids(self, said: Any) -> list[list[int]]:
+        return list(said)
 
 
 def faster(ways: Mapping[str, Callable[[], Any]], clock: Callable[[], float] = time.perf_counter) -> str:

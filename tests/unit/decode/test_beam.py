@@ -2,6 +2,7 @@
 
 import math
 from itertools import pairwise, product
+from typing import get_args
 
 import pytest
 import torch
@@ -22,8 +23,8 @@ from tables import (
 from torch import Tensor
 
 from attendo.decode import search as loop
-from attendo.decode.beam import Beam
-from attendo.decode.frontier import NOTHING, Asked, Frontier
+from attendo.decode.beam import Beam, Stop, at_hand
+from attendo.decode.frontier import NOTHING, Asked, Frontier, combined
 from attendo.decode.ranking import Ranking
 from attendo.decode.rules import Forbid
 from attendo.decode.search import Strategy, search
@@ -291,6 +292,32 @@ def test_sentences_that_are_done_leave_the_batch_and_nothing_else_changes(
         for name in ("length", "log_probability", "penalty", "ended", "cut"):
             assert torch.equal(getattr(one.hypotheses, name), getattr(other.hypotheses, name))
         assert spoken(one.hypotheses) == spoken(other.hypotheses)
+
+
+@pytest.mark.parametrize("stop", get_args(Stop))
+@pytest.mark.parametrize("free_end", [False, True], ids=["end", "free"])
+def test_looking_whether_anything_ends_changes_nothing(
+    stop: Stop, free_end: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy, limits = Beam(3, stop=stop, free_end=free_end), [0, 2, 5, 9]
+    looking = grown(strategy, limits)
+    monkeypatch.setattr("attendo.decode.beam.at_hand", lambda _: False)
+    blind = grown(strategy, limits)
+    assert len(looking) == len(blind)
+    for one, other in zip(looking, blind, strict=True):
+        combined(one, other, same)
+
+
+def test_nobody_looks_at_what_is_elsewhere_or_not_computed_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert at_hand(torch.ones(1))
+    assert not at_hand(torch.ones(1, device="meta"))
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert not at_hand(torch.ones(1))
+
+
+def same(one: Tensor, other: Tensor) -> Tensor:
+    assert torch.equal(one, other)
+    return one
 
 
 @pytest.mark.parametrize("width", [0, -1])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from torch import Tensor
 
-from attendo.decode.best import best_by_chunks, best_of
+from attendo.decode.best import best_by_chunks, best_of, highest
 
 
 def numbers(width: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -41,3 +41,12 @@ def test_where_nearly_all_is_forbidden_nothing_is_invented() -> None:
     assert values.tolist() == [[-1.0, *[float("-inf")] * 3]] * 2
     assert places[:, 0].tolist() == [4999, 4999]
     assert ((places >= 0) & (places < 5000)).all()
+
+
+@given(rows=some.integers(1, 40), size=some.integers(1, 5000), kinds=some.integers(1, 9), seed=some.integers(0, 99))
+def test_of_equals_the_first_is_the_highest(rows: int, size: int, kinds: int, seed: int) -> None:
+    each = torch.randint(kinds, (rows, size), generator=torch.Generator().manual_seed(seed)).float()
+    each[0] = float("-inf")
+    each[-1, -1] = kinds
+    first = [row.index(max(row)) for row in each.tolist()]
+    assert highest(each).tolist() == first

@@ -1,9 +1,10 @@
 """Engines: whatever they keep, and wherever they keep it, the answers of the textbook."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
-import torch
+from lively_network import Make, lively, some_requests
 
 from attendo.decode.beam import Beam
 from attendo.decode.diverse import DiverseBeam
@@ -12,10 +13,8 @@ from attendo.decode.requests import Request
 from attendo.decode.rules import Forbid, LeastLength, NoRepeatNgram, Prefix
 from attendo.decode.search import Strategy
 from attendo.decode.strategies import Greedy, Sample
-from attendo.model.transformer import Transformer
-from attendo.text import EOS, PAD
+from attendo.text import PAD
 
-Make = Callable[..., Transformer]
 RULES = (Forbid(), NoRepeatNgram(3), LeastLength(), Prefix())
 STRATEGIES: dict[str, Strategy] = {
     "greedy": Greedy(),
@@ -26,23 +25,10 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 
-def lively(make: Make) -> Transformer:
-    """Untrained, but with answers of different lengths."""
-    network = make(tie="none")
-    with torch.no_grad():
-        network.output.weight.mul_(3.0)
-        network.output.weight[EOS].mul_(2.0)
-    return network
-
-
 def requests(count: int) -> list[Request]:
-    dice = torch.Generator().manual_seed(count)
-    made = []
-    for number in range(count):
-        length, limit = (int(torch.randint(1, most, (), generator=dice)) for most in (9, 14))
-        ids = torch.randint(4, 17, (length,), generator=dice).tolist()
-        made.append(Request(number, tuple(ids), limit, least=number % 3, prefix=tuple(ids[: number % 2])))
-    return made
+    """Some with a prefix, some with a least length."""
+    made = some_requests(count, range(1, 14))
+    return [replace(each, least=each.number % 3, prefix=each.source[: each.number % 2]) for each in made]
 
 
 def answers(engine: Engine, strategy: Strategy, asked: Sequence[Request]) -> list[tuple[list[list[int]], list[float]]]:

@@ -35,6 +35,15 @@ def test_where_the_layout_does_not_matter_nothing_is_copied(small_network: Make)
     assert layout.network(MANY) is network
 
 
+@pytest.mark.parametrize(("threads", "copied"), [(1, True), (2, False)])
+def test_of_one_thread_more_rows_are_few(
+    small_network: Make, threads: int, copied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    network = small_network()
+    assert (Layout(network).network(128) is not network) == copied
+
+
 def test_a_network_in_training_and_one_of_another_precision_stay_as_they_are(small_network: Make) -> None:
     training, half = small_network().train(), small_network().bfloat16()
     assert Layout(training).network(SOME) is training

@@ -1,7 +1,8 @@
 """Finds out what would make a host wait for its device at every step, or send something there."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
+from unittest.mock import patch
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -9,12 +10,25 @@ WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "equal", "lift_fre
 
 
 class Watch(TorchDispatchMode):
-    """Collects such operations: looks at a number, shapes that depend on numbers, tensors made of lists."""
+    """Collects such operations: looks at a number, shapes that depend on numbers, tensors made of lists.
+
+    What may be looked at on a CPU alone is treated as on a GPU.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.caught: set[str] = set()
         self.operations = 0
+        self._elsewhere = patch("attendo.decode.beam.at_hand", lambda _: False)
+
+    def __enter__(self) -> Self:
+        self._elsewhere.start()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._elsewhere.stop()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None

@@ -41,7 +41,7 @@ def _one_thread() -> Iterator[None]:
     assert torch.get_num_threads() == before
 
 
-@pytest.mark.parametrize("name", ["transformers", "ctranslate2"])
+@pytest.mark.parametrize("name", ["transformers", "ctranslate2", "onnx"])
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_rival_says_the_same_in_the_order_of_the_sources(network: Any, tmp_path: Path, name: str, beam: int) -> None:
     pytest.importorskip(name)
@@ -51,7 +51,7 @@ def test_a_rival_says_the_same_in_the_order_of_the_sources(network: Any, tmp_pat
     assert rival.ids(rival.prepare(work)()) == answering(CachedEngine(network, 1 << 40), work)()
 
 
-@pytest.mark.parametrize("name", ["transformers", "ctranslate2"])
+@pytest.mark.parametrize("name", ["transformers", "ctranslate2", "onnx"])
 def test_greedy_answers_of_natural_length_are_the_same(tmp_path: Path, name: str) -> None:
     pytest.importorskip(name)
     network = random_network("tiny", 50)
@@ -73,7 +73,7 @@ def stopping() -> Any:
     return network
 
 
-@pytest.mark.parametrize("name", ["transformers", "ctranslate2"])
+@pytest.mark.parametrize("name", ["transformers", "ctranslate2", "onnx"])
 @pytest.mark.parametrize("beam", [2, 5])
 def test_a_beam_of_natural_lengths_means_the_same(stopping: Any, tmp_path: Path, name: str, beam: int) -> None:
     pytest.importorskip(name)
@@ -167,3 +167,10 @@ def test_what_a_rival_cannot_do_is_a_reason(
 
 def test_a_package_that_is_not_there_has_no_version() -> None:
     assert rivals.version("no-such-package-at-all") is None
+
+
+def test_onnx_computes_on_a_cpu_in_two_precisions(network: Any, tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    for precision, device in (("bf16", CPU), ("fp32", torch.device("cuda"))):
+        with pytest.raises(ModelError, match=f"in fp32 or int8 on a CPU here, not in {precision} on {device.type}"):
+            rivals.load_rival("onnx", precision, network, device, 9, tmp_path / "files")  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ def model_with(**generation: object) -> TextModel:
 def test_they_stand_before_source_and_answer() -> None:
     plain, model = model_with(), model_with(source_prefix=["<en>"], target_prefix=["<de>"])
     words = model.source_tokenizer
-    ((line,),) = LineMaker(Wishes(), model.generation, words, words, model.networks).of(TEXTS[:1])
+    ((line,),) = LineMaker(Wishes(), model.generation, words, words, model.runtime.longest).of(TEXTS[:1])
     assert line.source == tuple(words.encode(f"<en> {TEXTS[0]}"))
     assert line.prefix == tuple(words.encode("<de>"))
     (result,) = model.generate(TEXTS[:1])

@@ -1,0 +1,93 @@
+"""Any folder that answers: a model folder, or one that was exported to an engine from outside."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from attendo import text_model
+from attendo.errors import ModelError, UsageError
+from attendo.interop.place import FORMAT, SUFFIX
+from attendo.text_model import ExportedFolder, Runtime, TextModel, pick_device
+from attendo.text_model.runtimes import OUTSIDE
+
+_OF_THE_MACHINE = ("engine", "compile", "precision", "batch_tokens")  # settings for the computer of the model folder
+
+
+def load(folder: str | Path, device: str = "auto") -> TextModel:
+    """The model in a folder; `device` is cpu, cuda, or auto for a GPU where there is one that the folder can use.
+
+    A folder that was exported to `onnx` or `ctranslate2` answers by that engine.
+    """
+    folder = Path(folder)
+    engine = exported_to(folder)
+    if engine is None:
+        _refuse_foreign(folder)
+        return text_model.load(folder, device)
+    if engine not in OUTSIDE:
+        raise ModelError(
+            f"{folder} was exported to {engine}, which attendo does not run: take the model folder that it was made "
+            f"from, or export that to {' or '.join(OUTSIDE)}"
+        )
+    opened, runtime = _onnx(folder, device) if engine == "onnx" else _ctranslate2(folder, device)
+    own = {name: value for name, value in opened.generation.items() if name not in _OF_THE_MACHINE}
+    found = ExportedFolder(folder, opened.source_tokenizer, opened.target_tokenizer, own)
+    try:
+        return TextModel(found, runtime)
+    except UsageError as error:
+        raise ModelError(f"{folder / 'generation.json'}: {error}") from None
+
+
+def model_folder(folder: str | Path) -> Path:
+    """The same, unless it holds no network that could be trained or looked into."""
+    folder = Path(folder)
+    if engine := exported_to(folder):
+        raise ModelError(f"{folder} was exported to {engine}: take the model folder that it was made from")
+    if folder.is_dir():
+        _refuse_foreign(folder)
+    return folder
+
+
+def exported_to(folder: Path) -> str | None:
+    """What something that `attendo export` wrote is for; None for anything else."""
+    if folder.suffix == SUFFIX and folder.is_file():
+        return "argos"
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+        return str(manifest["facts"]["to"]) if manifest["format"] == FORMAT else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # whoever reads on tells what is wrong with it
+
+
+def _onnx(folder: Path, device: str) -> tuple[Any, Runtime]:
+    from attendo.interop.onnx_files import open_onnx
+    from attendo.interop.outside import OnnxRuntime
+
+    if device != "auto" and pick_device(device).type != "cpu":
+        raise UsageError(f"the engine onnx computes on the CPU, not on {device}: take cpu or auto")
+    opened = open_onnx(folder)
+    return opened, OnnxRuntime(opened.network)
+
+
+def _ctranslate2(folder: Path, device: str) -> tuple[Any, Runtime]:
+    from attendo.interop.ctranslate2_folder import open_exported
+    from attendo.interop.outside import CTranslate2Runtime
+
+    opened = open_exported(folder, device)
+    return opened, CTranslate2Runtime(opened)
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Folders that people take for ours."""
+    if (folder / "manifest.json").exists():
+        return
+    if (folder / "model.bin").is_file() and not (folder / "model.safetensors").is_file():
+        raise ModelError(
+            f"{folder} looks like a model of CTranslate2 that attendo did not write: it runs those that "
+            "attendo export MODEL OUT --to ctranslate2 wrote"
+        )
+    try:
+        kind = json.loads((folder / "config.json").read_text("utf-8")).get("model_type")
+    except (OSError, ValueError, AttributeError):
+        return
+    if kind is not None:
+        raise ModelError(f"{folder} is a {kind} model of transformers: attendo import {folder} OUT, then take OUT")

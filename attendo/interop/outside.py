@@ -1,0 +1,120 @@
+"""Runtimes from outside: the calls of a text model, computed by ONNX Runtime or by CTranslate2."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from attendo.data.batch import Example
+from attendo.decode.config import GenerationConfig
+from attendo.decode.engines import Engine
+from attendo.errors import UsageError
+from attendo.interop.ctranslate2_engine import CTranslate2Engine
+from attendo.interop.ctranslate2_folder import Exported
+from attendo.interop.ctranslate2_options import check_options, own_meaning
+from attendo.interop.onnx_network import OnnxNetwork
+from attendo.interop.step_by_step import StepByStep
+from attendo.text import EOS, Tokenizer
+from attendo.text_model import ScoredTarget, Wishes
+from attendo.text_model.runtimes import OWN, refusal
+from attendo.text_model.scoring import scored
+from attendo.text_model.searching import SearchEngine
+
+
+class OnnxRuntime:
+    """ONNX Runtime steps, and our own search chooses: all that needs no look inside the network is as ever."""
+
+    name = "onnx"
+    device = torch.device("cpu")
+
+    def __init__(self, network: OnnxNetwork) -> None:
+        self._network = network
+
+    @property
+    def longest(self) -> int | None:
+        config = self._network.config
+        return config.max_length - 1 if config.positions == "learned" else None
+
+    def defaults(self, config: GenerationConfig, given: Mapping[str, Any]) -> GenerationConfig:
+        return config
+
+    def check(self, wishes: Wishes, config: GenerationConfig) -> None:
+        asked = {
+            "alignments": (wishes.alignments, OWN),
+            "coverage_penalty": (config.coverage_penalty > 0, ("cached", "fast")),
+            "compile": (config.compile, ("fast",)),
+            f"precision {config.precision}": (config.precision != "auto", OWN),
+        }
+        if refused := {name: engines for name, (given, engines) in asked.items() if given}:
+            raise refusal(self.name, refused)
+
+    def engine(self, config: GenerationConfig, constrained: bool) -> Engine:
+        return self.watched(config)
+
+    def watched(self, config: GenerationConfig) -> SearchEngine:
+        return SearchEngine(self._network, config.positions(on_gpu=False))
+
+    def reader(self, config: GenerationConfig) -> StepByStep:
+        return StepByStep(self._network)
+
+    def scored(self, pairs: Sequence[Example], tokenizer: Tokenizer) -> list[ScoredTarget]:
+        return scored(pairs, StepByStep(self._network), self.device, tokenizer)
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class CTranslate2Runtime:
+    """CTranslate2 searches, by its own meaning of a beam; what it cannot do is refused."""
+
+    name = "ctranslate2"
+
+    def __init__(self, exported: Exported) -> None:
+        self._exported = exported
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self._exported.translator.device)
+
+    @property
+    def longest(self) -> int:
+        return self._exported.longest - 1
+
+    def defaults(self, config: GenerationConfig, given: Mapping[str, Any]) -> GenerationConfig:
+        return config if "like" in given else own_meaning(config, given)
+
+    def check(self, wishes: Wishes, config: GenerationConfig) -> None:
+        check_options(wishes, config)
+
+    def engine(self, config: GenerationConfig, constrained: bool) -> Engine:
+        return CTranslate2Engine(self._exported, config.positions(self.device.type == "cuda"))
+
+    def watched(self, config: GenerationConfig) -> None:
+        """It does all of a search by itself."""
+
+    def reader(self, config: GenerationConfig) -> None:
+        """It tells logits of what it has chosen alone."""
+
+    def scored(self, pairs: Sequence[Example], tokenizer: Tokenizer) -> list[ScoredTarget]:
+        source, target = self._exported.names
+        for pair in pairs:
+            if pair.length > self._exported.longest:
+                raise UsageError(
+                    f"a pair of {len(pair.source)} and {len(pair.target)} tokens is too long for the exported model: "
+                    f"at most {self.longest} each"
+                )
+        told = self._exported.translator.score_batch(
+            [[source[each] for each in pair.source] for pair in pairs],
+            [[target[each] for each in pair.target] for pair in pairs],
+            max_input_length=0,
+            max_batch_size=GenerationConfig().positions(self.device.type == "cuda"),
+            batch_type="tokens",
+        )
+        return [
+            ScoredTarget(tuple(tokenizer.pieces([*pair.target, EOS])), tuple(each.log_probs))
+            for pair, each in zip(pairs, told, strict=True)
+        ]
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        return nullcontext()

@@ -1,0 +1,98 @@
+"""Commands that answer, given an exported folder instead of a model folder."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny import SOURCES, Command, tiny_model, write_pairs
+
+from attendo.interop.exporting import export
+from attendo.interop.sentences import sentences_of
+from attendo.text_model import load
+
+for needed in ("ctranslate2", "onnx", "onnxruntime"):
+    pytest.importorskip(needed)
+
+LINES = "\n".join([*SOURCES, "", SOURCES[0]]).encode()
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ours") / "model"
+    tiny_model().save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["onnx", "ctranslate2"])
+def folder(ours: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    out = tmp_path_factory.mktemp("exported") / str(request.param)
+    model = load(ours, "cpu")
+    export(model, out, request.param, sentences=sentences_of(model, least=4))
+    return out
+
+
+def test_generate_answers_as_the_model_does(attendo: Command, ours: Path, folder: Path) -> None:
+    answers = []
+    for place, *options in ([ours], [folder], [folder, "--engine", folder.name]):
+        answers.append(attendo("generate", place, "--json", "--max-length", "4", *options, given=LINES))
+    assert [each.code for each in answers] == [0, 0, 0]
+    texts = [[json.loads(line)["pieces"] for line in each.output.splitlines()] for each in answers]
+    assert texts[1] == texts[0]
+    assert texts[2] == texts[0]
+    assert answers[1].errors == answers[0].errors
+
+
+def test_score_and_evaluate_tell_the_same_numbers(attendo: Command, ours: Path, folder: Path, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path, times=1)
+    own, theirs = (attendo("score", place, "--source", source, "--target", target) for place in (ours, folder))
+    numbers = [[float(line) for line in each.output.splitlines()] for each in (own, theirs)]
+    assert numbers[1] == pytest.approx(numbers[0], abs=1e-3)
+    files = ["--source", source, "--reference", target]
+    own, theirs = (attendo("evaluate", place, *files) for place in (ours, folder))
+    assert (theirs.code, theirs.output) == (0, own.output)
+
+
+def test_verify_compares_batches_of_other_sizes(attendo: Command, folder: Path, tmp_path: Path) -> None:
+    source, _ = write_pairs(tmp_path, times=3)
+    told = attendo("verify", folder, "--source", source, "--json")
+    assert told.code == 0
+    found = [json.loads(line) for line in told.output.splitlines()]
+    paths = [f"{folder.name}, batches of {size}" for size in (1, 7)]
+    searches = ["greedy", "beam 4"] + (["samples"] if folder.name == "onnx" else [])
+    compared = [(path, what) for what in searches for path in paths]
+    assert [(each["path"], each["what"]) for each in found] == [*compared, ("the score of an answer", "greedy")]
+    shown = attendo("verify", folder, "--source", source)
+    assert "answers beside those of all sentences together" in shown.output
+    assert "all paths agree" in shown.output
+    failed = attendo("verify", folder)
+    assert failed.code == 3
+    assert failed.error == f"{folder} has no sentences to verify with: name some with --source"
+
+
+@pytest.mark.parametrize("command", ["describe", "finetune", "bench", "export"])
+def test_what_needs_the_network_says_so(attendo: Command, folder: Path, tmp_path: Path, command: str) -> None:
+    source, target = write_pairs(tmp_path)
+    given = {
+        "describe": [folder],
+        "finetune": [folder, "--source", source, "--target", target, "--out", tmp_path / "run"],
+        "bench": ["generate", folder],
+        "export": [folder, tmp_path / "again", "--to", "hf"],
+    }
+    failed = attendo(command, *given[command])
+    assert failed.code in (2, 4)
+    assert f"{folder} was exported to {folder.name}" in failed.error
+    assert "take the model folder that it was made from" in failed.error
+
+
+def test_an_option_that_the_engine_cannot_honour_is_one_line(attendo: Command, folder: Path) -> None:
+    failed = attendo("generate", folder, "--alignments", given=LINES)
+    assert failed.code == 2
+    assert failed.error == (
+        f"the engine {folder.name} cannot honour alignments: leave it out, or take textbook, cached or fast"
+    )
+
+
+def test_an_engine_from_outside_runs_no_model_folder(attendo: Command, model_folder: Path) -> None:
+    failed = attendo("generate", model_folder, "--engine", "ctranslate2", given=LINES)
+    assert failed.code == 2
+    assert failed.error.endswith("attendo export MODEL OUT --to ctranslate2, then take OUT")

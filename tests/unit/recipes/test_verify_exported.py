@@ -1,0 +1,88 @@
+"""What is told of an exported model whose answers depend on what is asked beside them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tiny import SOURCES, tiny_model
+
+from attendo.errors import UsageError
+from attendo.recipes.verify_exported import verify_exported
+from attendo.text import EOS
+from attendo.text_model import Result
+
+TEXTS = SOURCES * 3
+
+
+class Changing:
+    """Answers as a tiny model does; what is asked alone has another answer, or another score, or is told wrongly."""
+
+    def __init__(self, alone: str = "", apart: float = 0.0, told_wrongly: float = 0.0) -> None:
+        self._model = tiny_model(output_bias=True)
+        self._model.network.output.bias.data[EOS] = 2.0  # so that some answers end
+        self._alone, self._apart, self._told_wrongly = alone, apart, told_wrongly
+        self.runtime = SimpleNamespace(name="onnx")
+        self.target_tokenizer = self._model.target_tokenizer
+
+    def generate(self, texts: Sequence[str], **options: Any) -> list[Result]:
+        if options.get("sample"):
+            raise UsageError("it cannot draw")
+        results = self._model.generate(texts, **options, max_length=4)
+        return [self._changed(each) for each in results] if len(texts) == 1 else results
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
+        return [each + self._told_wrongly for each in self._model.score(sources, targets)]
+
+    def _changed(self, result: Result) -> Result:
+        parts = replace(result.best.parts, log_probability=result.log_probability + self._apart)
+        ids = (*result.ids, 9) if self._alone else result.ids
+        best = replace(result.best, parts=parts, ids=ids, text=self._alone or result.text)
+        return replace(result, hypotheses=(best,))
+
+
+def found(**changes: Any) -> dict[tuple[str, str], Any]:
+    model: Any = Changing(**changes)
+    return {(each.path, each.what): each for each in verify_exported(model, [*TEXTS, " "])}
+
+
+ALONE, SCORE = ("onnx, batches of 1", "greedy"), ("the score of an answer", "greedy")
+
+
+def test_the_same_is_told_as_the_same_and_what_it_cannot_do_is_left_out() -> None:
+    told = found()
+    assert all(each.equal for each in told.values())
+    assert [*told] == [(f"onnx, batches of {n}", what) for what in ("greedy", "beam 4") for n in (1, 7)] + [SCORE]
+    assert told[ALONE].count == len(TEXTS)
+
+
+def test_another_answer_is_told_with_an_example() -> None:
+    told = found(alone="quite another", apart=-3.0)
+    assert not told[ALONE].equal
+    assert (told[ALONE].different, told[ALONE].ties) == (len(TEXTS), 0)
+    assert told[ALONE].example.startswith("'quite another' and ")
+    assert told["onnx, batches of 7", "greedy"].equal
+
+
+def test_another_answer_that_is_as_good_is_a_tie() -> None:
+    assert found(alone="quite another")[ALONE].equal
+
+
+def test_another_score_is_told() -> None:
+    told = found(apart=0.25)[ALONE]
+    assert not told.equal
+    assert (told.different, told.largest) == (0, pytest.approx(0.25))
+
+
+def test_a_score_that_is_not_that_of_the_answer_is_told() -> None:
+    told = found(told_wrongly=0.5)[SCORE]
+    assert told.count > 0
+    assert told.largest == pytest.approx(0.5, abs=1e-4)
+    assert not told.equal
+
+
+def test_without_sentences_there_is_nothing_to_verify() -> None:
+    model: Any = Changing()
+    with pytest.raises(UsageError, match="there is no sentence to verify with"):
+        list(verify_exported(model, ["", " "]))
