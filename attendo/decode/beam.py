@@ -82,12 +82,14 @@ class Beam:
         parents, going = self._going(frontier, best)
         stuck = self._all(going.log_probability == NOTHING)
         finishing = self._finishing(frontier, best)
-        ended = self._ended(frontier, best, finishing)
-        cut = self._cut(frontier, best, finishing, stuck if self.free_end else frontier.full | stuck)
-        finished = self._best(frontier.finished, ended, cut)
+        at_end = stuck if self.free_end else frontier.full | stuck
+        finished = frontier.finished
+        if not at_hand(at_end) or finishing.any() or at_end.any():  # otherwise it comes to the same
+            ended, cut = self._ended(frontier, best, finishing), self._cut(frontier, best, finishing, at_end)
+            was_open = frontier.open.view(-1, self.width)[:, :1].expand(-1, self.kept).flatten()
+            finished = self._best(finished, ended, cut).where(was_open, finished)
         done = frontier.full | stuck | self._enough(finished, going)
-        was_open = frontier.open.view(-1, self.width)[:, :1].expand(-1, self.kept).flatten()
-        return parents, replace(going, open=frontier.open & ~done, finished=finished.where(was_open, frontier.finished))
+        return parents, replace(going, open=frontier.open & ~done, finished=finished)
 
     def considered(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
@@ -219,6 +221,11 @@ def continuations(
         log_probability=torch.where(there_is, log_probability, NOTHING),
         penalty=torch.where(there_is, difference(ruled_value, log_probability), 0.0),
     )
+
+
+def at_hand(numbers: Tensor) -> bool:
+    """Whether one may look at them: a GPU would have to be waited for, and what is compiled has none yet."""
+    return numbers.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def picked(frontier: Frontier, order: Int[Tensor, "B N"]) -> Frontier:

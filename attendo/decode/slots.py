@@ -92,15 +92,12 @@ class Slots:
 
     def _done(self) -> dict[int, Request]:
         """Those that were seen to be done, and those that must be: no answer is longer than its limit and eos."""
-        seen = self._looks.oldest()
+        seen, step = self._looks.oldest(), self._looks.step
         return {
             slot: request
-            for slot, request in enumerate(self._serving)
+            for slot, (request, since) in enumerate(zip(self._serving, self._since, strict=True))
             if request is not None
-            and (
-                self._looks.step - self._since[slot] > request.limit
-                or (seen is not None and self._since[slot] < seen.step and not seen.is_open[slot])
-            )
+            and (step - since > request.limit or (seen is not None and since < seen.step and not seen.is_open[slot]))
         }
 
     def _retire(self, done: dict[int, Request]) -> None:

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from attendo.decode.best import highest
 from attendo.decode.frontier import NOTHING, Asked, Frontier, difference
 from attendo.decode.noise import gumbel, mixed
 from attendo.decode.shaping import Shape
@@ -25,7 +26,7 @@ class Greedy:
     def advance(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
-        return None, _grown(frontier, ruled.argmax(dim=-1), log_probs, ruled, self.free_end)
+        return None, _grown(frontier, highest(ruled), log_probs, ruled, self.free_end)
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Sample:
     ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
         row = torch.arange(frontier.length.size(0), device=ruled.device) % self.width
         keys = mixed(mixed(mixed(frontier.asked.number + self.seed * 0x10001) + row) + frontier.length)
-        ids = (self.shape(ruled) + gumbel(keys, ruled.size(1))).argmax(dim=-1)
+        ids = highest(self.shape(ruled) + gumbel(keys, ruled.size(1)))
         return None, _grown(frontier, ids, log_probs, ruled, self.free_end)
 
 

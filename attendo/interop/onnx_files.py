@@ -13,24 +13,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from torch import Tensor
-
-from attendo.data.batch import Example, collate_sources
-from attendo.decode.config import GenerationConfig
-from attendo.decode.requests import Request
+from attendo.data.batch import Example
 from attendo.errors import AttendoError, ModelError, UsageError
-from attendo.interop.certificate import Answer
 from attendo.interop.ctranslate2_folder import save_tokenizers, write_json
 from attendo.interop.onnx_network import OnnxNetwork
 from attendo.interop.place import FORMAT, VERSION
 from attendo.interop.sentences import prefixes_of
 from attendo.model.config import ModelConfig
 from attendo.store import check_manifest, write_manifest
-from attendo.text import BOS, EOS, PAD, Tokenizer, load_tokenizer
+from attendo.text import Tokenizer, load_tokenizer
 from attendo.text_model import TextModel
-from attendo.text_model.choices import rules_of, strategy_of
-from attendo.text_model.searching import SearchEngine
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -96,35 +88,6 @@ def open_onnx(folder: str | Path, threads: int | None = None) -> OnnxModel:
     network = OnnxNetwork(folder / "encoder.onnx", folder / "step.onnx", config, threads)
     generation = json.loads((folder / "generation.json").read_text("utf-8"))
     return OnnxModel(network, source, target, generation, facts["precision"])
-
-
-class OnnxParty:
-    """Such a folder as a party to a certificate, searched as attendo searches."""
-
-    def __init__(self, folder: str | Path) -> None:
-        import onnxruntime
-
-        opened = open_onnx(folder)
-        self.name = f"ONNX Runtime {onnxruntime.__version__} in {opened.precision}"
-        self._network = opened.network
-
-    def logits(self, source: Sequence[int], target: Sequence[int]) -> Tensor:
-        ids, mask = collate_sources([source])
-        state, rows = self._network.start(self._network.encode(ids, mask)), []
-        for each in (BOS, *target):
-            logits, state = self._network.step(torch.tensor([[each]]), state)
-            rows.append(logits[0, 0])
-        return torch.stack(rows)
-
-    def answers(self, sources: Sequence[Sequence[int]], beam: int, limit: int) -> list[Answer]:
-        config = GenerationConfig(beam=beam, at_limit="free")
-        requests = [Request(number, tuple(source), limit - 1) for number, source in enumerate(sources)]
-        found: dict[int, Answer] = {}
-        for some in SearchEngine(self._network, _POSITIONS).answers(requests, strategy_of(config, 1), rules_of(config)):
-            for request, best in some.one_by_one():
-                ids = tuple(each for each in best.ids[0].tolist() if each not in (PAD, BOS, EOS))
-                found[request.number] = Answer(ids, float(best.value[0]))
-        return [found[number] for number in range(len(sources))]
 
 
 def _examples(model: TextModel) -> list[Example]:

@@ -14,7 +14,7 @@ from attendo.model.config import ModelConfig
 from attendo.model.transformer import Embedding
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.feedforward import FeedForward
-from attendo.nn.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
+from attendo.nn.positions import LearnedPositions, RotaryPositions, SinusoidalPositions, frequencies
 from attendo.nn.residual import Residual
 
 MEMORY = ("keys", "values")
@@ -107,7 +107,7 @@ def turn_of(graph: Graph, embedding: Embedding, positions: str) -> Turn | None:
     if not isinstance(kind, RotaryPositions):
         return None
     angles = graph.node(
-        "Unsqueeze", _angles(graph, positions, _frequencies(kind.d_key), 0), graph.constant([1], "int64")
+        "Unsqueeze", _angles(graph, positions, frequencies(kind.d_key).numpy(), 0), graph.constant([1], "int64")
     )
     return Turn(graph.node("Cos", angles), graph.node("Sin", angles))
 
@@ -209,11 +209,11 @@ def _turned(graph: Graph, x: str, heads: Heads, turn: Turn | None) -> str:
 
 def _waves(graph: Graph, positions: str, kind: SinusoidalPositions, width: int) -> str:
     """Sines and cosines [T, D] in the order of the layout."""
-    numbers = np.arange(width)
+    numbers, half = np.arange(width), frequencies(width, reaches_end=kind.layout == "fairseq").numpy()
     if kind.layout == "interleaved":
-        frequency, is_sine = _frequencies(width).repeat(2), numbers % 2 == 0
+        frequency, is_sine = half.repeat(2), numbers % 2 == 0
     else:
-        frequency, is_sine = np.tile(_frequencies(width), 2), numbers < width // 2
+        frequency, is_sine = np.tile(half, 2), numbers < width // 2
     angles = _angles(graph, positions, frequency, kind.offset)
     return graph.node("Where", graph.constant(is_sine, "bool"), graph.node("Sin", angles), graph.node("Cos", angles))
 
@@ -222,8 +222,3 @@ def _angles(graph: Graph, positions: str, frequency: Array, offset: int) -> str:
     """[T, N]."""
     numbers = graph.cast(graph.node("Unsqueeze", positions, graph.constant([1], "int64")), "float")
     return graph.node("Mul", graph.node("Add", numbers, graph.constant(float(offset))), graph.constant(frequency))
-
-
-def _frequencies(width: int) -> Array:
-    """As the network computes them, to the last bit."""
-    return torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(10_000) / width)).numpy()

@@ -1,10 +1,12 @@
 """How large the numbers are that each product of a network is given, seen on examples: what int8 is fitted to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from attendo.data.batch import Example, collate
 from attendo.interop.onnx_layers import MEMORY
@@ -15,29 +17,22 @@ from attendo.text import CONTROL_PIECES
 
 _EXAMPLES, _LENGTH = 64, 24  # of random ids, where there is nothing better
 _BATCH = 32
+_PRODUCTS = {F.linear: (0, 1), torch._addmm_activation: (1, 2)}  # which arguments are x and the matrix
 
 
 @torch.no_grad()
 def observed(network: Transformer, examples: Sequence[Example]) -> Ranges:
     """The largest number, by its size, at every site of the graphs."""
-    ranges: dict[Any, float] = {}
-
-    def note(site: object, x: Tensor) -> None:
-        ranges[site] = max(ranges.get(site, 0.0), float(x.abs().max()))
-
-    hooks = [hook for module in network.modules() for hook in _hooks(module, note)]
-    hooks.append(network.encoder_norm.register_forward_hook(lambda _, given, made: note(MEMORY, made)))
-    was_training = network.training
+    watch, was_training = _Watch(_sites(network)), network.training
     try:
         network.eval()
         for first in range(0, len(examples), _BATCH):
             batch = collate(examples[first : first + _BATCH]).to(network.device)
-            network(batch.source_ids, batch.target_ids, batch.source_mask)
+            with watch:
+                network(batch.source_ids, batch.target_ids, batch.source_mask)
     finally:
         network.train(was_training)
-        for hook in hooks:
-            hook.remove()
-    return ranges
+    return watch.ranges
 
 
 def random_examples(network: Transformer, seed: int = 1) -> list[Example]:
@@ -51,12 +46,38 @@ def random_examples(network: Transformer, seed: int = 1) -> list[Example]:
     return [Example(source, target) for source, target in zip(*sides, strict=True)]
 
 
-def _hooks(module: nn.Module, note: Callable[[object, Tensor], None]) -> list[Any]:
-    if isinstance(module, nn.Linear):
-        return [module.register_forward_pre_hook(lambda site, given: note(site, given[0]))]
-    if isinstance(module, DecoderBlock) and module.cross_residual is not None:
-        # Queries of cross-attention come from a part of a matrix: no module is called with what they are made of.
-        before = module.cross_residual if module.cross_residual.pre_norm else module.self_residual
-        site = module.cross_attention
-        return [before.normalise.register_forward_hook(lambda _, given, made: note(site, made))]
-    return []
+class _Watch(TorchFunctionMode):
+    """Sees every product, whoever computes it: each is known by where its matrix lies in memory."""
+
+    def __init__(self, sites: Mapping[int, object]) -> None:
+        super().__init__()
+        self.ranges: dict[Any, float] = {}
+        self._sites = sites
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func in _PRODUCTS:
+            x, matrix = (args[place] for place in _PRODUCTS[func])
+            self._note(self._sites.get(matrix.data_ptr()), x)
+        return func(*args, **(kwargs or {}))
+
+    def _note(self, site: object, x: Tensor) -> None:
+        if site is not None:
+            self.ranges[site] = max(self.ranges.get(site, 0.0), float(x.abs().max()))
+
+
+def _sites(network: Transformer) -> dict[int, object]:
+    sites: dict[int, object] = {
+        module.weight.data_ptr(): module for module in network.modules() if isinstance(module, nn.Linear)
+    }
+    for block in network.decoder:
+        if isinstance(block, DecoderBlock) and (attention := block.cross_attention) is not None:
+            matrix = attention.project.weight
+            sites[matrix.data_ptr()] = attention  # makes the queries, of another x than the rest
+            sites[matrix[attention.num_heads * attention.d_key :].data_ptr()] = MEMORY
+    return sites

@@ -104,9 +104,12 @@ class RotaryPositions(NoPositions):
 def _angles(
     start: Start, length: int, width: int, device: torch.device, reaches_end: bool = False
 ) -> Float[Tensor, "*#B T half"]:
-    """pos / 10000^(2i / width), by way of a^b = exp(b ln a); if it reaches the end, 10000^(2i / (width - 2))."""
     position = torch.arange(length, device=device, dtype=torch.float32)
     position = start[:, None] + position if isinstance(start, Tensor) else start + position
+    return position[..., None] * frequencies(width, device, reaches_end)
+
+
+def frequencies(width: int, device: torch.device | None = None, reaches_end: bool = False) -> Float[Tensor, " half"]:
+    """1 / 10000^(2i / width), by way of a^b = exp(b ln a); if it reaches the end, 1 / 10000^(2i / (width - 2))."""
     whole = max(width - 2, 1) if reaches_end else width
-    frequency = torch.exp(torch.arange(0, width, 2, device=device, dtype=torch.float32) * (-math.log(10_000) / whole))
-    return position[..., None] * frequency
+    return torch.exp(torch.arange(0, width, 2, device=device, dtype=torch.float32) * (-math.log(10_000) / whole))

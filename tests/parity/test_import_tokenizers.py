@@ -1,5 +1,6 @@
 """Tokenizers of imported models against those of transformers: the same ids, and the same text back."""
 
+import json
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 from foreign_models import random_model, written
-from foreign_tokenizers import some_lines, strange_texts, write_bart, write_m2m100, write_marian
+from foreign_tokenizers import pieces_model, some_lines, strange_texts, write_bart, write_m2m100, write_marian
 
+from attendo.errors import ModelError
 from attendo.interop.from_folder import from_folder
 from attendo.interop.imported import Imported
 from attendo.text import EOS, UNK, Tokenizer, load_tokenizer
@@ -109,8 +111,17 @@ def test_m2m100_asked_for_text_is_given_the_languages(made: Make, tmp_path: Path
     assert len({len(result.ids) for result in results}) > 1
 
 
-def test_bart(made: Make, tmp_path: Path) -> None:
-    found, _ = made("bart", write_bart)
+@pytest.mark.parametrize("in_one_file", [False, True])
+def test_bart(made: Make, tmp_path: Path, in_one_file: bool) -> None:
+    def write(folder: Path) -> dict[str, int]:
+        vocabulary = write_bart(folder)
+        if in_one_file:
+            transformers.BartTokenizer.from_pretrained(folder).save_pretrained(folder)
+            (folder / "vocab.json").unlink()
+            (folder / "merges.txt").unlink()
+        return vocabulary
+
+    found, _ = made("bart", write)
     theirs = transformers.BartTokenizer.from_pretrained(tmp_path)
     ours = found.source_tokenizer
     assert ours is not None
@@ -143,8 +154,9 @@ def test_they_are_saved_and_read_again(
     assert again.encode_many(texts) == [ours.encode(text) for text in texts]
 
 
-def test_nllb(made: Make, tmp_path: Path) -> None:
-    """Its ids are those of SentencePiece, one further; tokenizer.json tells those of the languages."""
+@pytest.mark.parametrize("files", [("sentencepiece.bpe.model", "tokenizer.json"), ("tokenizer.json",)])
+def test_nllb(made: Make, tmp_path: Path, files: tuple[str, ...]) -> None:
+    """Its ids are those of SentencePiece, one further; tokenizer.json tells those of the languages, and all else."""
     folder = tmp_path / "files"
     folder.mkdir()
     write_m2m100(folder)
@@ -152,18 +164,74 @@ def test_nllb(made: Make, tmp_path: Path) -> None:
     codes = ["eng_Latn", "fra_Latn"]
     theirs = transformers.NllbTokenizer.from_pretrained(folder, src_lang="eng_Latn", extra_special_tokens=codes)
     theirs.save_pretrained(folder)
-
-    def write(goal: Path) -> dict[str, int]:
-        for name in ("sentencepiece.bpe.model", "tokenizer.json", "tokenizer_config.json"):
-            (goal / name).write_bytes((folder / name).read_bytes())
-        return dict.fromkeys(map(str, range(len(theirs))), 0)
-
-    found, _ = made("m2m_100", write, target_language="fra_Latn")
+    found, _ = made("m2m_100", copied(folder, files, theirs), target_language="fra_Latn")
     ours = found.source_tokenizer
     assert ours is not None
     assert found.generation["source_prefix"] == ["eng_Latn"]
-    assert_same_ids(ours, theirs, found.source, [*some_lines(0, 30), "Äh, ß!", "猫 ab"])
+    assert_same_ids(ours, theirs, found.source, [*some_lines(0, 30), "Äh, ß!", "猫 ab", "ﬁx  it…"])
     english = EOS + 1 + ours.symbols.index("eng_Latn")
     text = some_lines(0, 1)[0]
     assert found.source.theirs([english, *ours.encode(text), EOS]) == theirs(text).input_ids
     assert set(ours.symbols) >= {"eng_Latn", "fra_Latn", "<mask>"}
+
+
+@pytest.mark.parametrize("files", [("sentencepiece.bpe.model", "tokenizer.json"), ("tokenizer.json",)])
+def test_mbart_of_50_languages(made: Make, tmp_path: Path, files: tuple[str, ...]) -> None:
+    folder, theirs = mbart(tmp_path, transformers.MBart50Tokenizer)
+    found, _ = made("mbart", copied(folder, files, theirs), target_language="de_DE")
+    ours = found.source_tokenizer
+    assert ours is not None
+    assert (found.generation["source_prefix"], found.generation["target_prefix"]) == (["en_XX"], ["de_DE"])
+    assert_same_ids(ours, theirs, found.source, [*some_lines(0, 30), "Äh, ß!", "猫 ab", "ﬁx  it…"])
+    english = EOS + 1 + ours.symbols.index("en_XX")
+    text = some_lines(0, 1)[0]
+    assert found.source.theirs([english, *ours.encode(text), EOS]) == theirs(text).input_ids
+    assert ours.decode(ours.encode(text)) == text
+
+
+def test_an_mbart_that_puts_the_language_behind_is_refused(made: Make, tmp_path: Path) -> None:
+    folder, theirs = mbart(tmp_path, transformers.MBartTokenizer)
+    message = r"puts the language behind the source \(MBartTokenizer\), attendo before it"
+    with pytest.raises(ModelError, match=message):
+        made("mbart", copied(folder, ("tokenizer.json",), theirs))
+    (tmp_path / "tokenizer_config.json").unlink()
+    with pytest.raises(ModelError, match=r"behind the source \(mBART-cc25\)"):
+        from_folder(tmp_path)
+    assert from_folder(tmp_path, with_tokenizers=False).network.config.norm == "pre"
+
+
+def test_a_tokenizer_file_of_another_kind_is_refused(made: Make, tmp_path: Path) -> None:
+    folder, theirs = mbart(tmp_path, transformers.MBart50Tokenizer)
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text("utf-8"))
+    for model, message in (
+        (
+            {"type": "WordPiece", "vocab": {}},
+            "is of WordPiece; Unigram and BPE can be read: add the file sentencepiece",
+        ),
+        ({**content["model"], "byte_fallback": True}, "is of Unigram with bytes for what is unknown"),
+        ({"type": "Unigram", "vocab": [["a"]]}, "is damaged: its vocabulary cannot be read"),
+        ({"type": "BPE", "vocab": {"a": 1}, "merges": ["a"]}, "is damaged: its vocabulary cannot be read"),
+    ):
+        path.write_text(json.dumps({**content, "model": model}), "utf-8")
+        with pytest.raises(ModelError, match=message):
+            made("mbart", copied(folder, ("tokenizer.json",), theirs))
+
+
+def mbart(folder: Path, kind: Any) -> tuple[Path, Any]:
+    """The files of a tokenizer, and the tokenizer of transformers that they are of."""
+    folder = folder / "files"
+    folder.mkdir()
+    (folder / "sentencepiece.bpe.model").write_bytes(pieces_model(some_lines(), "unigram"))
+    theirs = kind.from_pretrained(folder, src_lang="en_XX")
+    theirs.save_pretrained(folder)
+    return folder, theirs
+
+
+def copied(folder: Path, files: tuple[str, ...], theirs: Any) -> Callable[[Path], dict[str, int]]:
+    def write(goal: Path) -> dict[str, int]:
+        for name in (*files, "tokenizer_config.json"):
+            (goal / name).write_bytes((folder / name).read_bytes())
+        return dict.fromkeys(map(str, range(len(theirs))), 0)
+
+    return write

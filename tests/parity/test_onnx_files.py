@@ -13,8 +13,8 @@ from attendo.decode.requests import Request
 from attendo.errors import ModelError, UsageError
 from attendo.interop import onnx_files
 from attendo.interop.certificate import Bounds, certify
-from attendo.interop.onnx_files import OnnxParty, open_onnx, to_onnx
-from attendo.interop.parties import OurNetwork
+from attendo.interop.onnx_files import open_onnx, to_onnx
+from attendo.interop.parties import OnnxParty, OurNetwork
 from attendo.interop.sentences import random_sources
 from attendo.store import StoredModel
 from attendo.text_model import TextModel

@@ -17,6 +17,7 @@ from attendo.decode.search import Network, Strategy, search
 from attendo.decode.strategies import Greedy, Sample
 from attendo.errors import ModelError, UsageError
 from attendo.model.transformer import Transformer
+from attendo.nn.product import by_one_kernel
 
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -43,6 +44,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"positions": "rotary", "d_key": 6, "d_value": 10},
     {"positions": "none"},
     {"position_layout": "halves", "position_offset": 3},
+    {"position_layout": "fairseq", "position_offset": 2},
     {"d_key": 6, "d_value": 2},
     {"d_key": 2, "d_value": 6},
     {"d_model": 18, "d_key": 3, "d_value": 3},
@@ -111,7 +113,15 @@ def test_a_range_is_the_largest_number_that_a_product_is_given(small_network: Ma
     network.output.register_forward_pre_hook(lambda _, given: seen.append(float(given[0].abs().max())))
     ranges = observed(network, random_examples(network))
     assert ranges[network.output] == max(seen)
-    assert not any(module._forward_pre_hooks for module in network.modules() if module is not network.output)
+
+
+def test_a_product_that_is_bent_by_the_same_kernel_is_seen_too(
+    small_network: MakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = small_network()
+    plain = observed(network, random_examples(network))
+    monkeypatch.setattr("attendo.nn.feedforward.bent_product", by_one_kernel)
+    assert observed(network, random_examples(network)) == pytest.approx(plain, rel=1e-4)
 
 
 def test_a_source_of_padding_alone_is_seen_as_nothing(small_network: MakeNetwork) -> None:

@@ -63,6 +63,38 @@ def test_what_is_not_the_same_is_shown_and_not_written(
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_more_bleu_may_be_lost_where_that_is_said(
+    attendo: Command, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from attendo.interop import certificate
+
+    monkeypatch.setattr(certificate, "_TELLING", -1.0)  # a random network answers nothing right
+    monkeypatch.setattr(certificate.Scored, "lost_bleu", 0.7)
+    source, target = write_pairs(tmp_path, times=2)
+    given = ["--to", "ctranslate2", "--precision", "int8", "--source", source, "--target", target]
+    told = attendo("export", model_folder, tmp_path / "out", *given)
+    assert told.code == 4
+    assert "FAILED: 0.70 BLEU are lost, more than 0.5" in told.output
+    assert told.errors.endswith("0.70 BLEU are lost, more than 0.5; max_loss allows more\n")
+    told = attendo("export", model_folder, tmp_path / "out", *given, "--max-loss", "0.8")
+    assert told.code == 0
+    assert "at most 0.8" in told.output
+
+
+def test_fewer_bits_on_random_sources_are_told_as_such(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+    note = "compared on random sources alone, which says little of fewer bits"
+    told = attendo("export", model_folder, tmp_path / "int8", "--to", "ctranslate2", "--precision", "int8")
+    assert note in told.output
+    assert note not in attendo("export", model_folder, tmp_path / "float32", "--to", "ctranslate2").output
+
+
+def test_a_file_without_sentences_is_refused(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n \n")
+    told = attendo("export", model_folder, tmp_path / "out", "--to", "ctranslate2", "--source", tmp_path / "empty")
+    assert told.code == 3
+    assert told.error.startswith(f"{tmp_path / 'empty'} has no sentences to compare with")
+
+
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
@@ -71,6 +103,12 @@ def test_what_is_not_the_same_is_shown_and_not_written(
         (["--to", "hf", "--from-lang", "en"], 2, "--from-lang and --to-lang are for argos, not for hf: leave them out"),
         (["--to", "argos", "--from-lang", "en", "--to-lang", "de"], 2, "an Argos package is a file named .argosmodel"),
         (["--to", "onnx", "--precision", "float16"], 2, "precision float16 is not for onnx: take float32 or int8"),
+        (["--to", "ctranslate2", "--max-loss", "1"], 2, "float32 answers the same, and loses no BLEU: leave max_loss"),
+        (
+            ["--to", "ctranslate2", "--precision", "int8", "--max-loss", "1"],
+            2,
+            "max_loss is the BLEU that may be lost: it needs sentences with their references",
+        ),
         (["--to", "ctranslate2", "--target", "x"], 2, "--target has the references of --source: name both, or none"),
     ],
 )

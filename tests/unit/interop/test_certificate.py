@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attendo.errors import UsageError
-from attendo.interop.certificate import Answer, Bounds, Certificate, Party, References, certify
+from attendo.interop.certificate import Answer, Bounds, Certificate, Party, Reading, certify
 from attendo.text import BOS, PAD
 
 SOURCES = [[4, 5, 6, 7, 8], [7], [8, 9]]
@@ -96,25 +96,43 @@ def test_what_a_system_does_not_tell_is_told_as_such() -> None:
 
 def test_with_references_the_lost_bleu_is_judged_and_not_the_tokens() -> None:
     pytest.importorskip("sacrebleu")
-    references = References(["8 7 6 5 4"], lambda ids: " ".join(map(str, ids)))
-    bounds = Bounds(lost_bleu=1.0)
-    found = certify(Said(), Said(changed=1), SOURCES, bounds, references)
+    reading = Reading(as_text, 1, ["8 7 6 5 4"])
+    bounds = Bounds(lost_bleu=1.0, agreement=100.0)
+    found = certify(Said(), Said(changed=1), SOURCES, bounds, reading)
     assert found.scored is not None
     assert (found.scored.sentences, found.scored.ours_chrf) == (1, pytest.approx(100.0))
     assert found.scored.lost_bleu > 10
     assert found.reasons == (f"{found.scored.lost_bleu:.2f} BLEU are lost, more than 1.0",)
-    assert certify(Said(), Said(changed=1), SOURCES, replace(bounds, lost_bleu=100.0), references).passed
+    assert certify(Said(), Said(changed=1), SOURCES, replace(bounds, lost_bleu=100.0), reading).passed
     assert not certify(Said(), Said(changed=1), SOURCES, bounds).passed  # without them the tokens are
 
 
 def test_references_that_neither_comes_near_say_nothing() -> None:
     pytest.importorskip("sacrebleu")
-    references = References(["quite another thing indeed"], lambda ids: " ".join(map(str, ids)))
-    found = certify(Said(), Said(changed=1), SOURCES, Bounds(lost_bleu=1.0), references)
+    reading = Reading(as_text, 1, ["quite another thing indeed"])
+    found = certify(Said(), Said(changed=1), SOURCES, Bounds(lost_bleu=1.0, agreement=1.0), reading)
     assert found.scored is not None
     assert found.scored.lost_bleu < 1
     assert "of the tokens of greedy are the same" in found.reasons[0]
     assert "at least 99.5%" in found.as_table()
+
+
+def test_without_references_our_answers_are_theirs() -> None:
+    pytest.importorskip("sacrebleu")
+    reading = Reading(as_text, 1)
+    found = certify(Said(), Said(changed=1), SOURCES, Bounds(lost_bleu=1.0, agreement=85.0), reading)
+    assert found.scored is None
+    assert found.agreement == pytest.approx(66.87, abs=0.01)  # BLEU of five tokens, of which the last is another one
+    assert found.reasons == ("answers have 66.9 BLEU with ours as references, fewer than 85",)
+    assert "at least 85" in found.as_table()
+    assert "at least 99.5%" not in found.as_table()
+    assert certify(Said(), Said(changed=1), SOURCES, Bounds(agreement=60.0), reading).passed
+    assert certify(Said(), Said(), SOURCES, Bounds(agreement=60.0), reading).agreement == pytest.approx(100.0)
+
+
+def test_sources_that_say_nothing_are_judged_by_their_tokens() -> None:
+    found = certify(Said(), Said(changed=1), SOURCES, Bounds(agreement=1.0), Reading(as_text, 0))
+    assert (found.agreement, found.judged_by, found.passed) == (None, "same_tokens", False)
 
 
 def test_it_is_json_and_a_table_with_its_bounds() -> None:
@@ -155,3 +173,7 @@ def test_without_sentences_there_is_none() -> None:
 def test_these_are_parties() -> None:
     assert isinstance(Said(), Party)
     assert isinstance(certify(Said(), Said(), SOURCES, Bounds()), Certificate)
+
+
+def as_text(ids: Sequence[int]) -> str:
+    return " ".join(map(str, ids))

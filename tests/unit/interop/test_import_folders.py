@@ -72,7 +72,10 @@ def both(*changes: Change) -> Change:
 
 BAD: dict[str, tuple[Change, str]] = {
     "no config.json": (without("config.json"), r"is no model of transformers: it has no config.json, but .*vocab.json"),
-    "no JSON": (containing("config.json", b"{"), r"config.json cannot be read"),
+    "no JSON": (
+        containing("config.json", b"{"),
+        r"config.json is damaged: it is not JSON \(.*\); copy the folder again",
+    ),
     "no object": (containing("config.json", b"[]"), r"config.json is damaged: it is not a JSON object"),
     "no kind": (settings(model_type=None), r"does not say what it is: model_type is None"),
     "another kind": (
@@ -143,6 +146,27 @@ BAD: dict[str, tuple[Change, str]] = {
     "another vocabulary": (
         lambda folder: write_vocabulary(folder / "vocab.json", ["</s>", "<unk>", "a", "b", "<pad>"]) and None,
         r"source.spm and the vocabulary disagree: it knows \d of \d+ pieces; they are of two models",
+    ),
+    "values of another kind": (
+        settings(d_model="16", encoder_layers=-1, tie_word_embeddings="yes", activation_function=["relu"], dropout="x"),
+        r"has values that cannot be meant: d_model is '16'; encoder_layers is -1; dropout is 'x'; tie_word_",
+    ),
+    "heads that do not divide the width": (
+        settings(encoder_attention_heads=3, decoder_attention_heads=3),
+        r"none that attendo can hold: d_model must be a multiple of num_heads: 16 and 3",
+    ),
+    "tokens outside the vocabulary": (
+        settings(pad_token_id=9999, decoder_start_token_id=9999),
+        r"pad has the id 9999, the start of an answer has the id 9999, but the network has \d+ tokens",
+    ),
+    "no length": (settings(max_length=-3), r"max_length is -3, where a number of tokens is needed"),
+    "ours": (
+        containing("manifest.json", b'{"format": "attendo.model"}'),
+        r"is a model folder of attendo: there is nothing to import, take it as it is",
+    ),
+    "exported by us": (
+        both(containing("manifest.json", b'{"format": "attendo.export"}'), without("model.safetensors")),
+        r"is what attendo exported to another system: take the model folder it was made from",
     ),
     "impossible defaults": (settings(num_beams=0), r"its decoding defaults cannot be meant here: beam"),
 }

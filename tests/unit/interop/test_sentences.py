@@ -19,9 +19,9 @@ def test_the_models_own_sample_filled_up_with_random_ones() -> None:
     found = sentences_of(model)
     assert len(found.sources) == 200
     assert found.sources[: len(PAIRS)] == [model.source_tokenizer.encode(text) for text in SOURCES]
-    assert found.references is not None
-    assert list(found.references.texts) == list(TARGETS)
-    assert found.references.decode(model.target_tokenizer.encode(TARGETS[0])) == TARGETS[0]
+    assert found.reading is not None
+    assert (found.reading.sentences, list(found.reading.references)) == (len(PAIRS), list(TARGETS))
+    assert found.reading.decode(model.target_tokenizer.encode(TARGETS[0])) == TARGETS[0]
     assert all(4 <= each < model.source_tokenizer.vocab_size for ids in found.sources[len(PAIRS) :] for each in ids)
     assert len({tuple(ids) for ids in found.sources}) > 150
     assert sentences_of(model).sources == found.sources
@@ -36,9 +36,14 @@ def test_given_ones_are_all_taken_but_for_those_that_say_nothing_or_too_much() -
     texts = [*SOURCES, "", "cat " * 300]
     found = sentences_of(model, texts, [*TARGETS, "", "x"], least=2)
     assert found.sources == [model.source_tokenizer.encode(text) for text in SOURCES]
-    assert found.references is not None
-    assert list(found.references.texts) == list(TARGETS)
-    assert sentences_of(model, texts, least=2).references is None
+    assert found.reading is not None
+    assert list(found.reading.references) == list(TARGETS)
+    without = sentences_of(model, texts, least=2).reading
+    assert without is not None
+    assert (without.sentences, without.references) == (len(SOURCES), [])
+    none = sentences_of(model, least=2).reading
+    assert none is not None
+    assert none.sentences == 0
 
 
 def test_sources_without_their_references_are_refused() -> None:
