@@ -18,8 +18,9 @@ from attendo.nn.masks import Mask
 from attendo.nn.positions import Rotation
 from attendo.nn.product import product
 
-# Is told the name of a place in the network ("decoder.3.cross") and the attention weights there, [B, H, T, S].
-Tap = Callable[[str, Tensor], None]
+# Is told the name of a place in the network ("decoder.3.cross") and the attention weights there, [B, H, T, S]. Whatever
+# weights it returns are those that the values are mixed by; None leaves them as they are.
+Tap = Callable[[str, Tensor], Tensor | None]
 
 # Up to here compiled code beats the library's kernels, which are made for long sequences (measured on an H200 with 32).
 SHORT = 64
@@ -177,9 +178,9 @@ class MultiHeadAttention(nn.Module):
         queries = _together(queries, width)
         if tap is None:
             return _apart(fused_attention(queries, kv, mask, dropout), width)
-        mixed, weights = explicit_attention(queries, kv, mask, dropout)
-        tap(self.site, _apart(weights, width))
-        return _apart(mixed, width)
+        weights = _apart(attention_weights(queries, kv, mask), width)
+        weights = _changed(weights, tap(self.site, weights), self.site)
+        return _apart(mix(_together(weights, width), kv, dropout), width)
 
     def _heads(self, x: Float[Tensor, "B T D"], width: int) -> Float[Tensor, "B H T K"]:
         return x.unflatten(-1, (self.num_heads, width)).transpose(1, 2)
@@ -192,6 +193,18 @@ def _together(x: Float[Tensor, "R H T K"], width: int) -> Float[Tensor, "B H Q K
 
 def _apart(x: Float[Tensor, "B H Q K"], width: int) -> Float[Tensor, "R H T K"]:
     return x if width == 1 else x.unflatten(2, (width, -1)).transpose(1, 2).flatten(0, 1)
+
+
+def _changed(weights: Float[Tensor, "R H T S"], returned: Tensor | None, site: str) -> Float[Tensor, "R H T S"]:
+    """What a tap returned, where that was anything."""
+    if returned is None:
+        return weights
+    if returned.shape != weights.shape:
+        raise UsageError(
+            f"a tap returned weights {list(returned.shape)} at {site}, where they are {list(weights.shape)}: "
+            "return None, or as many"
+        )
+    return returned
 
 
 def fused_attention(
@@ -223,14 +236,23 @@ def explicit_attention(
     queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, dropout: float = 0.0
 ) -> tuple[Float[Tensor, "B H T Kv"], Float[Tensor, "B H T S"]]:
     """The formula as it is written, and the weights before dropout, so that their rows sum to 1."""
+    weights = attention_weights(queries, kv, mask)
+    return mix(weights, kv, dropout), weights
+
+
+def attention_weights(queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask) -> Float[Tensor, "B H T S"]:
+    """softmax(Q Kᵀ / √d_k) over the keys that may be looked at; zeros where there are none."""
     # At least in float32, whatever the products are in: these are the numbers a person is shown. (It also keeps the
     # compiler from taking the formula for the library's kernel, which is slower on short sequences.)
     products = queries @ kv.keys.transpose(-2, -1)
     scores = products.to(torch.promote_types(products.dtype, torch.float32)) / math.sqrt(queries.size(-1))
     visible = mask.matrix(queries.size(-2), kv.length, queries.device)
     if visible is None:
-        weights = scores.softmax(-1)
-    else:
-        # The lowest finite number, not -inf: in a row without any visible key NaN would pass through the gradients.
-        weights = scores.masked_fill(~visible, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~visible, 0.0)
-    return F.dropout(weights, dropout).to(kv.values.dtype) @ kv.values, weights
+        return scores.softmax(-1)
+    # The lowest finite number, not -inf: in a row without any visible key NaN would pass through the gradients.
+    return scores.masked_fill(~visible, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~visible, 0.0)
+
+
+def mix(weights: Float[Tensor, "B H T S"], kv: KeysValues, dropout: float = 0.0) -> Float[Tensor, "B H T Kv"]:
+    """The values, each by its weight."""
+    return F.dropout(weights, dropout).to(kv.values.dtype) @ kv.values

@@ -27,6 +27,7 @@ from attendo.decode.rules import (
 from attendo.decode.search import Network, Rule, Strategy
 from attendo.decode.shaping import Shape
 from attendo.decode.strategies import Greedy, Sample
+from attendo.decode.tapped import Tapped
 from attendo.errors import UsageError
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, PAD, UNK
@@ -95,7 +96,7 @@ def engine_of(config: GenerationConfig, reader: Reader, constrained: bool = Fals
         return FastEngine(covering(config, network), positions, config.compile)
     if constrained or not isinstance(network, Transformer) or config.coverage_penalty > 0:
         if kind == "textbook":
-            what = "coverage_penalty" if isinstance(network, Transformer) else "an ensemble"
+            what = "coverage_penalty" if isinstance(network, Transformer) else _kind(network)
             raise UsageError(f"{what} and the engine textbook exclude each other: use cached, or auto")
         return search_engine_of(config, reader)
     return TextbookEngine(network, positions) if kind == "textbook" else CachedEngine(network, positions)
@@ -112,14 +113,16 @@ def in_precision(config: GenerationConfig, reader: Reader) -> Reader:
     if kind is None or all(each.output.weight.dtype == kind for each in networks):
         return reader
     copies = [copy.deepcopy(each).to(kind) for each in networks]
-    return Ensemble(copies, reader.weights, reader.how) if isinstance(reader, Ensemble) else copies[0]
+    if isinstance(reader, Ensemble):
+        return Ensemble(copies, reader.weights, reader.how)
+    return Tapped(copies[0], reader.tap) if isinstance(reader, Tapped) else copies[0]
 
 
 def covering(config: GenerationConfig, reader: Reader) -> Network:
     """The same, keeping count of attention where that counts."""
     if config.coverage_penalty > 0:
         if not isinstance(reader, Transformer):
-            raise UsageError("coverage_penalty and an ensemble exclude each other: take a single model, or 0")
+            raise UsageError(f"coverage_penalty and {_kind(reader)} exclude each other: take a single model, or 0")
         return Covering(reader)
     assert isinstance(reader, Network)  # networks and ensembles are
     return reader
@@ -127,4 +130,9 @@ def covering(config: GenerationConfig, reader: Reader) -> Network:
 
 def networks_of(reader: Reader) -> list[Transformer]:
     members = reader.members if isinstance(reader, Ensemble) else (reader,)
-    return [each for each in members if isinstance(each, Transformer)]
+    bare = (each.network if isinstance(each, Tapped) else each for each in members)
+    return [each for each in bare if isinstance(each, Transformer)]
+
+
+def _kind(reader: Reader) -> str:
+    return "an ensemble" if isinstance(reader, Ensemble) else "scaled heads"

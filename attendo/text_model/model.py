@@ -1,66 +1,84 @@
 """Text in, text out: the one place where tokenizers, network and search meet."""
 
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from attendo.data.batch import Example, collate
+from attendo.data.batch import Example
 from attendo.decode.config import GenerationConfig
 from attendo.decode.engines import Engine
 from attendo.decode.ensemble import Ensemble, How
 from attendo.decode.recording import Recorder
+from attendo.decode.tapped import Tapped
 from attendo.decode.tree import Tree
 from attendo.errors import ModelError, UsageError
+from attendo.model.heads import HeadScales, scaled_heads
 from attendo.model.transformer import Transformer
 from attendo.store import StoredModel, load_model, save_model
-from attendo.text import EOS, Tokenizer
+from attendo.text import Tokenizer
 from attendo.text_model.answering import Answering
-from attendo.text_model.choices import engine_of, in_precision, networks_of, ranking_of, search_engine_of
+from attendo.text_model.choices import ranking_of
 from attendo.text_model.continuing import distinct, next_tokens
 from attendo.text_model.lines import LineMaker
-from attendo.text_model.looking import aligned, stacked
-from attendo.text_model.networks import Reader, evaluating, pick_device
+from attendo.text_model.looking import aligned
+from attendo.text_model.networks import pick_device
 from attendo.text_model.prefixes import prefixes_of
-from attendo.text_model.results import Alternative, Result, ScoredTarget, Trace
-from attendo.text_model.scoring import scored
+from attendo.text_model.results import Alternative, Result, ScoredTarget
+from attendo.text_model.runtimes import SEARCHED_BY_US, ExportedFolder, Runtime, engine_left_out, refusal
 from attendo.text_model.splitting import joined
 from attendo.text_model.streaming import decided
+from attendo.text_model.torch_runtime import TorchRuntime
+from attendo.text_model.trace import Trace
+from attendo.text_model.tracing import GREEDY, Pair, merged, traced
 from attendo.text_model.wishes import Wishes, divided
 
 _ENGINES_KEPT = 2  # one for most calls, and one for those with constraints or coverage
 
 
 class TextModel:
-    """A network with its tokenizers."""
+    """A network with its tokenizers; `runtime` is what computes it, torch unless given."""
 
-    def __init__(self, stored: StoredModel, ensemble: Ensemble | None = None) -> None:
-        self.stored = stored
-        self.network: Transformer = stored.network
+    def __init__(self, stored: StoredModel | ExportedFolder, runtime: Runtime | None = None) -> None:
+        self._stored = stored
         self.source_tokenizer: Tokenizer = stored.source_tokenizer
         self.target_tokenizer: Tokenizer = stored.target_tokenizer
-        if self.network.config.decoder_only:
+        if isinstance(stored, StoredModel) and stored.network.config.decoder_only:
             raise ModelError("a decoder-only network has no source to translate: use its network directly")
         self.generation = GenerationConfig(**stored.generation)
         self.scores: dict[str, Any] = stored.scores
-        self._reader: Reader = ensemble or self.network
+        self.runtime: Runtime = runtime or TorchRuntime(self.network)
         self._engines: dict[Hashable, Engine] = {}
 
     @property
+    def stored(self) -> StoredModel:
+        """What the model folder holds. An exported folder has no network that could be trained or looked into."""
+        if isinstance(self._stored, StoredModel):
+            return self._stored
+        raise UsageError(
+            f"{self._stored.folder} was exported to {self.runtime.name}, which computes answers and nothing else: "
+            "take the model folder that it was made from"
+        )
+
+    @property
+    def network(self) -> Transformer:
+        return self.stored.network
+
+    @property
     def device(self) -> torch.device:
-        return next(self.network.parameters()).device
+        return self.runtime.device
 
     @property
     def networks(self) -> list[Transformer]:
         """One, or the members of an ensemble."""
-        return networks_of(self._reader)
+        return self.runtime.networks if isinstance(self.runtime, TorchRuntime) else [self.network]
 
     def save(self, folder: str | Path) -> None:
         self._require_single("saved: save its members")
+        if self._heads:
+            raise UsageError("a model with scaled heads cannot be saved: save the one that it was made from")
         save_model(Path(folder), self.stored)
 
     def ensemble(
@@ -70,6 +88,8 @@ class TextModel:
 
         `weights` are this one's first. The tokenizers must be the same.
         """
+        if outside := [each.runtime.name for each in (self, *others) if not isinstance(each.runtime, TorchRuntime)]:
+            raise UsageError(f"an ensemble is of model folders, and one of these was exported to {outside[0]}")
         for place, other in enumerate(others, start=2):
             for side in ("source", "target"):
                 if getattr(other, f"{side}_tokenizer") != getattr(self, f"{side}_tokenizer"):
@@ -79,7 +99,11 @@ class TextModel:
                     )
         networks = [*self.networks, *(network for other in others for network in other.networks)]
         shares = None if weights is None else [float(weight) for weight in weights]
-        return TextModel(self.stored, Ensemble(networks, shares, how))
+        return TextModel(self.stored, TorchRuntime(Ensemble(networks, shares, how)))
+
+    def settings(self, **options: Any) -> GenerationConfig:
+        """What a call with these options is answered by."""
+        return self._asked(options)[1]
 
     def generate(
         self, texts: Sequence[str], *, n_best: int = 1, max_length: int | None = None, **options: Any
@@ -93,12 +117,12 @@ class TextModel:
         those of another system instead (`decode/likes.py`).
         """
         _refuse_string(texts)
-        wishes, config = divided(self.generation, {**options, "n_best": n_best, "max_length": max_length})
+        wishes, config = self._asked({**options, "n_best": n_best, "max_length": max_length})
         maker = self._lines(wishes, config)
         made = maker.of(texts)
         lines = [line for each in made for line in each]
         answering = Answering(wishes, config, self.target_tokenizer)
-        with self._evaluating():
+        with self.runtime.evaluating():
             found = answering.hypotheses(lines, self._engine(config, bool(wishes.constraints))) if lines else []
             results = [Result(each) for each in found]
             if wishes.alignments:
@@ -115,24 +139,25 @@ class TextModel:
         """The answer in pieces, each as soon as it is decided; joined, they are the text that `generate` gives.
 
         Greedy and samples come token by token. Of a beam comes what all hypotheses that can still win begin with. What
-        is only known at the end comes whole: with mbr, with ban (an answer may have to be searched for again), and with
-        constraints. A text that is split comes sentence by sentence.
+        is only known at the end comes whole: with mbr, with ban (an answer may have to be searched for again), with
+        constraints, and from an engine that cannot be watched. A text that is split comes sentence by sentence.
         """
-        wishes, config = divided(self.generation, options)
+        wishes, config = self._asked(options)
         if wishes.n_best > 1 or wishes.alignments:
             raise UsageError("a stream is one text: n_best and alignments are for generate")
         made = self._lines(wishes, config).of([text])[0]
-        if config.mbr != "none" or wishes.ban or wishes.constraints or len(made) != 1:
+        engine = self.runtime.watched(config)
+        if engine is None or config.mbr != "none" or wishes.ban or wishes.constraints or len(made) != 1:
             yield from self._stream_whole(text, wishes, options)
             return
         answering = Answering(wishes, config, self.target_tokenizer)
-        engine, told = search_engine_of(config, self._reader), ""
-        with self._evaluating():
+        told = ""
+        with self.runtime.evaluating():
             frontiers = decided(
                 engine.frontiers(*answering.search(made, ())), ranking_of(config), self.target_tokenizer
             )
         while True:
-            with self._evaluating():
+            with self.runtime.evaluating():
                 step = next(frontiers, None)
             if step is None:
                 break
@@ -146,13 +171,15 @@ class TextModel:
 
     def alternatives(self, text: str, prefix: str = "", count: int = 5, **options: Any) -> list[Alternative]:
         """The most probable next words behind a prefix of the answer, each with the whole answer it leads to."""
-        wishes, config = divided(self.generation, {**options, "prefix": prefix})
+        wishes, config = self._asked({**options, "prefix": prefix})
         if wishes.ban or count < 1 or not text.strip():
             raise UsageError("alternatives are one or more ways to answer a text that is not empty, without a ban")
         ((line,),) = self._lines(wishes, config).of([text])
-        answering = Answering(wishes, config, self.target_tokenizer)
-        with self._evaluating():
-            tokens = next_tokens(line, in_precision(config, self._reader), self.device, count)
+        answering, reader = Answering(wishes, config, self.target_tokenizer), self.runtime.reader(config)
+        if reader is None:
+            raise refusal(self.runtime.name, {"alternatives": SEARCHED_BY_US})
+        with self.runtime.evaluating():
+            tokens = next_tokens(line, reader, self.device, count)
             lines = [replace(line, prefix=(*line.prefix, token)) for token, _ in tokens]
             found = answering.hypotheses(lines, self._engine(config, bool(wishes.constraints)))
         results = [Result(each) for each in found]
@@ -171,49 +198,52 @@ class TextModel:
         encoded = self.source_tokenizer.encode_many(sources), self.target_tokenizer.encode_many(targets)
         before, begin = prefixes_of(self.generation, self.source_tokenizer, self.target_tokenizer)
         pairs = [Example((*before, *source), (*begin, *target)) for source, target in zip(*encoded, strict=True)]
-        with self._evaluating():
-            return scored(pairs, self._reader, self.device, self.target_tokenizer)
+        with self.runtime.evaluating():
+            return self.runtime.scored(pairs, self.target_tokenizer)
 
     def search_tree(self, text: str, **options: Any) -> list[Tree]:
         """Every hypothesis that a search considers, and what became of it. A diverse beam has a tree a group."""
-        wishes, config = divided(self.generation, options)
+        wishes, config = self._asked(options)
         if wishes.split or wishes.ban:
             raise UsageError("a tree is of one search: split and ban take several")
         (lines,) = self._lines(wishes, config).of([text])
         requests, strategy, rules = Answering(wishes, config, self.target_tokenizer).search(lines, ())
-        recorder = Recorder(strategy)
-        with self._evaluating():
-            for _ in search_engine_of(config, self._reader).answers(requests, recorder, rules):
+        recorder, engine = Recorder(strategy), self.runtime.watched(config)
+        if engine is None:
+            raise refusal(self.runtime.name, {"a search tree": SEARCHED_BY_US})
+        with self.runtime.evaluating():
+            for _ in engine.answers(requests, recorder, rules):
                 pass
         return [replace(tree, sentence=0) for tree in recorder.trees]
 
-    @torch.inference_mode()
-    def trace(self, text: str, target: str | None = None) -> Trace:
-        """Generate on the fast path (or take the given target), then look at it once from inside."""
+    def trace(
+        self,
+        text: str,
+        target: str | None = None,
+        heads: HeadScales | None = None,
+        masked: bool = True,
+        layer: int | None = None,
+    ) -> Trace:
+        """Every tensor of one run by name: of the given target, or of the model's own answer, decoded greedily.
+
+        `heads` are scaled as by `with_heads`. Without the mask the decoder sees what it is to predict. `layer`: only
+        this one is kept, where a text is too long for all.
+        """
         self._require_single("looked into: trace its members")
-        before, begin = prefixes_of(self.generation, self.source_tokenizer, self.target_tokenizer)
-        source, cut = [*before, *self.source_tokenizer.encode(text)], False
-        if target is not None:
-            answer = [*begin, *self.target_tokenizer.encode(target)]
-        else:
-            result = self.generate([text])[0]
-            answer, cut = list(result.ids), result.cut
-        # An answer that was cut never came to predict eos: its last token is the last row.
-        batch = collate([Example(source, answer[:-1] if cut else answer)]).to(self.device)
-        seen: dict[str, Tensor] = {}
-        with self._evaluating():
-            self.network(batch.source_ids, batch.target_ids, batch.source_mask, tap=seen.__setitem__)
-        return Trace(
-            source_pieces=tuple(self.source_tokenizer.pieces([*source, EOS])),
-            target_pieces=tuple(self.target_tokenizer.pieces(answer if cut else [*answer, EOS])),
-            encoder=stacked(seen, "encoder", "self"),
-            decoder=stacked(seen, "decoder", "self"),
-            cross=stacked(seen, "decoder", "cross"),
-        )
+        model = self.with_heads(heads) if heads else self
+        said = model.generate([text], **GREEDY)[0].best if target is None else target
+        pair = Pair.of(text, said, self.generation, self.source_tokenizer, self.target_tokenizer)
+        return traced(self.network, pair, model._heads, masked, layer)
+
+    def with_heads(self, heads: HeadScales) -> "TextModel":
+        """The same model with some heads scaled in all that it does: {"decoder.0.cross": {3: 0.0}} switches one off."""
+        self._require_single("asked to do without heads: ask its members")
+        network = Tapped(self.network, scaled_heads(merged(self._heads, heads)))
+        return TextModel(self.stored, TorchRuntime(network))
 
     def _stream_whole(self, text: str, wishes: Wishes, options: dict[str, Any]) -> Iterator[str]:
         told: list[str] = []
-        _, config = divided(self.generation, options)
+        _, config = self._asked(options)
         sentences = self._lines(wishes, config).sentences(text, 0) if wishes.split else [text]
         for sentence in sentences:
             before = joined(told)
@@ -222,7 +252,7 @@ class TextModel:
                 yield new
 
     def _lines(self, wishes: Wishes, config: GenerationConfig) -> LineMaker:
-        return LineMaker(wishes, config, self.source_tokenizer, self.target_tokenizer, self.networks)
+        return LineMaker(wishes, config, self.source_tokenizer, self.target_tokenizer, self.runtime.longest)
 
     def _engine(self, config: GenerationConfig, constrained: bool) -> Engine:
         """One of those used before, where nothing about it has changed: what it has recorded can be used again."""
@@ -232,14 +262,22 @@ class TextModel:
         if key not in self._engines:
             while len(self._engines) >= _ENGINES_KEPT:
                 del self._engines[next(iter(self._engines))]
-            self._engines[key] = engine_of(config, self._reader, constrained)
+            self._engines[key] = self.runtime.engine(config, constrained)
         return self._engines[key]
 
-    def _evaluating(self) -> AbstractContextManager[None]:
-        return evaluating(*self.networks)
+    def _asked(self, options: dict[str, Any]) -> tuple[Wishes, GenerationConfig]:
+        """What is asked for in a call, and the settings to answer it by."""
+        given = engine_left_out(self.runtime.name, {name: each for name, each in options.items() if each is not None})
+        wishes, config = divided(self.runtime.defaults(self.generation, given), given)
+        self.runtime.check(wishes, config)
+        return wishes, config
 
     def _with_unknown(self, result: Result, text: str) -> Result:
         return replace(result, unknown=tuple(self.source_tokenizer.unknown(text))) if text.strip() else result
+
+    @property
+    def _heads(self) -> HeadScales:
+        return self.runtime.heads if isinstance(self.runtime, TorchRuntime) else {}
 
     def _require_single(self, what: str) -> None:
         if len(self.networks) > 1:

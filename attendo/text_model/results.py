@@ -1,4 +1,4 @@
-"""What a model answers: texts with their scores taken apart, and one run seen from inside."""
+"""What a model answers: texts with their scores taken apart."""
 
 from dataclasses import dataclass, field, replace
 
@@ -136,14 +136,3 @@ class Alternative:
     word: str  # that comes next; empty where the answer ends there
     log_probability: float  # of the token that begins it
     result: Result
-
-
-@dataclass(frozen=True)
-class Trace:
-    """One run seen from inside. Row t of `decoder` and `cross` is the look that predicted `target_pieces[t]`."""
-
-    source_pieces: tuple[str, ...]  # eos included
-    target_pieces: tuple[str, ...]  # the tokens predicted, eos included unless the answer was cut
-    encoder: Float[Tensor, "E H S S"]
-    decoder: Float[Tensor, "L H T T"]
-    cross: Float[Tensor, "L H T S"]

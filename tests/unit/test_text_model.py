@@ -353,13 +353,13 @@ def test_the_rows_of_a_trace_are_the_tokens_predicted() -> None:
     assert trace.source_pieces == ("I", "love", "NLP", "</s>")
     assert trace.target_pieces == ("我", "爱", "NLP", "</s>")
     layers, heads, source, target = 2, 2, 4, 4
-    assert trace.encoder.shape == (layers, heads, source, source)
-    assert trace.decoder.shape == (layers, heads, target, target)
+    assert trace.encoder_self.shape == (layers, heads, source, source)
+    assert trace.decoder_self.shape == (layers, heads, target, target)
     assert trace.cross.shape == (layers, heads, target, source)
-    for weights in (trace.encoder, trace.decoder, trace.cross):
+    for weights in (trace.encoder_self, trace.decoder_self, trace.cross):
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-    assert not trace.decoder.triu(1).any()
-    assert trace.decoder[:, :, 0, 0].eq(1).all()  # the first token predicted saw nothing but bos
+    assert not trace.decoder_self.triu(1).any()
+    assert trace.decoder_self[:, :, 0, 0].eq(1).all()  # the first token predicted saw nothing but bos
 
 
 def test_E49_changing_a_token_changes_only_the_looks_that_come_after_it() -> None:

@@ -88,3 +88,28 @@ def test_whatever_a_kernel_gives_a_query_that_sees_nothing_becomes_zero() -> Non
     visible = torch.tensor([[[[True, False], [False, False]]]])
     mixed = zero_blind(torch.ones(1, 3, 2, 4), visible)
     assert torch.equal(mixed, torch.tensor([1.0, 0.0])[None, None, :, None].expand(1, 3, 2, 4))
+
+
+def test_what_a_tap_returns_is_what_the_values_are_mixed_by() -> None:
+    attention = MultiHeadAttention(8, 2, site="here")
+    queries, kv = attention.queries(torch.randn(2, 3, 8)), attention.keys_values(torch.randn(2, 5, 8))
+    as_it_is = attention(queries, kv, Mask(), lambda site, weights: None)
+    torch.testing.assert_close(attention(queries, kv, Mask(), lambda site, weights: weights.clone()), as_it_is)
+    off = attention(queries, kv, Mask(), lambda site, weights: weights * 0)
+    torch.testing.assert_close(off, attention.output.bias.expand(2, 3, 8))
+
+
+def test_rows_that_share_a_memory_are_told_and_changed_one_by_one() -> None:
+    attention = MultiHeadAttention(8, 2)
+    queries, kv = attention.queries(torch.randn(4, 1, 8)), attention.keys_values(torch.randn(2, 5, 8))
+    keep = torch.tensor([1.0, 0.0, 1.0, 0.0])[:, None, None, None]
+    mixed = attention(queries, kv, Mask(), lambda site, weights: weights * keep)
+    torch.testing.assert_close(mixed[[1, 3]], attention.output.bias.expand(2, 1, 8))
+    torch.testing.assert_close(mixed[[0, 2]], attention(queries, kv, Mask())[[0, 2]])
+
+
+def test_a_tap_that_returns_another_shape_is_refused() -> None:
+    attention = MultiHeadAttention(8, 2, site="here")
+    queries, kv = attention.queries(torch.randn(2, 3, 8)), attention.keys_values(torch.randn(2, 5, 8))
+    with pytest.raises(UsageError, match=r"returned weights \[2, 1, 3, 5\] at here, where they are \[2, 2, 3, 5\]"):
+        attention(queries, kv, Mask(), lambda site, weights: weights[:, :1])

@@ -1,0 +1,94 @@
+"""`attendo trace`: every formula of one run, with the numbers of the model."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from attendo.errors import UsageError
+
+if TYPE_CHECKING:
+    from attendo.explore.trace_terminal import View
+    from attendo.text_model import TextModel, Trace
+
+MOST_NUMBERS = 20_000_000  # that are written: some 200 MB of JSON
+
+
+def trace(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The source sentence.")],
+    target: Annotated[str | None, typer.Option(help="Its translation; the model's own, greedy, unless given.")] = None,
+    layer: Annotated[int | None, typer.Option(help="All numbers of this layer, counted from 0.")] = None,
+    head: Annotated[int | None, typer.Option(help="The scores and weights of this head, counted from 0.")] = None,
+    step: Annotated[int | None, typer.Option(help="How this token of the target came about, counted from 0.")] = None,
+    no_mask: Annotated[bool, typer.Option("--no-mask", help="What if the decoder saw the future?")] = False,
+    lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of the explanations.")] = "en",
+    as_json: Annotated[bool, typer.Option("--json", help="Print every tensor, with the formulas, as JSON.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write one page that opens from disk.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Walk through one run from tokens to text: each formula, its shapes, its numbers.
+
+    In brief unless --layer, --head or --step asks for a part.
+    """
+    if not text.strip():
+        raise UsageError("there is no text to trace: give a sentence")
+    whole = "--json" if as_json else "--html" if html is not None else None
+    if whole and (head is not None or step is not None):
+        raise UsageError(f"--head and --step choose what the terminal shows, and {whole} has all: leave them out")
+    from attendo.explore.trace_terminal import View
+    from attendo.interop.opening import load
+
+    text_model = load(model, device)
+    _check_length(text_model, text)
+    found = text_model.trace(text, target, masked=not no_mask, layer=layer)
+    view = View(lang, layer, head, step)
+    view.check(found)
+    if whole:
+        _check_size(found, whole, layer)
+    if html is not None:
+        _write_page(found, html, lang)
+    if as_json:
+        _print_json(found)
+    elif html is None:
+        _show(found, view)
+
+
+def _check_length(text_model: "TextModel", text: str) -> None:
+    longest, tokens = text_model.runtime.longest, len(text_model.source_tokenizer.encode(text))
+    if longest is not None and tokens > longest:
+        raise UsageError(f"the text has {tokens} tokens, and the model reads at most {longest}: shorten it")
+
+
+def _check_size(found: "Trace", whole: str, layer: int | None) -> None:
+    numbers = sum(each.numel() for each in found.values())
+    if numbers > MOST_NUMBERS:
+        way_out = "shorten the text" if layer is not None else "choose one with --layer, or shorten the text"
+        raise UsageError(f"{whole} would write {numbers:,} numbers, more than {MOST_NUMBERS:,}: {way_out}")
+
+
+def _show(found: "Trace", view: "View") -> None:
+    from rich.console import Console
+
+    from attendo.explore.trace_terminal import walk
+
+    console = Console(highlight=False)
+    for paragraph in walk(found, view, console.width):
+        console.print(paragraph)
+
+
+def _print_json(found: "Trace") -> None:
+    from attendo.explore.formulas import bound, catalogue_json
+
+    content: dict[str, Any] = found.as_json()
+    for each in content["tensors"]:
+        each["bound"] = bound(found.entries[each["name"]])
+    print(json.dumps({**content, "formulas": catalogue_json()}, ensure_ascii=False, allow_nan=False))
+
+
+def _write_page(found: "Trace", file: Path, language: Literal["en", "zh"]) -> None:
+    from attendo.explore.trace_html import page
+
+    file.write_text(page(found, language), "utf-8")
+    typer.echo(f"written to {file}", err=True)

@@ -1,0 +1,228 @@
+"""A trace in the terminal: the walk from tokens to text, or all the numbers of one part of it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.cells import cell_len, set_cell_size
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from attendo.errors import UsageError
+from attendo.explore.attention_map import AttentionMap, visible
+from attendo.explore.formula import Formula, Language
+from attendo.explore.formulas import bound, formula_of, shown_facts
+from attendo.explore.trace_blocks import blocks, heat_map
+from attendo.explore.trace_values import CUT, Table, labels_of, table
+from attendo.explore.trace_words import say
+from attendo.model.ledger import Traced
+from attendo.text_model import Trace
+
+_CELL = 9  # a number and the space before it
+_LABEL = 14
+_ROWS, _FEW = 12, 3
+_MANY = 60  # tokens, or predictions
+_ATTENTION = ("scores", "masked", "weights")
+
+
+@dataclass(frozen=True)
+class View:
+    """What of a trace is shown: all of it in brief, or the numbers of a layer, a head or a step."""
+
+    language: Language = "en"
+    layer: int | None = None
+    head: int | None = None
+    step: int | None = None
+
+    @property
+    def brief(self) -> bool:
+        return self.layer is None and self.head is None and self.step is None
+
+    def check(self, trace: Trace) -> None:
+        """That there is such a head and such a step; the trace itself has seen to the layer."""
+        heads, steps = trace.config.num_heads, len(trace.target_pieces)
+        if self.head is not None and not 0 <= self.head < heads:
+            raise UsageError(f"--head {self.head}: the model has {heads} heads, counted from 0")
+        if self.step is not None and not 0 <= self.step < steps:
+            raise UsageError(f"--step {self.step}: the target has {steps} tokens, counted from 0")
+
+
+def walk(trace: Trace, view: View, width: int) -> Iterator[RenderableType]:
+    """Paragraph by paragraph, each at most `width` cells wide."""
+    view.check(trace)
+    yield from _heading(trace, view.language)
+    if view.brief:
+        yield from _whole(trace, view, width)
+    else:
+        yield from _part(trace, view, width)
+
+
+def _heading(trace: Trace, language: Language) -> Iterator[RenderableType]:
+    for key, pieces in (
+        ("source", trace.source_pieces),
+        ("read", trace.read_pieces),
+        ("predicted", trace.target_pieces),
+    ):
+        yield Text.assemble((f"{say(key, language)}  ", "bold"), _listed(pieces), f"  [{len(pieces)}]")
+    origin = say("given" if trace.given else "answered", language)
+    total = float(trace.log_probabilities.sum())
+    yield Text(f"{origin}; {say('loss', language)} {trace.loss:.4f}, log p {total:.4f}", "dim")
+    if trace.unknown:
+        yield Text(f"{say('unknown', language)}: {' '.join(map(visible, trace.unknown))}", "yellow")
+    if not trace.masked:
+        yield Text(say("no_mask", language), "yellow")
+    for site, scales in trace.heads.items():
+        told = ", ".join(f"{head} × {scale:g}" for head, scale in scales.items())
+        yield Text(f"{say('scaled', language)}: {site}: {told}", "yellow")
+
+
+def _listed(pieces: Sequence[str]) -> str:
+    return " ".join(map(visible, pieces[:_MANY])) + (f" {CUT}" if len(pieces) > _MANY else "")
+
+
+def _whole(trace: Trace, view: View, width: int) -> Iterator[RenderableType]:
+    language = view.language
+    for side, stack in (("source", "encoder"), ("target", "decoder")):
+        layers = trace.encoder_layers if stack == "encoder" else trace.decoder_layers
+        if not layers:
+            continue
+        yield _title(say(f"from_{side}", language))
+        yield from _steps(trace, f"{side}.", view, width)
+        yield from _layer(trace, f"{stack}.{layers[0]}", view, width)
+        if len(layers) > 1:
+            yield Text(say("same", language, f"{layers[1]}–{layers[-1]}" if len(layers) > 2 else layers[1]), "dim")
+        yield _title(say("stack_output", language))
+        yield from _entry(trace, trace.entries[f"{stack}.output"], view, width)
+    yield _title(say("sizes", language))
+    yield _sizes(trace, language)
+    yield _title(say("output", language))
+    yield from _steps(trace, "output.", view, width)
+    yield _predictions(trace, language)
+    yield _title(say("facts", language))
+    for formula, numbers in shown_facts(trace):
+        yield from _fact(formula, numbers, language)
+
+
+def _part(trace: Trace, view: View, width: int) -> Iterator[RenderableType]:
+    stacks = [("encoder", trace.encoder_layers), ("decoder", trace.decoder_layers)]
+    for stack, layers in stacks if view.step is None else stacks[1:]:
+        for layer in layers if view.layer is None else [n for n in layers if n == view.layer]:
+            yield from _layer(trace, f"{stack}.{layer}", view, width)
+    if view.step is not None:
+        yield _title(f"{say('step', view.language)} {view.step}: {visible(trace.target_pieces[view.step])}")
+        yield from _steps(trace, "output.", view, width)
+        yield _predictions(trace, view.language, view.step)
+
+
+def _layer(trace: Trace, place: str, view: View, width: int) -> Iterator[RenderableType]:
+    stack, _, number = place.partition(".")
+    for part in ("self", "cross", "feed_forward"):
+        inside = f"{place}.{part}"
+        if f"{inside}.output" not in trace:
+            continue
+        name = "masked_self" if (stack, part) == ("decoder", "self") else part
+        layer = say(f"{stack}_layer", view.language, number)
+        yield _title(say("titled", view.language, layer, say(name, view.language)))
+        yield from _steps(trace, f"{inside}.", view, width)
+        if part != "feed_forward":
+            yield from _maps(trace, inside, view, width)
+
+
+def _steps(trace: Trace, prefix: str, view: View, width: int) -> Iterator[RenderableType]:
+    for name, entry in trace.entries.items():
+        wanted = view.layer is not None or view.brief or prefix == "output." or name.endswith(_ATTENTION)
+        if name.startswith(prefix) and wanted:
+            yield from _entry(trace, entry, view, width)
+
+
+def _entry(trace: Trace, entry: Traced, view: View, width: int) -> Iterator[RenderableType]:
+    """The name, the formula with its shapes, a sentence, numbers."""
+    yield Text()
+    yield Text.assemble((f"{entry.name}  ", "cyan"), (bound(entry), "bold"))
+    yield _indented(Text(formula_of(entry).explained(view.language), "dim"))
+    head = view.head or 0
+    if entry.value.dim() == 3:
+        yield Text(f"  {say('head', view.language, head)}", "dim")
+    rows = range(view.step, view.step + 1) if view.step is not None and _has_steps(trace, entry) else None
+    few = _FEW if entry.name.endswith(_ATTENTION) else 1
+    columns = max(1, (width - _LABEL - 6) // _CELL)
+    yield from _numbers(table(trace, entry.name, head, rows, (few if view.brief else _ROWS, columns)), view.language)
+
+
+def _numbers(shown: Table, language: Language) -> Iterator[Text]:
+    if shown.columns:
+        cells = [_fitted(visible(each), _CELL - 1, right=True) for each in shown.columns]
+        yield Text(f"  {'':{_LABEL}} {' '.join(cells)}", "dim", no_wrap=True, overflow="crop")
+    for label, row in zip(shown.rows, shown.cells, strict=True):
+        numbers = " ".join(each.rjust(_CELL - 1) for each in row) + (f" {CUT}" if shown.more_columns else "")
+        line = Text.assemble((f"  {_fitted(visible(label), _LABEL)} ", "dim"), numbers)
+        line.no_wrap, line.overflow = True, "crop"
+        yield line
+    if shown.more_rows:
+        yield Text(f"  {say('more_rows', language, shown.more_rows)}", "dim")
+
+
+def _has_steps(trace: Trace, entry: Traced) -> bool:
+    return labels_of(trace, entry.name)[0] == trace.target_pieces and entry.name.startswith(("decoder.", "output."))
+
+
+def _maps(trace: Trace, site: str, view: View, width: int) -> Iterator[RenderableType]:
+    weights = trace[f"{site}.weights"].double().numpy()
+    rows, columns = labels_of(trace, f"{site}.weights")
+    assert rows is not None
+    assert columns is not None
+    yield Text(f"  {say('maps_source' if site.startswith('encoder') else 'maps', view.language)}", "dim")
+    if view.head is not None or view.step is not None:
+        head = view.head or 0
+        title = f"{site}, {say('head', view.language, head)}"
+        yield heat_map(AttentionMap(weights[head], rows, columns, title), view.step, width, view.language)
+    else:
+        yield blocks(weights, width - 2, view.language)
+
+
+def _sizes(trace: Trace, language: Language) -> RichTable:
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    for key in ("place", "entering", "adding", "leaving", "share", "gain"):
+        shown.add_column(say(key, language), justify="left" if key == "place" else "right")
+    for each in trace.sizes():
+        lengths = [f"{value:.2f}" for value in (each.entering, each.adding, each.leaving)]
+        shown.add_row(each.place, *lengths, f"{each.share:.0%}", f"{each.gain:.2f}")
+    return shown
+
+
+def _predictions(trace: Trace, language: Language, only: int | None = None) -> RichTable:
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    for key in ("step", "token", "probability", "entropy", "eos"):
+        shown.add_column(say(key, language), justify="left" if key == "token" else "right")
+    shown.add_column(say("top", language))
+    steps = list(enumerate(trace.steps(3 if only is None else 10)))
+    for t, each in steps[:_MANY] if only is None else steps[only : only + 1]:
+        top = "  ".join(f"{visible(one.piece)} {one.probability:.3f}" for one in each.top)
+        numbers = f"{each.probability:.3f}", f"{each.entropy:.2f}", f"{each.eos_probability:.3f}"
+        shown.add_row(str(t), Text(visible(each.piece)), *numbers, Text(top))
+    if only is None and len(steps) > _MANY:
+        shown.add_row(CUT, Text(say("more_rows", language, len(steps) - _MANY)))
+    return shown
+
+
+def _fact(formula: Formula, numbers: str, language: Language) -> Iterator[RenderableType]:
+    yield Text()
+    yield Text.assemble((f"{', '.join(formula.rows)}  ", "cyan"), (formula.written(), "bold"))
+    yield _indented(Text(visible(numbers), "green") if numbers else Text(say("not_here", language), "dim"))
+    yield _indented(Text(formula.explained(language), "dim"))
+
+
+def _title(text: str) -> RenderableType:
+    return Text(f"\n{text}", "bold underline")
+
+
+def _indented(text: Text) -> RenderableType:
+    return Padding(text, (0, 0, 0, 2), expand=False)
+
+
+def _fitted(text: str, width: int, right: bool = False) -> str:
+    if cell_len(text) > width:
+        return set_cell_size(text, width - 1) + CUT
+    return " " * (width - cell_len(text)) + text if right else set_cell_size(text, width)

@@ -1,0 +1,229 @@
+"""One run seen from inside: every tensor by its name, with the tokens that its rows speak of."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attendo.model.config import ModelConfig
+from attendo.model.heads import HeadScales
+from attendo.model.ledger import Traced
+from attendo.text import EOS, Tokenizer
+
+_WEIGHTS = re.compile(r"(encoder|decoder)\.(\d+)\.(self|cross)\.weights")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A token that might come next."""
+
+    piece: str
+    id: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class TracedStep:
+    """One prediction: the token that stands there, and what else the network thought of."""
+
+    piece: str
+    id: int
+    probability: float
+    log_probability: float
+    rank: int  # 1 where it was the most probable of all
+    entropy: float  # in nats
+    eos_probability: float
+    top: tuple[Candidate, ...]  # most probable first
+
+
+@dataclass(frozen=True)
+class SubLayerSizes:
+    """How long the vectors are around one sub-layer: Euclidean lengths, means over the tokens."""
+
+    place: str  # such as decoder.0.cross
+    entering: float  # ‖x‖, of the stream
+    adding: float  # ‖Sublayer(x)‖, what joins it
+    leaving: float  # ‖x + Sublayer(x)‖
+    share: float  # ‖Sublayer(x)‖ / (‖x‖ + ‖Sublayer(x)‖)
+    gain: float  # of the norm: the length behind it by the length before it
+
+
+@dataclass(frozen=True, eq=False)
+class Trace(Mapping[str, Tensor]):
+    """A mapping from names to tensors: `trace["decoder.0.cross.scores"]` is [H, T, S].
+
+    Row t of the decoder is where `target_pieces[t]` was predicted, from `read_pieces` up to t.
+    """
+
+    config: ModelConfig
+    source_pieces: tuple[str, ...]  # eos included
+    read_pieces: tuple[str, ...]  # what the decoder was given: bos, and the target one token behind
+    target_pieces: tuple[str, ...]  # the tokens predicted, eos included unless the answer was cut
+    source_ids: tuple[int, ...]
+    target_ids: tuple[int, ...]
+    entries: Mapping[str, Traced] = field(repr=False)  # in the order of the calculation
+    tokenizer: Tokenizer = field(repr=False)  # of the target
+    text: str = ""  # of the target
+    given: bool = False  # whether the target was given, or is the model's own answer
+    unknown: tuple[str, ...] = ()  # parts of the source that the vocabulary does not have
+    heads: HeadScales = field(default_factory=dict)  # that were scaled
+    masked: bool = True  # whether the decoder's future was hidden
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.entries[name].value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def encoder_layers(self) -> tuple[int, ...]:
+        """The layers that were kept: all, unless one was asked for."""
+        return self._layers("encoder")
+
+    @property
+    def decoder_layers(self) -> tuple[int, ...]:
+        return self._layers("decoder")
+
+    @property
+    def encoder_self(self) -> Float[Tensor, "E H S S"]:
+        return self._stacked("encoder", "self")
+
+    @property
+    def decoder_self(self) -> Float[Tensor, "L H T T"]:
+        return self._stacked("decoder", "self")
+
+    @property
+    def cross(self) -> Float[Tensor, "L H T S"]:
+        return self._stacked("decoder", "cross")
+
+    @property
+    def logits(self) -> Float[Tensor, "T V"]:
+        return self["output.logits"]
+
+    @property
+    def probabilities(self) -> Float[Tensor, "T V"]:
+        return self["output.probabilities"]
+
+    @property
+    def log_probabilities(self) -> Float[Tensor, " T"]:
+        """Of the tokens that stand there."""
+        labels = torch.tensor(self.target_ids)[:, None]
+        return self.logits.log_softmax(-1).gather(-1, labels)[:, 0]
+
+    @property
+    def loss(self) -> float:
+        """Cross-entropy of the target, a token: −1/m ∑ log p(yₜ | y₍<ₜ₎, x)."""
+        return -float(self.log_probabilities.mean())
+
+    @property
+    def entropy(self) -> Float[Tensor, " T"]:
+        """Of each distribution, in nats: 0 where the network is sure."""
+        return -torch.special.xlogy(self.probabilities, self.probabilities).sum(dim=-1)
+
+    @property
+    def eos_probability(self) -> Float[Tensor, " T"]:
+        return self.probabilities[:, EOS]
+
+    def steps(self, count: int = 5) -> list[TracedStep]:
+        """Every prediction, with so many of the most probable tokens."""
+        best = self.probabilities.topk(min(count, self.probabilities.size(-1)), dim=-1)
+        labels = torch.tensor(self.target_ids)[:, None]
+        ranks = (self.probabilities > self.probabilities.gather(-1, labels)).sum(dim=-1) + 1
+        log_probabilities, entropy = self.log_probabilities.tolist(), self.entropy.tolist()
+        found = []
+        for t, (piece, token) in enumerate(zip(self.target_pieces, self.target_ids, strict=True)):
+            ids = best.indices[t].tolist()
+            top = zip(self.tokenizer.pieces(ids), ids, best.values[t].tolist(), strict=True)
+            found.append(
+                TracedStep(
+                    piece=piece,
+                    id=token,
+                    probability=float(self.probabilities[t, token]),
+                    log_probability=log_probabilities[t],
+                    rank=int(ranks[t]),
+                    entropy=entropy[t],
+                    eos_probability=float(self.eos_probability[t]),
+                    top=tuple(Candidate(*each) for each in top),
+                )
+            )
+        return found
+
+    def as_json(self, count: int = 10) -> dict[str, Any]:
+        """Everything as plain values: numbers rounded to 6 digits, tensors as nested lists, −∞ as None.
+
+        `count` is how many of the most probable tokens each step has.
+        """
+        return {
+            "config": self.config.model_dump(),
+            "text": self.text,
+            "given": self.given,
+            "masked": self.masked,
+            "heads": {site: {str(head): scale for head, scale in each.items()} for site, each in self.heads.items()},
+            "unknown": list(self.unknown),
+            "source": {"pieces": list(self.source_pieces), "ids": list(self.source_ids)},
+            "read": {"pieces": list(self.read_pieces)},
+            "predicted": {"pieces": list(self.target_pieces), "ids": list(self.target_ids)},
+            "layers": {"encoder": list(self.encoder_layers), "decoder": list(self.decoder_layers)},
+            "loss": _rounded(self.loss),
+            "log_probability": _rounded(float(self.log_probabilities.sum())),
+            "steps": [_rounded(asdict(each)) for each in self.steps(count)],
+            "sizes": [_rounded(asdict(each)) for each in self.sizes()],
+            "tensors": [
+                {"name": each.name, "formula": each.formula, "shape": list(each.shape), "values": _listed(each.value)}
+                for each in self.entries.values()
+            ],
+        }
+
+    def sizes(self) -> list[SubLayerSizes]:
+        """Of every sub-layer that was kept, in the order of the calculation."""
+        return [self._sizes(name.removesuffix(".residual")) for name in self.entries if name.endswith(".residual")]
+
+    def _sizes(self, place: str) -> SubLayerSizes:
+        after, made, normed = (self[f"{place}.{each}"] for each in ("residual", "output", "norm"))
+        before = after - made
+        into_norm = before if self.config.norm == "pre" else after
+        entering, adding, leaving = (each.norm(dim=-1) for each in (before, made, after))
+        return SubLayerSizes(
+            place,
+            entering=float(entering.mean()),
+            adding=float(adding.mean()),
+            leaving=float(leaving.mean()),
+            share=float((adding / (entering + adding).clamp(min=1e-12)).mean()),
+            gain=float((normed.norm(dim=-1) / into_norm.norm(dim=-1).clamp(min=1e-12)).mean()),
+        )
+
+    def _layers(self, stack: str) -> tuple[int, ...]:
+        found = [_WEIGHTS.fullmatch(name) for name in self.entries]
+        return tuple(int(each[2]) for each in found if each and (each[1], each[3]) == (stack, "self"))
+
+    def _stacked(self, stack: str, kind: str) -> Float[Tensor, "L H T S"]:
+        layers = [self[f"{stack}.{n}.{kind}.weights"] for n in self._layers(stack)]
+        if layers:
+            return torch.stack(layers)
+        rows = len(self.source_pieces) if stack == "encoder" else len(self.target_pieces)
+        columns = len(self.source_pieces) if kind == "cross" or stack == "encoder" else rows
+        return torch.zeros(0, self.config.num_heads, rows, columns)
+
+
+def _listed(tensor: Tensor) -> Any:
+    return tensor.tolist() if not tensor.is_floating_point() else _rounded(tensor.double().tolist())
+
+
+def _rounded(value: Any) -> Any:
+    """Six digits that count, however small the number; JSON knows no infinity."""
+    match value:
+        case float():
+            return float(f"{value:.6g}") if math.isfinite(value) else None
+        case dict():
+            return {key: _rounded(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_rounded(each) for each in value]
+    return value

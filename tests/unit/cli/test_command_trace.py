@@ -1,0 +1,89 @@
+"""`attendo trace`: the walk, its parts, JSON, a page, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny import Command, tiny_model
+
+from attendo.cli import trace as command
+
+
+def test_the_walk_is_printed(attendo: Command, model_folder: Path) -> None:
+    shown = attendo("trace", model_folder, "the cat sat")
+    assert (shown.code, shown.errors) == (0, "")
+    assert shown.output.startswith("source  the cat sat </s>  [4]\n")
+    assert "the model's own answer, greedy" in shown.output
+    assert "\x1b" not in shown.output
+
+
+def test_a_given_target_is_traced(attendo: Command, model_folder: Path) -> None:
+    shown = attendo("trace", model_folder, "the cat sat", "--target", "猫 坐 着", "--lang", "zh")
+    assert "预测  猫 坐 着 </s>  [4]" in shown.output
+    assert "目标句由用户给定" in shown.output
+
+
+def test_json_has_everything(attendo: Command, model_folder: Path) -> None:
+    shown = attendo("trace", model_folder, "the cat sat", "--target", "猫 坐", "--json")
+    told = json.loads(shown.output)
+    trace = tiny_model().trace("the cat sat", "猫 坐")
+    assert {name: told[name] for name in trace.as_json() if name != "tensors"} == {
+        name: value for name, value in trace.as_json().items() if name != "tensors"
+    }
+    assert [each["name"] for each in told["tensors"]] == list(trace)
+    assert {each["formula"] for each in told["tensors"]} <= set(told["formulas"])
+    assert told["tensors"][-1]["bound"].endswith(f"→ {list(trace.probabilities.shape)}")
+
+
+def test_one_layer_as_json_is_smaller(attendo: Command, model_folder: Path) -> None:
+    told = json.loads(attendo("trace", model_folder, "the cat sat", "--layer", "1", "--json").output)
+    assert told["layers"] == {"encoder": [1], "decoder": [1]}
+
+
+def test_a_page_is_written(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+    shown = attendo("trace", model_folder, "the cat sat", "--html", tmp_path / "a.html", "--lang", "zh")
+    assert (shown.code, shown.output) == (0, "")
+    assert shown.errors == f"written to {tmp_path / 'a.html'}\n"
+    assert (tmp_path / "a.html").read_text("utf-8").startswith('<!doctype html>\n<html lang="zh"')
+
+
+def test_the_mask_can_be_left_out(attendo: Command, model_folder: Path) -> None:
+    shown = attendo("trace", model_folder, "the cat sat", "--target", "猫 坐", "--no-mask")
+    assert "the decoder's mask is off" in shown.output
+    assert "M[i, j] = 0 (j ≤ i)" not in shown.output
+    assert "every row sees the tokens that are yet to be predicted" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([" "], "there is no text to trace"),
+        (["cat", "--layer", "2"], "no layer 2: the model has 2 encoder layers and 2 decoder layers, counted from 0"),
+        (["cat", "--head", "5"], "--head 5: the model has 2 heads, counted from 0"),
+        (["cat", "--target", "猫", "--step", "2"], "--step 2: the target has 2 tokens, counted from 0"),
+        (["cat", "--head", "1", "--json"], "--head and --step choose what the terminal shows, and --json has all"),
+        (["cat", "--lang", "fr"], "'fr' is not one of"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(
+    attendo: Command, model_folder: Path, arguments: list[str], message: str
+) -> None:
+    failed = attendo("trace", model_folder, *arguments)
+    assert failed.code == 2
+    assert message in failed.error
+
+
+def test_too_many_numbers_ask_for_a_layer(
+    attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "MOST_NUMBERS", 1000)
+    failed = attendo("trace", model_folder, "the cat sat", "--target", "猫", "--json")
+    assert failed.code == 2
+    assert "choose one with --layer" in failed.error
+
+
+def test_a_source_that_outgrows_learned_positions_is_refused(attendo: Command, tmp_path: Path) -> None:
+    tiny_model(positions="learned", max_length=6).save(tmp_path / "model")
+    for more in ([], ["--target", "猫"]):
+        failed = attendo("trace", tmp_path / "model", "the cat sat " * 3, *more)
+        assert (failed.code, failed.error) == (2, "the text has 10 tokens, and the model reads at most 5: shorten it")

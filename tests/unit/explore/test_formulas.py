@@ -1,0 +1,113 @@
+"""The catalogue has every formula of the study texts, and each is bound to the shapes of a run."""
+
+import re
+from typing import Any
+
+import pytest
+from tiny import tiny_model
+
+from attendo.explore.formula import LANGUAGES
+from attendo.explore.formulas import CATALOGUE, FACTS, bound, catalogue_json, shown_facts, symbols_of
+from attendo.explore.formulas_glossary import GLOSSARY
+from attendo.explore.formulas_steps import STEPS
+
+# How many rows the list of what must be seen has of each kind.
+COUNTS = {"A": 10, "B": 8, "C": 9, "D": 10, "E-": 11, "F": 7, "G": 4, "H": 8, "I": 10, "J": 9, "K": 8}
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"norm": "post", "activation": "gelu"},
+    {"positions": "rotary", "activation": "silu"},
+    {"positions": "learned", "activation": "swiglu", "max_length": 30},
+    {"positions": "none", "norm_kind": "rms", "scale_embedding": False},
+    {"position_layout": "halves", "embedding_norm": True, "output_bias": True, "final_norm": False},
+    {"d_key": 6, "d_value": 10, "scale_embedding": False},
+]
+
+
+def test_every_row_of_the_list_is_in_the_catalogue() -> None:
+    expected = {f"{kind}{number}" for kind, count in COUNTS.items() for number in range(1, count + 1)}
+    assert {row for formula in CATALOGUE.values() for row in formula.rows} == expected
+    assert len(expected) == 94
+
+
+def test_names_are_given_once() -> None:
+    assert len(CATALOGUE) == len(STEPS) + len(FACTS)
+
+
+@pytest.mark.parametrize("formula", CATALOGUE.values(), ids=lambda each: each.name)
+def test_a_formula_is_one_line_and_explained_in_both_languages_in_one_sentence(formula: Any) -> None:
+    assert "\n" not in formula.text
+    assert formula.en.endswith(".")
+    assert formula.en.isascii() or not re.search("[\u4e00-\u9fff]", formula.en)
+    assert formula.zh.endswith("。")
+    assert re.search("[\u4e00-\u9fff]", formula.zh)
+    for language in LANGUAGES:
+        assert set(symbols_of(formula, language)) == set(formula.symbols.split())
+
+
+def test_every_symbol_of_the_glossary_is_used() -> None:
+    used = {symbol for formula in CATALOGUE.values() for symbol in formula.symbols.split()}
+    assert set(GLOSSARY) == used
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_every_tensor_has_a_formula_with_its_shapes(changes: dict[str, Any]) -> None:
+    trace = tiny_model(**changes).trace("the cat sat", "猫 坐")
+    for entry in trace.entries.values():
+        formula = CATALOGUE[entry.formula]
+        places = set(re.findall(r"\{(\d)\}", formula.shapes))
+        assert places <= {str(n) for n in range(len(entry.operands))}
+        told = bound(entry)
+        assert told.endswith(str(list(entry.shape)))
+        assert "{" not in told.replace("{0 … |V|−1}", "")
+
+
+def test_a_formula_speaks_of_the_vectors_it_reads() -> None:
+    trace = tiny_model(norm="post").trace("the cat sat", "猫 坐")
+    assert bound(trace.entries["decoder.0.self.queries"]) == (
+        "Q = Y·W_Q + b_Q : [3, 16]·[16, 16] + [16] → [3, 16] → [2, 3, 8]"
+    )
+    assert bound(trace.entries["decoder.0.cross.keys"]).startswith("K = Z·W_K + b_K : [4, 16]·[16, 16]")
+    assert bound(trace.entries["encoder.0.self.values"]).startswith("V = X·W_V + b_V")
+    before = tiny_model(norm="pre").trace("the cat sat", "猫 坐")
+    assert bound(before.entries["encoder.0.self.values"]).startswith("V = X\u0302·W_V + b_V")
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments"),
+    [
+        *((changes, {}) for changes in VARIANTS),
+        ({"positions": "rotary"}, {"layer": 1}),
+        ({"num_encoder_layers": 1}, {"layer": 1}),
+        ({}, {"masked": False}),
+        ({}, {"heads": {"decoder.1.cross": {0: 0.0}}}),
+    ],
+)
+def test_facts_have_numbers_for_every_kind_of_model(changes: dict[str, Any], arguments: dict[str, Any]) -> None:
+    trace = tiny_model(**changes).trace("the cat sat", "猫 坐", **arguments)
+    shown = {formula.name: numbers for formula, numbers in shown_facts(trace)}
+    assert list(shown) == [formula.name for formula in FACTS]
+    assert {"clipping", "adam", "no_cross"} <= {name for name, numbers in shown.items() if not numbers}
+    assert sum(bool(numbers) for numbers in shown.values()) > 50
+    assert not any("nan" in numbers or "\n" in numbers for numbers in shown.values())
+
+
+def test_facts_are_those_of_the_run() -> None:
+    trace = tiny_model().trace("the cat sat", "猫 坐")
+    shown = {formula.name: numbers for formula, numbers in shown_facts(trace)}
+    assert shown["shift"] == "<s> 猫 坐  →  猫 坐 </s>"
+    assert shown["head_width"] == "16 / 2 = 8"
+    assert shown["boolean_mask"] == "3 / 9"
+    assert shown["cross_entropy"].startswith(f"L = {trace.loss:.4f}")
+    assert shown["maps"] == "encoder [2, 2, 4, 4], decoder [2, 2, 3, 3], cross [2, 2, 3, 4]"
+
+
+def test_a_single_token_has_facts_too() -> None:
+    trace = tiny_model().trace("cat", "")
+    assert all(isinstance(numbers, str) for _, numbers in shown_facts(trace))
+
+
+def test_the_catalogue_is_plain_values() -> None:
+    told = catalogue_json()["queries"]
+    assert (told["rows"], told["text"]) == (["C1"], "Q = X·W_Q + b_Q")
+    assert told["symbols"]["Q"] == {"en": "queries", "zh": "查询"}

@@ -1,0 +1,142 @@
+"""The walk through a trace: what is said, how wide it is, what is left out with a mark."""
+
+import io
+import re
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from tiny import tiny_model
+
+from attendo.errors import UsageError
+from attendo.explore.trace_terminal import View, walk
+from attendo.explore.trace_values import labels_of, number, table
+from attendo.explore.trace_words import WORDS
+from attendo.text_model import Trace
+
+LONG = " ".join(["the cat sat"] * 22)
+
+
+def told(trace: Trace, width: int = 100, **choices: Any) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    for paragraph in walk(trace, View(**choices), width):
+        console.print(paragraph)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_walk_goes_from_tokens_to_text() -> None:
+    text = told(tiny_model().trace("the cat sat", "猫 坐"))
+    places = [
+        text.index(each)
+        for each in (
+            "source  the cat sat </s>",
+            "source.embedding",
+            "encoder.0.self.scores",
+            "encoder.0.feed_forward.bent",
+            "decoder.0.self.masked",
+            "decoder.0.cross.weights",
+            "Sizes along the way",
+            "output.logits",
+            "most probable",
+            "What else this run shows",
+        )
+    ]
+    assert places == sorted(places)
+    assert "Q = X̂·W_Q + b_Q : [4, 16]·[16, 16] + [16] → [4, 16] → [2, 4, 8]" in text
+    assert "−∞" in text
+    assert "--layer N" in text
+    assert "decoder.1.cross.scores" not in text
+
+
+@pytest.mark.parametrize("width", [60, 100])
+@pytest.mark.parametrize("choices", [{}, {"layer": 1}, {"head": 1, "language": "zh"}, {"step": 2, "layer": 0}])
+def test_no_line_is_wider_than_the_terminal(width: int, choices: dict[str, Any]) -> None:
+    trace = tiny_model().trace(LONG, "我 看见 小 猫 了 " * 15)
+    assert max(cell_len(line) for line in told(trace, width, **choices).splitlines()) <= width
+
+
+def test_a_layer_is_shown_with_all_its_tensors() -> None:
+    trace = tiny_model().trace("the cat sat", "猫 坐", layer=1)
+    text = told(trace, layer=1)
+    for name in trace:
+        assert (f"{name}  " in text) == name.startswith(("encoder.1.", "decoder.1.")), name
+
+
+def test_a_head_is_the_one_asked_for() -> None:
+    trace = tiny_model().trace("the cat sat", "猫 坐")
+    text = told(trace, head=1)
+    assert number(float(trace["decoder.1.cross.scores"][1, 0, 0])) in text
+    assert "head 0" not in text
+    assert "decoder.0.cross, head 1" in text
+
+
+def test_a_step_shows_its_row_and_its_distribution() -> None:
+    trace = tiny_model().trace("the cat sat", "猫 坐")
+    text = told(trace, step=1)
+    assert "step 1: 坐" in text
+    assert number(float(trace["decoder.1.cross.scores"][0, 1, 0])) in text
+    assert "encoder.0" not in text
+    assert f"{trace.steps()[1].top[0].probability:.3f}" in text
+
+
+def test_what_is_left_out_leaves_a_mark() -> None:
+    text = told(tiny_model().trace(LONG, "猫 坐"), 80)
+    assert re.search(r"… \d+ more rows", text)
+    assert re.search(r"\d …$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"head": 2}, "--head 2: the model has 2 heads"),
+        ({"head": -1}, "--head -1"),
+        ({"step": 3}, "--step 3: the target has 3 tokens"),
+    ],
+)
+def test_a_part_that_is_not_there_is_refused(choices: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        told(tiny_model().trace("the cat sat", "猫 坐"), **choices)
+
+
+def test_a_reader_of_chinese_reads_chinese() -> None:
+    model = tiny_model()
+    trace = model.trace("the xylophone sat", "猫 坐", heads={"decoder.0.cross": {1: 0.0}}, masked=False)
+    text = told(trace, language="zh")
+    english = [words[0] for words in WORDS.values() if len(words[0]) > 12 and words[0] != words[1]]
+    assert not [words for words in english if words in text]
+    assert "词表中没有，按 <unk> 读入: xylophone" in text
+    assert "解码器的掩码已关闭" in text
+    assert "decoder.0.cross: 1 × 0" in text
+
+
+def test_tokens_cannot_steer_the_terminal() -> None:
+    trace = tiny_model().trace("the \x1b[31mcat", "猫")
+    assert "\x1b" not in told(trace)
+
+
+def test_rows_are_named_by_what_they_speak_of() -> None:
+    trace = tiny_model().trace("the cat sat", "猫 坐")
+    read, predicted, source = ("<s>", "猫", "坐"), ("猫", "坐", "</s>"), ("the", "cat", "sat", "</s>")
+    assert labels_of(trace, "decoder.0.self.weights") == (predicted, read)
+    assert labels_of(trace, "decoder.0.cross.weights") == (predicted, source)
+    assert labels_of(trace, "decoder.0.self.keys") == (read, None)
+    assert labels_of(trace, "decoder.0.cross.values") == (source, None)
+    assert labels_of(trace, "target.input") == (read, None)
+    assert labels_of(trace, "encoder.0.self.scores") == (source, source)
+    assert labels_of(trace, "output.logits") == (predicted, None)
+
+
+def test_a_table_counts_what_it_leaves_out() -> None:
+    trace = tiny_model().trace("the cat sat", "猫 坐")
+    shown = table(trace, "source.input", most=(2, 5))
+    assert (shown.rows, shown.more_rows, shown.more_columns) == (("the", "cat"), 2, 11)
+    assert shown.cells[1][4] == number(float(trace["source.input"][1, 4]))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(-0.12345, "−0.123"), (float("-inf"), "−∞"), (12345.6, "1.23e+04"), (7, "7")]
+)
+def test_numbers_are_short(value: float, expected: str) -> None:
+    assert number(value) == expected

@@ -1,0 +1,124 @@
+"""Tensors of a run by name: which there are, and what is refused."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from attendo.errors import UsageError
+from attendo.model import trace as tracing
+from attendo.model.heads import ScaledHeads, scaled_heads, sites
+from attendo.model.trace import trace_network
+from attendo.model.transformer import Transformer
+
+SOURCE, TARGET = torch.tensor([5, 9, 4, 3]), torch.tensor([2, 8, 4])
+
+
+def test_tensors_have_the_names_of_the_calculation(small_network: Callable[..., Transformer]) -> None:
+    traced = trace_network(small_network(), SOURCE, TARGET)
+    kinds = ("queries", "keys", "values", "scores", "masked", "weights", "mixed", "output", "residual", "norm")
+    for place in sites(small_network().config):
+        assert {f"{place}.{kind}" for kind in kinds} <= set(traced)
+    for place in ("encoder.0.feed_forward", "decoder.1.feed_forward"):
+        assert {f"{place}.{kind}" for kind in ("inner", "bent", "output", "residual", "norm")} <= set(traced)
+    for side in ("source", "target"):
+        assert {f"{side}.{kind}" for kind in ("embedding", "positions", "input")} <= set(traced)
+    assert {"encoder.output", "decoder.output", "output.logits", "output.probabilities"} <= set(traced)
+
+
+def test_tensors_of_heads_have_the_head_first(small_network: Callable[..., Transformer]) -> None:
+    traced = trace_network(small_network(d_key=6, d_value=5), SOURCE, TARGET)
+    shapes = {
+        kind: traced[f"decoder.0.cross.{kind}"].shape for kind in ("queries", "keys", "values", "scores", "mixed")
+    }
+    assert shapes == {
+        "queries": (4, 3, 6),
+        "keys": (4, 4, 6),
+        "values": (4, 4, 5),
+        "scores": (4, 3, 4),
+        "mixed": (4, 3, 5),
+    }
+
+
+def test_the_future_is_minus_infinity_before_the_softmax_and_nothing_behind_it(
+    small_network: Callable[..., Transformer],
+) -> None:
+    traced = trace_network(small_network(), SOURCE, TARGET)
+    future = torch.ones(3, 3).triu(1).bool()
+    assert traced["decoder.0.self.masked"].value[:, future].isneginf().all()
+    assert traced["decoder.0.self.scores"].value[:, future].isfinite().all()
+    assert traced["decoder.0.self.weights"].value[:, future].eq(0).all()
+
+
+def test_one_layer_can_be_kept(small_network: Callable[..., Transformer]) -> None:
+    traced = trace_network(small_network(), SOURCE, TARGET, layer=1)
+    assert "decoder.1.cross.weights" in traced
+    assert not any(name.startswith(("encoder.0.", "decoder.0.")) for name in traced)
+    whole = trace_network(small_network(), SOURCE, TARGET)
+    assert torch.equal(traced["output.logits"].value, whole["output.logits"].value)
+
+
+@pytest.mark.parametrize("layer", [2, -1])
+def test_a_layer_that_is_not_there_is_refused_with_the_number_of_layers(
+    small_network: Callable[..., Transformer], layer: int
+) -> None:
+    with pytest.raises(UsageError, match=f"no layer {layer}: the model has 2 encoder layers and 2 decoder layers"):
+        trace_network(small_network(), SOURCE, TARGET, layer=layer)
+
+
+def test_too_much_attention_asks_for_one_layer(
+    small_network: Callable[..., Transformer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracing, "MOST_NUMBERS", 1000)
+    with pytest.raises(UsageError, match=r"4 source and 3 target tokens has 1,184 numbers .*choose one layer"):
+        trace_network(small_network(), SOURCE, TARGET)
+    assert trace_network(small_network(), SOURCE, TARGET, layer=0)
+    monkeypatch.setattr(tracing, "MOST_NUMBERS", 100)
+    with pytest.raises(UsageError, match=r"100: shorten the text"):
+        trace_network(small_network(), SOURCE, TARGET, layer=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "source", "message"),
+    [
+        ({"positions": "learned", "max_length": 3}, SOURCE, "source has 4 tokens, more than the learned positions"),
+        ({}, None, "a decoder-only network reads no source"),
+        ({"num_encoder_layers": 0}, SOURCE, "a decoder-only network reads no source"),
+        ({}, torch.tensor([17]), "outside the vocabulary of 17 tokens"),
+    ],
+)
+def test_what_cannot_be_traced_is_refused(
+    small_network: Callable[..., Transformer], changes: dict[str, Any], source: torch.Tensor | None, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        trace_network(small_network(**changes), source, TARGET)
+
+
+def test_a_tap_of_scaled_heads_changes_those_and_no_others() -> None:
+    weights = torch.rand(2, 3, 4, 5)
+    tap = scaled_heads({"decoder.0.cross": {1: 0.0, 2: 0.5}})
+    changed = tap("decoder.0.cross", weights)
+    assert changed is not None
+    assert torch.equal(changed, weights * torch.tensor([1.0, 0.0, 0.5])[:, None, None])
+    assert tap("decoder.1.cross", weights) is None
+
+
+@pytest.mark.parametrize(
+    ("heads", "message"),
+    [
+        ({"decoder.7.cross": {0: 0.0}}, r"no attention named decoder.7.cross; it has encoder.0.self"),
+        ({"decoder.0.cross": {4: 0.0}}, r"decoder.0.cross has no head 4: it has 4, counted from 0"),
+        ({"decoder.0.cross": {-1: 0.0}}, r"has no head -1"),
+    ],
+)
+def test_heads_that_are_not_there_cannot_be_scaled(
+    small_network: Callable[..., Transformer], heads: dict[str, dict[int, float]], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        trace_network(small_network(), SOURCE, TARGET, heads)
+
+
+def test_a_scale_is_a_number() -> None:
+    with pytest.raises(UsageError, match=r"head 0 of encoder.0.self cannot be scaled by nan"):
+        ScaledHeads({"encoder.0.self": {0: float("nan")}})

@@ -1,0 +1,59 @@
+"""Alignments are those of the head that the model folder names, or of the last layer."""
+
+from typing import Any
+
+import pytest
+import torch
+from lively import lively_model, sentences
+
+from attendo.errors import ModelError
+from attendo.text_model.looking import AlignmentHead, aligned
+
+TEXTS = sentences(4)
+
+
+def test_a_named_head_is_the_one_looked_at() -> None:
+    model = lively_model()
+    results = model.generate(TEXTS)
+    sources = [model.source_tokenizer.encode(text) for text in TEXTS]
+    for layer in range(2):
+        for head in range(2):
+            named = {"alignment_head": {"layer": layer, "head": head, "error_rate": 0.1}}
+            for text, result in zip(TEXTS, aligned(results, sources, model.networks, 64, named), strict=True):
+                if "⁇" not in result.text:
+                    expected = model.trace(text, result.text).cross[layer, head][: len(result.ids)]
+                    assert result.alignment is not None
+                    torch.testing.assert_close(result.alignment.weights, expected, atol=1e-5, rtol=0)
+
+
+def test_without_one_it_is_the_mean_of_the_last_layer_and_so_in_an_ensemble() -> None:
+    model, other = lively_model(), lively_model(seed=5)
+    results = model.generate(TEXTS)
+    sources = [model.source_tokenizer.encode(text) for text in TEXTS]
+    named = {"alignment_head": {"layer": 0, "head": 1}}
+    plain = aligned(results, sources, model.networks, 64, {"exact_match": 1.0})
+    text, result = next(pair for pair in zip(TEXTS, plain, strict=True) if "⁇" not in pair[1].text)
+    expected = model.trace(text, result.text).cross[-1].mean(dim=0)[: len(result.ids)]
+    assert result.alignment is not None
+    torch.testing.assert_close(result.alignment.weights, expected, atol=1e-5, rtol=0)
+    both = [model.network, other.network]
+    for one, two in zip(aligned(results, sources, both, 64, named), aligned(results, sources, both, 64), strict=True):
+        assert one.alignment is not None
+        assert two.alignment is not None
+        assert torch.equal(one.alignment.weights, two.alignment.weights)
+
+
+def test_the_head_is_read_from_the_scores() -> None:
+    config = lively_model().network.config
+    assert AlignmentHead.stored({}, config) is None
+    found = AlignmentHead.stored({"alignment_head": {"layer": 1, "head": 0}}, config)
+    assert found == AlignmentHead(1, 0)
+    assert found.site == "decoder.1.cross"
+
+
+@pytest.mark.parametrize(
+    "named", [{"layer": 2, "head": 0}, {"layer": 0, "head": -1}, {"layer": 0}, {"layer": True, "head": 0}, "1,0", 3]
+)
+def test_a_head_that_is_not_there_is_told(named: Any) -> None:
+    with pytest.raises(ModelError, match=r"is no head of a decoder with 2 layers of 2 heads.*--store"):
+        AlignmentHead.stored({"alignment_head": named}, lively_model().network.config)

@@ -1,0 +1,173 @@
+"""A trace with its tokens: what it tells of each step, and models with some heads switched off."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+from lively import lively_model, sentences
+
+from attendo.errors import UsageError
+from attendo.text_model import TextModel
+
+TEXT, TARGET = "the cat sat", "猫 坐 着"
+OFF = {"decoder.1.cross": {0: 0.0, 1: 0.0}, "encoder.0.self": {1: 0.0}}
+
+
+def test_rows_and_columns_have_their_tokens() -> None:
+    trace = lively_model().trace(TEXT, TARGET)
+    assert trace.source_pieces == ("the", "cat", "sat", "</s>")
+    assert trace.read_pieces == ("<s>", "猫", "坐", "着")
+    assert trace.target_pieces == ("猫", "坐", "着", "</s>")
+    assert (trace.given, trace.text, trace.unknown) == (True, TARGET, ())
+
+
+def test_a_trace_is_a_mapping_of_tensors() -> None:
+    trace = lively_model().trace(TEXT, TARGET)
+    assert len(trace) == len(list(trace)) == len(trace.entries)
+    assert torch.equal(trace["decoder.1.cross.weights"], trace.cross[1])
+    assert torch.equal(trace["encoder.0.self.weights"], trace.encoder_self[0])
+    assert "nothing" not in trace
+    with pytest.raises(KeyError):
+        trace["nothing"]
+
+
+def test_the_loss_is_that_of_the_score() -> None:
+    model = lively_model()
+    trace, scored = model.trace(TEXT, TARGET), model.score_tokens([TEXT], [TARGET])[0]
+    torch.testing.assert_close(trace.log_probabilities, torch.tensor(scored.log_probabilities))
+    assert trace.loss == pytest.approx(-scored.log_probability / len(scored.pieces))
+
+
+def test_steps_tell_the_distribution() -> None:
+    trace = lively_model().trace(TEXT, TARGET)
+    for t, step in enumerate(trace.steps(4)):
+        row = trace.probabilities[t]
+        assert (step.piece, step.id) == (trace.target_pieces[t], trace.target_ids[t])
+        assert step.probability == pytest.approx(float(row[step.id]))
+        assert step.log_probability == pytest.approx(math.log(step.probability))
+        assert step.rank == 1 + sum(float(each) > step.probability for each in row)
+        assert step.entropy == pytest.approx(-sum(float(p) * math.log(float(p)) for p in row))
+        assert step.eos_probability == pytest.approx(float(row[3]))
+        assert [one.probability for one in step.top] == pytest.approx(row.sort(descending=True).values[:4].tolist())
+        assert [one.piece for one in step.top] == trace.tokenizer.pieces([one.id for one in step.top])
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_sizes_are_lengths_of_vectors(norm: str) -> None:
+    trace = lively_model(norm=norm).trace(TEXT, TARGET)
+    sizes = {each.place: each for each in trace.sizes()}
+    assert list(sizes)[:2] == ["encoder.0.self", "encoder.0.feed_forward"]
+    assert len(sizes) == 2 * 2 + 2 * 3
+    first = sizes["encoder.0.self"]
+    entering, adding = trace["source.input"], trace["encoder.0.self.output"]
+    assert first.entering == pytest.approx(float(entering.norm(dim=-1).mean()), rel=1e-4)
+    assert first.adding == pytest.approx(float(adding.norm(dim=-1).mean()), rel=1e-4)
+    share = adding.norm(dim=-1) / (adding.norm(dim=-1) + entering.norm(dim=-1))
+    assert first.share == pytest.approx(float(share.mean()), rel=1e-4)
+    before = entering if norm == "pre" else entering + adding
+    gain = trace["encoder.0.self.norm"].norm(dim=-1) / before.norm(dim=-1)
+    assert first.gain == pytest.approx(float(gain.mean()), rel=1e-4)
+
+
+def test_a_trace_without_a_target_is_greedy_whatever_the_model_does_by_itself() -> None:
+    model = lively_model()
+    model.generation = model.generation.changed(beam=4, groups=2)
+    for text in sentences(4):
+        trace = model.trace(text)
+        assert trace.target_ids[: len(trace.target_ids)] == tuple(trace.probabilities.argmax(dim=-1).tolist())
+        assert not trace.given
+
+
+def test_unknown_words_are_told() -> None:
+    trace = lively_model().trace("the xylophone sat", TARGET)
+    assert trace.unknown == ("xylophone",)
+    assert trace.source_pieces[1] == "<unk>"
+
+
+def test_one_layer_of_a_trace_has_one_map() -> None:
+    model = lively_model(num_encoder_layers=1, num_decoder_layers=3)
+    whole, part = model.trace(TEXT, TARGET), model.trace(TEXT, TARGET, layer=2)
+    assert (part.encoder_layers, part.decoder_layers) == ((), (2,))
+    assert torch.equal(part.cross[0], whole.cross[2])
+    assert part.encoder_self.shape == (0, 2, 4, 4)
+
+
+def test_without_heads_generating_scoring_and_tracing_agree() -> None:
+    model = lively_model()
+    without = model.with_heads(OFF)
+    texts = sentences(6)
+    assert [each.ids for each in without.generate(texts)] != [each.ids for each in model.generate(texts)]
+    for text in texts:
+        best = without.generate([text])[0].best
+        trace = model.trace(text, heads=OFF)
+        assert trace.target_ids[: len(best.ids)] == best.ids
+        assert float(trace.log_probabilities.sum()) == pytest.approx(best.log_probability, abs=1e-4)
+        assert torch.equal(without.trace(text).logits, trace.logits)
+    scored = without.score_tokens([TEXT], [TARGET])[0]
+    expected = model.trace(TEXT, TARGET, heads=OFF).log_probabilities
+    torch.testing.assert_close(torch.tensor(scored.log_probabilities), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"engine": "fast"}, {"engine": "cached"}, {"beam": 3}, {"precision": "fp32"}])
+def test_every_search_does_without_the_heads(options: dict[str, Any]) -> None:
+    model = lively_model()
+    texts = sentences(4)
+    found = model.with_heads(OFF).generate(texts, **options)
+    for text, result in zip(texts, found, strict=True):
+        scores = model.with_heads(OFF).score([text], [result.text])
+        if not result.cut:
+            assert result.log_probability == pytest.approx(scores[0], abs=1e-4)
+
+
+def test_another_precision_does_without_the_heads_too() -> None:
+    model, texts = lively_model(), sentences(4)
+    whole = model.generate(texts, precision="bf16")
+    without = model.with_heads(OFF).generate(texts, precision="bf16")
+    scores = [each.log_probability for each in without]
+    assert scores != pytest.approx([each.log_probability for each in whole], abs=0.1)
+    exact = model.with_heads(OFF).score(texts, [each.text for each in without])
+    assert [a for a, each in zip(scores, without, strict=True) if not each.cut] == pytest.approx(
+        [b for b, each in zip(exact, without, strict=True) if not each.cut], abs=0.3
+    )
+
+
+def test_heads_are_taken_away_one_after_the_other() -> None:
+    model = lively_model()
+    both = model.with_heads({"decoder.0.cross": {0: 0.0}}).with_heads({"decoder.0.cross": {1: 0.0}})
+    expected = model.with_heads({"decoder.0.cross": {0: 0.0, 1: 0.0}})
+    assert both.score([TEXT], [TARGET]) == expected.score([TEXT], [TARGET])
+    assert model.with_heads({}).score([TEXT], [TARGET]) == pytest.approx(model.score([TEXT], [TARGET]))
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda model: model.save("x"), "scaled heads cannot be saved"),
+        (lambda model: model.generate([TEXT], alignments=True), "alignments and scaled heads exclude each other"),
+        (lambda model: model.generate([TEXT], engine="textbook"), "scaled heads and the engine textbook exclude"),
+        (lambda model: model.generate([TEXT], coverage_penalty=0.1), "coverage_penalty and scaled heads exclude"),
+    ],
+)
+def test_what_a_model_without_heads_cannot_do_is_said(ask: Any, message: str) -> None:
+    model: TextModel = lively_model().with_heads(OFF)
+    with pytest.raises(UsageError, match=message):
+        ask(model)
+
+
+def test_a_trace_as_json_is_plain_and_rounded() -> None:
+    trace = lively_model().trace(TEXT, TARGET, heads={"decoder.0.cross": {1: 0.5}})
+    told = json.loads(json.dumps(trace.as_json(), allow_nan=False))
+    assert told["source"]["pieces"] == list(trace.source_pieces)
+    assert told["predicted"] == {"pieces": list(trace.target_pieces), "ids": list(trace.target_ids)}
+    assert told["heads"] == {"decoder.0.cross": {"1": 0.5}}
+    assert told["layers"] == {"encoder": [0, 1], "decoder": [0, 1]}
+    assert len(told["steps"][0]["top"]) == 10
+    tensors = {each["name"]: each for each in told["tensors"]}
+    assert list(tensors) == list(trace)
+    weights = tensors["decoder.1.cross.weights"]
+    assert (weights["formula"], weights["shape"]) == ("softmax", [2, 4, 4])
+    torch.testing.assert_close(torch.tensor(weights["values"]), trace.cross[1], atol=1e-6, rtol=1e-5)
+    assert tensors["decoder.0.self.masked"]["values"][0][0][1] is None
+    assert tensors["source.ids"]["values"] == list(trace.source_ids)
