@@ -12,13 +12,17 @@ from attendo.cli.demo import demo
 from attendo.cli.describe import describe
 from attendo.cli.doctor import doctor
 from attendo.cli.evaluate import evaluate
+from attendo.cli.explore import explore
 from attendo.cli.export import export
 from attendo.cli.finetune import finetune
 from attendo.cli.generate import generate
+from attendo.cli.heads import heads
 from attendo.cli.import_model import import_model
 from attendo.cli.plot import plot
+from attendo.cli.plot_attention import plot_attention
 from attendo.cli.prepare import prepare
 from attendo.cli.score import score
+from attendo.cli.trace import trace
 from attendo.cli.train import train
 from attendo.cli.verify import verify
 from attendo.cli.verify_resume import verify_resume
@@ -48,6 +52,10 @@ app.command()(score)
 app.command()(evaluate)
 app.command()(verify)
 app.command()(describe)
+app.command()(trace)
+app.command()(explore)
+app.command()(heads)
+app.command("plot-attention")(plot_attention)
 app.command("import")(import_model)
 app.command()(export)
 app.add_typer(bench, name="bench")

@@ -1,0 +1,40 @@
+"""`attendo explore`: the page that shows a model from inside."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def explore(
+    models: Annotated[
+        list[Path], typer.Argument(metavar="MODEL", help="Model folders, such as runs/demo/model; the first is shown.")
+    ],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8800,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; others can reach the page if it is not of this machine alone.")
+    ] = "127.0.0.1",
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Show a model from inside, in the browser: attention, steps, beams, masks, formulas with their numbers.
+
+    Prints the address of the page. Ctrl-C ends it. Needs `pip install 'attendo[serve]'`.
+    """
+    from attendo.serve.running import listening, serve
+    from attendo.text_model import load
+
+    with listening(host, port) as place:  # a port that is taken is told before a model is read
+        from attendo.serve.app import create_app
+        from attendo.serve.settings import LOOPBACK, ServeSettings
+        from attendo.serve.shelf import named_models
+
+        app = create_app(
+            named_models(models, [load(folder, device) for folder in models]),
+            ServeSettings(hosts=(*LOOPBACK, host.lower())),
+        )
+        if host not in LOOPBACK:
+            print(f"whoever reaches {host} can use this page: there is no password", file=sys.stderr)
+        print(place.address, flush=True)
+        serve(app, place, browser=not no_open)

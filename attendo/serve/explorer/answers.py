@@ -1,0 +1,153 @@
+"""/generate, /steps and /tree: answers, how they were chosen, and what else was considered."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import torch
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from attendo.serve.events import Event, event_stream
+from attendo.serve.explorer.beam_tree import told_tree
+from attendo.serve.explorer.desk import Desk, model_for
+from attendo.serve.explorer.predictions import predictions
+from attendo.serve.explorer.requests import GenerateRequest, StepsRequest, TreeRequest
+from attendo.serve.explorer.searching import Search
+from attendo.serve.settings import ServeSettings
+from attendo.serve.strict_json import StrictRoute
+from attendo.text import BOS, EOS
+from attendo.text_model import TextModel
+from attendo.text_model.results import Hypothesis
+
+SHORT = 128  # tokens of a source for which other beginnings are looked for: each is an answer of its own
+
+
+def routes(desk: Desk) -> APIRouter:
+    router = APIRouter(route_class=StrictRoute)
+
+    @router.post("/generate", response_model=None)
+    async def generate(asked: GenerateRequest) -> Response:
+        if asked.stream:
+            return await _streamed(desk, asked)
+        return await desk.answer(asked, lambda model: _generated(model, asked, desk.settings))
+
+    @router.post("/steps", response_model=None)
+    async def steps(asked: StepsRequest) -> Response:
+        return await desk.answer(asked, lambda model: _steps(model, asked, desk.settings))
+
+    @router.post("/tree", response_model=None)
+    async def tree(asked: TreeRequest) -> Response:
+        return await desk.answer(asked, lambda model: _tree(model, asked, desk.settings))
+
+    return router
+
+
+def _generated(model: TextModel, asked: GenerateRequest, settings: ServeSettings) -> dict[str, Any]:
+    search, prefix = _prepared(model, asked, settings)
+    return _whole(search, search.answers(prefix), asked)
+
+
+async def _streamed(desk: Desk, asked: GenerateRequest) -> Response:
+    """What cannot be meant is refused before the stream begins."""
+    served = desk.shelf.named(asked.model)
+    search, prefix = await served.worker.run(lambda: _prepared(model_for(served, asked), asked, desk.settings))
+
+    def parts() -> Iterator[Event]:
+        whole = ""
+        for new in search.stream(prefix):
+            whole += new
+            yield "text", {"text": new, "whole": whole}
+        yield "done", _whole(search, search.streamed, asked)
+
+    async def events() -> AsyncIterator[Event]:
+        async for event in served.worker.each(parts):
+            yield event
+
+    return event_stream(events())
+
+
+def _prepared(model: TextModel, asked: GenerateRequest, settings: ServeSettings) -> tuple[Search, tuple[int, ...]]:
+    search = Search(model, asked.text, asked.decoder, settings.source_tokens, settings.answer_tokens)
+    return search, search.prefix_ids(asked.prefix or ())
+
+
+def _whole(search: Search, found: Sequence[Hypothesis], asked: GenerateRequest) -> dict[str, Any]:
+    pieces = search.model.source_tokenizer.pieces([*search.source, EOS])
+    return {
+        "source": {"pieces": pieces},
+        "unknown": search.model.source_tokenizer.unknown(asked.text),
+        "hypotheses": [_told(search, each) for each in found],
+        "alternatives": _alternatives(search, found, asked),
+    }
+
+
+def _told(search: Search, hypothesis: Hypothesis) -> dict[str, Any]:
+    parts = hypothesis.parts
+    ids = hypothesis.ids if hypothesis.cut else (*hypothesis.ids, EOS)
+    pieces = search.model.target_tokenizer.pieces(ids)
+    each = zip(pieces, ids, search.token_log_probabilities(hypothesis), strict=True)
+    return {
+        "text": hypothesis.text,
+        "pieces": pieces,
+        "tokens": [{"piece": piece, "id": token, "log_probability": value} for piece, token, value in each],
+        "log_probability": hypothesis.log_probability,
+        "score": hypothesis.score,
+        "parts": {
+            "length_term": parts.divisor,
+            "reward": parts.reward,
+            "penalties": parts.penalty,
+            "coverage": parts.coverage,
+            "tokens": parts.tokens,
+        },
+        "cut": hypothesis.cut,
+    }
+
+
+def _alternatives(search: Search, found: Sequence[Hypothesis], asked: GenerateRequest) -> list[str]:
+    """Other texts than the best: what else was found, then answers that begin with other words."""
+    texts = list(dict.fromkeys(each.text for each in found))
+    if len(texts) <= asked.alternatives and not asked.prefix and len(search.source) <= SHORT:
+        # Greedily, whatever the decoder is: a few words to choose from are not worth twenty beams.
+        others = search.model.alternatives(
+            asked.text, count=asked.alternatives, beam=1, groups=1, sample=False, mbr="none", coverage_penalty=0.0
+        )
+        texts = list(dict.fromkeys([*texts, *(each.result.text for each in others)]))
+    return texts[1 : asked.alternatives + 1]
+
+
+@torch.inference_mode()
+def _steps(model: TextModel, asked: StepsRequest, settings: ServeSettings) -> dict[str, Any]:
+    """The answer that a decoder finds behind the prefix, and at each of its tokens what there was to choose from."""
+    search = Search(model, asked.text, asked.decoder, settings.tokens, settings.tokens - 1)
+    prefix = search.prefix_ids(asked.prefix)
+    best = search.answers(prefix)[0]
+    predicted = list(best.ids) if best.cut else [*best.ids, EOS]
+    read = [BOS, *predicted[:-1]]
+    reader, device = model.runtime.reader(search.config), model.device
+    assert reader is not None  # only exported models have none
+    with model.runtime.evaluating():
+        memory = reader.encode(torch.tensor([[*search.source, EOS]], device=device))
+        logits, _ = reader.step(torch.tensor([read], device=device), reader.start(memory))
+    labels, forced = model.target_tokenizer.pieces(read), len(search.begin) + len(prefix)
+    told = [
+        {
+            "read": labels[: t + 1],
+            "chosen": each["piece"],
+            "chosen_id": each["id"],
+            "forced": t < forced,
+            "probability": each["probability"],
+            "log_probability": each["log_probability"],
+            "entropy": each["entropy"],
+            "eos": each["eos"],
+            "cache": t + 1,  # keys and values of every token that has been read
+            "top": each["top"],
+        }
+        for t, each in enumerate(predictions(logits[0], predicted, model.target_tokenizer))
+    ]
+    pieces = model.source_tokenizer.pieces([*search.source, EOS])
+    return {"source": {"pieces": pieces}, "steps": told, "text": best.text, "ended": not best.cut}
+
+
+def _tree(model: TextModel, asked: TreeRequest, settings: ServeSettings) -> dict[str, Any]:
+    search = Search(model, asked.text, asked.decoder, settings.tokens, settings.tokens - 1)
+    return told_tree(search)

@@ -1,0 +1,81 @@
+"""Pieces of tokenizers: which of them make a word, and which id a piece is meant to be."""
+
+from collections.abc import Callable, Sequence
+
+from attendo.metrics.scripts import SCRIPTS_WITHOUT_SPACES, script_of
+from attendo.serve.errors import Refusal
+from attendo.text import BOS, CONTROL_PIECES, EOS, PAD, UNK, Tokenizer
+
+Ids = Sequence[int]
+
+_WHOLE_WORDS = ("words", "characters")  # kinds of tokenizers whose pieces are not put together
+
+
+def words(tokenizer: Tokenizer, ids: Ids) -> list[list[int]]:
+    """The places of the pieces of each word. A word begins at a space, and each sign of a script without spaces is one.
+
+    Control tokens and symbols stand alone.
+    """
+    groups: list[list[int]] = []
+    joinable = False
+    for place, token in enumerate(ids):
+        alone = tokenizer.kind in _WHOLE_WORDS or token <= EOS + len(tokenizer.symbols)
+        if joinable and not alone and not _begins_word(tokenizer, ids[:place], token):
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+        joinable = not alone
+    return groups
+
+
+def _begins_word(tokenizer: Tokenizer, before: Ids, token: int) -> bool:
+    """Whether its text begins with a space behind what was said, or needs none before it."""
+    nearest = before[-4:]  # of a character that is cut into bytes, the first ones
+    text, longer = tokenizer.decode(nearest), tokenizer.decode([*nearest, token])
+    new = longer[len(text) :] if longer.startswith(text) else ""
+    return new[:1].isspace() or (new[:1] != "" and script_of(new[0]) in SCRIPTS_WITHOUT_SPACES)
+
+
+def prefix_ids(
+    prefix: Sequence[str | int], tokenizer: Tokenizer, log_probabilities: Callable[[list[int]], Sequence[float]]
+) -> tuple[int, ...]:
+    """The ids of a prefix; eos may be the last. Where several pieces read the same, the most probable one is meant.
+
+    `log_probabilities` are those of every next token behind some ids.
+    """
+    ids: list[int] = []
+    by_label = _by_label(tokenizer) if any(isinstance(piece, str) for piece in prefix) else {}
+    for place, piece in enumerate(prefix):
+        token = piece if isinstance(piece, int) else _meant(piece, ids, by_label, log_probabilities)
+        if token >= tokenizer.vocab_size:
+            raise Refusal("unknown_piece", piece=token)
+        if token in (PAD, BOS) or (token == EOS and place < len(prefix) - 1):
+            raise Refusal("forced_control", piece=CONTROL_PIECES[token], end=CONTROL_PIECES[EOS])
+        ids.append(token)
+    return tuple(ids)
+
+
+def _meant(
+    piece: str,
+    before: list[int],
+    by_label: dict[str, tuple[int, ...]],
+    log_probabilities: Callable[[list[int]], Sequence[float]],
+) -> int:
+    if piece in CONTROL_PIECES:
+        return CONTROL_PIECES.index(piece)
+    found = by_label.get(piece, ())
+    if not found:
+        raise Refusal("unknown_piece", piece=piece[:100])
+    if len(found) == 1:
+        return found[0]
+    likely = log_probabilities(before)
+    return max(found, key=lambda token: likely[token])
+
+
+def _by_label(tokenizer: Tokenizer) -> dict[str, tuple[int, ...]]:
+    """The ids of each piece that an answer can hold."""
+    found: dict[str, tuple[int, ...]] = {}
+    for token, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
+        if token == UNK or token > EOS:
+            found[piece] = (*found.get(piece, ()), token)
+    return found

@@ -1,0 +1,66 @@
+"""What a view is about: a source, and the answer to it that was given or that the model finds."""
+
+from dataclasses import dataclass
+
+from attendo.data.batch import Example
+from attendo.serve.explorer.lengths import checked_ids
+from attendo.serve.explorer.requests import OfTarget
+from attendo.serve.explorer.searching import Search
+from attendo.serve.settings import ServeSettings
+from attendo.text import BOS, EOS
+from attendo.text_model import TextModel
+from attendo.text_model.torch_runtime import TorchRuntime
+from attendo.text_model.trace import Trace
+from attendo.text_model.tracing import Pair, traced
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A source and its answer as ids, and the model that is asked about them, its heads scaled where some are."""
+
+    model: TextModel
+    source: tuple[int, ...]  # eos left out
+    target: tuple[int, ...]  # of the answer, eos left out
+    cut: bool  # whether it came to no end
+    text: str  # of the answer
+    given: bool
+    unknown: tuple[str, ...]
+
+    @staticmethod
+    def of(model: TextModel, asked: OfTarget, settings: ServeSettings) -> "Subject":
+        search = Search(model, asked.text, asked.decoder, settings.tokens, settings.tokens - 1)
+        unknown = tuple(model.source_tokenizer.unknown(asked.text))
+        if asked.target is None:
+            best = search.answers()[0]
+            return Subject(model, search.source, best.ids, best.cut, best.text, False, unknown)
+        positions = model.runtime.longest
+        most = settings.tokens if positions is None else min(settings.tokens, positions + 1)
+        ids = checked_ids(asked.target, model.target_tokenizer, search.begin, most, "target")
+        return Subject(model, search.source, ids, False, asked.target, True, unknown)
+
+    @property
+    def source_ids(self) -> tuple[int, ...]:
+        return (*self.source, EOS)
+
+    @property
+    def predicted_ids(self) -> tuple[int, ...]:
+        """An answer that was cut never came to predict eos."""
+        return self.target if self.cut else (*self.target, EOS)
+
+    @property
+    def read_ids(self) -> tuple[int, ...]:
+        return (BOS, *self.predicted_ids[:-1])
+
+    def trace(self, masked: bool = True, layer: int | None = None) -> Trace:
+        model = self.model
+        tokenizers = model.source_tokenizer, model.target_tokenizer
+        pair = Pair(self.source_ids, self.predicted_ids, *tokenizers, self.given, self.unknown)
+        heads = model.runtime.heads if isinstance(model.runtime, TorchRuntime) else {}
+        return traced(model.network, pair, heads, masked, layer)
+
+    def log_probabilities(self, model: TextModel | None = None) -> list[float]:
+        """Of each token that stands there, by this model or another one."""
+        model = model or self.model
+        with model.runtime.evaluating():
+            (scored,) = model.runtime.scored([Example(self.source, self.target)], model.target_tokenizer)
+        return list(scored.log_probabilities[: len(self.predicted_ids)])

@@ -1,0 +1,17 @@
+"""One small server for all tests of a module."""
+
+import pytest
+from small_server import Asking, random_model
+
+from attendo.serve.shelf import NamedModel
+from attendo.text_model import TextModel
+
+
+@pytest.fixture(scope="session")
+def small_model() -> TextModel:
+    return random_model()
+
+
+@pytest.fixture(scope="session")
+def server(small_model: TextModel) -> Asking:
+    return Asking(NamedModel("small", small_model))

@@ -1,0 +1,102 @@
+"""`attendo explore`: an address, a page, a quiet end."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from tiny import Command
+
+from attendo.serve import running
+
+
+def test_a_page_is_served_until_it_is_interrupted(model_folder: Path) -> None:
+    command = [sys.executable, "-m", "attendo", "explore", str(model_folder), "--port", "0", "--no-open"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:
+        assert child.stdout is not None
+        address = child.stdout.readline().strip()
+        assert address.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(f"{address}api/v1/models", timeout=60) as answered:
+            assert b'"models"' in answered.read()
+        child.send_signal(signal.SIGINT)
+        output, errors = child.communicate(timeout=60)
+    assert (child.returncode, output, errors) == (0, "", "")
+
+
+def test_a_port_that_is_taken_is_told_with_the_way_out(attendo: Command, model_folder: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        failed = attendo("explore", model_folder, "--port", str(port))
+    assert failed.code == 2
+    assert (
+        failed.error == f"port {port} is taken on 127.0.0.1: choose another with --port, or any free one with --port 0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["--port", "70000"], 2, "65535"),
+        (["--host", "0.0.0.0", "--port", "0"], 2, "every address"),
+        (["--host", "192.0.2.1", "--port", "0"], 2, "no address of this machine"),
+        (["--device", "tpu", "--port", "0"], 2, "unknown device tpu"),
+    ],
+)
+def test_what_cannot_be_meant_is_told(
+    attendo: Command, model_folder: Path, arguments: list[str], code: int, told: str
+) -> None:
+    failed = attendo("explore", model_folder, *arguments)
+    assert failed.code == code
+    assert told in failed.error
+
+
+def test_a_folder_that_holds_no_model_is_told(attendo: Command, tmp_path: Path) -> None:
+    failed = attendo("explore", tmp_path / "nothing", "--port", "0")
+    assert failed.code == 4
+    assert "is not a folder" in failed.error
+
+
+def test_the_browser_is_opened_when_the_page_can_be_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def run(server: running._Server, sockets: list[socket.socket]) -> None:
+        import asyncio
+
+        async def started() -> None:
+            await server.startup(sockets)
+            server.should_exit = True
+            await server.shutdown(sockets)
+
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        asyncio.run(started())
+        if server._opening is not None:
+            server._opening.join(5)
+
+    async def app(scope: object, receive: object, send: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(running.webbrowser, "open", opened.append)
+    monkeypatch.setattr(running._Server, "run", run)
+    for browser in (True, False):
+        with running.listening("127.0.0.1", 0) as place:
+            running.serve(app, place, browser)
+            address = place.address
+        assert opened == [address] if browser else len(opened) == 1
+
+
+def test_missing_packages_are_told_with_how_to_install_them(
+    attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "attendo.serve.running")
+    failed = attendo("explore", model_folder)
+    assert failed.code == 2
+    assert "pip install 'attendo[serve]'" in failed.error
