@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike
 
 from attendo.errors import UsageError
 
+Link = tuple[int, int]  # source, target; from 0
+
 
 @dataclass(frozen=True)
 class HeadScore:
@@ -22,6 +24,37 @@ class HeadScore:
     def accuracy(self) -> float:
         """Share of the counted target tokens whose strongest weight lies on a gold source token."""
         return self.right / self.counted
+
+
+@dataclass(frozen=True)
+class LinkCounts:
+    """Links that were found beside those of gold: A found, S sure, P possible, which the sure ones are too."""
+
+    found: int = 0  # |A|
+    sure: int = 0  # |S|
+    found_sure: int = 0  # |A ∩ S|
+    found_possible: int = 0  # |A ∩ P|
+
+    @staticmethod
+    def of(found: Collection[Link], sure: Collection[Link], possible: Collection[Link] = ()) -> "LinkCounts":
+        """Of one sentence; `possible` need not name the sure ones again."""
+        looked_up, certain = set(found), set(sure)
+        allowed = certain | set(possible)
+        return LinkCounts(len(looked_up), len(certain), len(looked_up & certain), len(looked_up & allowed))
+
+    def __add__(self, other: "LinkCounts") -> "LinkCounts":
+        return LinkCounts(
+            self.found + other.found,
+            self.sure + other.sure,
+            self.found_sure + other.found_sure,
+            self.found_possible + other.found_possible,
+        )
+
+    @property
+    def error_rate(self) -> float | None:
+        """1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|), from 0 to 1 (Och and Ney 2003); None where there is no link at all."""
+        links = self.found + self.sure
+        return 1 - (self.found_sure + self.found_possible) / links if links else None
 
 
 class HeadScores:

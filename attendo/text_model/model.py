@@ -126,12 +126,8 @@ class TextModel:
             found = answering.hypotheses(lines, self._engine(config, bool(wishes.constraints))) if lines else []
             results = [Result(each) for each in found]
             if wishes.alignments:
-                results = aligned(
-                    results,
-                    [line.source for line in lines],
-                    self.networks,
-                    config.positions(self.device.type == "cuda"),
-                )
+                sources, positions = [line.source for line in lines], config.positions(self.device.type == "cuda")
+                results = aligned(results, sources, self.networks, positions, self.scores)
         told = zip(maker.results(results, made), texts, strict=True)
         return [self._with_unknown(result, text) for result, text in told]
 

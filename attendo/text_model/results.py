@@ -25,7 +25,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Alignment:
-    """Where the network looked when it chose each token of an answer: last decoder layer, mean of its heads."""
+    """Where the network looked when it chose each token of an answer, by its alignment head (see `looking.aligned`)."""
 
     weights: Float[Tensor, "T S"]  # a row a token of the answer, a column a token of the source and one for its eos
 

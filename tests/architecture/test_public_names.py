@@ -75,14 +75,26 @@ OPTIONS = {
             "OUT",
         ),
     ],
+    "explore": ["--device", "--help", "--host", "--no-open", "--port", "MODEL"],
     "finetune": ["--device", "--help", "--out", "--overwrite", "--set", "--source", "--target", "MODEL"],
     "generate": GENERATE,
+    "heads": [
+        *("--device", "--gold", "--help", "--json", "--links", "--output", "--sort", "--store", "--target", "-o"),
+        *("FILE", "MODEL"),
+    ],
     "import": [
         *("--help", "--json", "--no-proof", "--proof", "--source-language", "--target-language", "FOLDER", "OUT"),
     ],
     "plot": ["--help", "--metric", "--output", "--x", "-o", "RUN"],
+    "plot-attention": [
+        *("--all", "--device", "--head", "--help", "--layer", "--output", "--site", "--target", "-o", "MODEL", "TEXT"),
+    ],
     "prepare": ["--data", "--help", "--out", "--set", "--source", "--target", "--verify", "RUN.toml"],
     "score": ["--device", "--help", "--json", "--normalise", "--source", "--target", "--words", "MODEL"],
+    "trace": [
+        *("--device", "--head", "--help", "--html", "--json", "--lang", "--layer", "--no-mask", "--step", "--target"),
+        *("MODEL", "TEXT"),
+    ],
     "train": [
         *("--data", "--device", "--help", "--out", "--override", "--overwrite", "--resume", "--set", "--show"),
         *("--source", "--stop-at", "--target", "--tensorboard", "RUN.toml"),

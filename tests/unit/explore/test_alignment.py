@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attendo.errors import UsageError
-from attendo.explore.alignment import HeadScore, HeadScores, alignment_accuracy
+from attendo.explore.alignment import HeadScore, HeadScores, LinkCounts, alignment_accuracy
 
 
 def test_gold_links_are_source_then_target() -> None:
@@ -66,3 +66,19 @@ def test_a_head_with_nothing_counted_is_left_out_and_none_has_no_best() -> None:
     assert scores.scores() == []
     with pytest.raises(UsageError, match="0 aligned tokens"):
         scores.best()
+
+
+def test_the_error_rate_counts_sure_links_that_were_missed_and_links_that_are_not_even_possible() -> None:
+    sure, possible = {(0, 0), (1, 1)}, {(2, 1)}
+    assert LinkCounts.of(sure, sure, possible).error_rate == 0
+    assert LinkCounts.of([*sure, (2, 1)], sure, possible).error_rate == 0
+    assert LinkCounts.of([(0, 0)], sure, possible).error_rate == pytest.approx(1 / 3)
+    assert LinkCounts.of([(0, 0), (5, 5)], sure, possible).error_rate == 0.5
+    assert LinkCounts.of([], sure).error_rate == 1
+    assert LinkCounts.of([], [], possible).error_rate is None
+
+
+def test_the_error_rate_of_a_text_is_not_a_mean_of_sentences() -> None:
+    both = LinkCounts.of([(0, 0)], [(0, 0)]) + LinkCounts.of([(0, 1)], [(0, 0), (1, 1), (2, 2)])
+    assert both == LinkCounts(found=2, sure=4, found_sure=1, found_possible=1)
+    assert both.error_rate == pytest.approx(1 - 2 / 6)

@@ -57,3 +57,13 @@ def test_the_head_is_read_from_the_scores() -> None:
 def test_a_head_that_is_not_there_is_told(named: Any) -> None:
     with pytest.raises(ModelError, match=r"is no head of a decoder with 2 layers of 2 heads.*--store"):
         AlignmentHead.stored({"alignment_head": named}, lively_model().network.config)
+
+
+def test_answers_are_aligned_by_the_head_that_the_model_names() -> None:
+    model = lively_model()
+    model.scores["alignment_head"] = {"layer": 0, "head": 1}
+    for text, result in zip(TEXTS, model.generate(TEXTS, alignments=True), strict=True):
+        if "⁇" not in result.text:
+            expected = model.trace(text, result.text).cross[0, 1][: len(result.ids)]
+            assert result.alignment is not None
+            torch.testing.assert_close(result.alignment.weights, expected, atol=1e-5, rtol=0)

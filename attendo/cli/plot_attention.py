@@ -1,0 +1,61 @@
+"""`attendo plot-attention`: attention maps of one sentence as a picture for a paper."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from attendo.errors import UsageError
+
+
+def plot_attention(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The source.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="A .svg, .png or .pdf file.")] = Path(
+        "attention.svg"
+    ),
+    target: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The target; the model's own greedy answer unless given.")
+    ] = None,
+    site: Annotated[
+        Literal["cross", "encoder", "decoder"],
+        typer.Option(help="Target to source, or the self-attention of a stack."),
+    ] = "cross",
+    layer: Annotated[int | None, typer.Option(metavar="N", min=0, help="From 0; the last unless given.")] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(metavar="N,N|mean", help="From 0, one or several, or their mean, as it is unless given."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All heads, of all layers unless --layer is given.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Draw where a model looked, with its tokens on both axes; rows are the tokens being predicted.
+
+    Of cross-attention the stored alignment head is drawn, where there is one and neither --layer nor --head is given.
+    Prints the path of the picture.
+    """
+    from attendo.explore.heatmap_style import FORMATS, require_matplotlib
+
+    form = output.suffix.removeprefix(".").lower()
+    if form not in FORMATS:
+        raise UsageError(f"{output}: a picture is a .svg, .png or .pdf file, by the end of its name")
+    if every and head is not None:
+        raise UsageError(f"--all and --head {head} exclude each other: all heads are drawn, or those that are named")
+    if not text.strip():
+        raise UsageError("TEXT is empty: there is nothing to look at")
+    require_matplotlib("attendo plot-attention")
+    from attendo.explore.heatmap_choice import Choice
+    from attendo.explore.heatmap_figure import draw_maps
+    from attendo.interop.opening import load
+
+    text_model = load(model, device)
+    chosen = Choice.of(text_model, site, layer, head, every)
+    maps, axis = chosen.maps(text_model, text, target)
+    picture, warning = draw_maps(maps, axis, chosen.columns, form)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_bytes(picture)
+    if warning:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(f"{chosen} written to {output}", file=sys.stderr)
+    print(output)

@@ -1,0 +1,86 @@
+"""Which maps of a sentence are drawn: a place in the network, a layer, one head or several."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attendo.errors import UsageError
+from attendo.explore.attention_map import AttentionMap
+from attendo.explore.heads import SiteKind
+from attendo.explore.heatmap_figure import Axis
+from attendo.text_model import TextModel
+from attendo.text_model.looking import AlignmentHead
+from attendo.text_model.trace import Trace
+
+MEAN = "mean"
+WIDEST = 8  # maps side by side
+
+_STACKS = {"cross": ("decoder", "cross"), "encoder": ("encoder", "self"), "decoder": ("decoder", "self")}
+_AXES = {
+    "cross": Axis("token being predicted", "source token"),
+    "encoder": Axis("source token", "source token looked at"),
+    "decoder": Axis("token being predicted", "token read"),
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`heads` of every one of `layers`, both counted from 0; None is the mean of a layer's heads."""
+
+    site: SiteKind
+    layers: tuple[int, ...]
+    heads: tuple[int | None, ...]
+
+    @staticmethod
+    def of(model: TextModel, site: SiteKind, layer: int | None, head: str | None, every: bool) -> "Choice":
+        """From what was typed; what is left open is the stored alignment head, or the mean of the last layer."""
+        config = model.network.config
+        stack, _ = _STACKS[site]
+        count = config.num_encoder_layers if stack == "encoder" else config.num_decoder_layers
+        if layer is not None and not 0 <= layer < count:
+            raise UsageError(f"--layer {layer}: the {stack} has {count} layers, counted from 0")
+        if every:
+            return Choice(site, tuple(range(count)) if layer is None else (layer,), tuple(range(config.num_heads)))
+        stored = AlignmentHead.stored(model.scores, config) if site == "cross" else None
+        if stored and layer is None and head is None:
+            return Choice(site, (stored.layer,), (stored.head,))
+        return Choice(site, (count - 1 if layer is None else layer,), _heads(head or MEAN, config.num_heads))
+
+    @property
+    def columns(self) -> int:
+        """As many maps stand side by side."""
+        return min(len(self.heads), WIDEST)
+
+    def __str__(self) -> str:
+        """What is in the picture, in words."""
+        named = [self._title(layer, head) for layer in self.layers for head in self.heads]
+        return named[0] if len(named) == 1 else f"{len(named)} maps, {named[0]} to {named[-1]},"
+
+    def maps(self, model: TextModel, text: str, target: str | None) -> tuple[list[AttentionMap], Axis]:
+        only = self.layers[0] if len(self.layers) == 1 else None
+        trace = model.trace(text, target, layer=only)
+        return [self._map(trace, layer, head) for layer in self.layers for head in self.heads], _AXES[self.site]
+
+    def _map(self, trace: Trace, layer: int, head: int | None) -> AttentionMap:
+        stack, kind = _STACKS[self.site]
+        weights = trace[f"{stack}.{layer}.{kind}.weights"]
+        one = weights.mean(dim=0) if head is None else weights[head]
+        return AttentionMap(one.numpy(), *self._tokens(trace), self._title(layer, head))
+
+    def _tokens(self, trace: Trace) -> tuple[Sequence[str], Sequence[str]]:
+        if self.site == "encoder":
+            return trace.source_pieces, trace.source_pieces
+        return trace.target_pieces, trace.source_pieces if self.site == "cross" else trace.read_pieces
+
+    def _title(self, layer: int, head: int | None) -> str:
+        stack, kind = _STACKS[self.site]
+        return f"{stack}.{layer}.{kind}, " + ("mean of heads" if head is None else f"head {head}")
+
+
+def _heads(text: str, count: int) -> tuple[int | None, ...]:
+    if text == MEAN:
+        return (None,)
+    named = [part.strip() for part in text.split(",")]
+    for part in named:
+        if not (part.isascii() and part.isdecimal() and int(part) < count):
+            raise UsageError(f"--head {text}: write {MEAN}, or heads from 0 to {count - 1} such as 0,1")
+    return tuple(dict.fromkeys(map(int, named)))

@@ -1,0 +1,180 @@
+"""Attention maps as a picture for a paper: one map, or a grid of them. Needs matplotlib, the `plot` extra."""
+
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len, set_cell_size
+
+from attendo.errors import UsageError
+from attendo.explore.attention_map import AttentionMap
+from attendo.explore.curves_style import FAINT, INK
+from attendo.explore.heatmap_style import Letters, colour_bar, colours, paper, with_more_fonts
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LARGEST_CELL, SMALLEST_CELL = 0.26, 0.07  # inches
+LONGEST_LABEL = 30  # cells of a terminal, of which a Chinese character has two
+VECTOR_CELLS = 40_000  # beyond, the maps inside a vector picture are images: a viewer would take seconds for them
+SIDE = 6.0  # inches that a map may take before its cells shrink
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What rows and columns are."""
+
+    rows: str
+    columns: str
+
+
+def draw_maps(maps: Sequence[AttentionMap], axis: Axis, columns: int, form: str) -> tuple[bytes, str]:
+    """The picture as a png, svg or pdf file, and a warning where it shows codes for letters that no font here has.
+
+    All maps are over the same tokens; `columns` of them stand side by side.
+    """
+    letters = Letters.of([*maps[0].rows, *maps[0].columns, *(each.title for each in maps)]) if maps else Letters((), "")
+    if form == "svg":  # its text stays text: where it is read there may be a font
+        letters = Letters(letters.families, "")
+    with paper(letters.families):
+        file = io.BytesIO()
+        undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
+        figure = maps_figure(maps, axis, columns, letters)
+        figure.savefig(file, format=form, metadata=undated, bbox_inches="tight", pad_inches=0.06)
+    picture = file.getvalue()
+    return (with_more_fonts(picture, letters.families) if form == "svg" else picture), letters.warning
+
+
+def maps_figure(maps: Sequence[AttentionMap], axis: Axis, columns: int, letters: Letters) -> "Figure":
+    """The picture as matplotlib has it."""
+    from matplotlib.figure import Figure
+
+    if not maps or any((each.rows, each.columns) != (maps[0].rows, maps[0].columns) for each in maps):
+        raise UsageError(f"a picture is of one or several maps over the same tokens: got {len(maps)} maps")
+    layout = _Layout.of(maps, columns)
+    figure = Figure(figsize=(layout.width, layout.height), facecolor="white")
+    top = _top(maps)
+    drawn = [_draw(figure, each, number, layout, top) for number, each in enumerate(maps)]
+    for number, panel in enumerate(drawn):
+        _label(panel, maps[number], number, layout, letters)
+    _name_axes(drawn, axis, layout)
+    _scale(figure, drawn[0], layout, top)
+    return figure
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the maps stand, in inches."""
+
+    columns: int
+    rows: int
+    cell: float
+    across: float  # of one map
+    down: float
+    gap: float
+    title: float
+
+    @staticmethod
+    def of(maps: Sequence[AttentionMap], columns: int) -> "_Layout":
+        high, wide = maps[0].weights.shape
+        columns = min(columns, len(maps))
+        rows = math.ceil(len(maps) / columns)
+        room = SIDE if len(maps) == 1 else max(1.8, SIDE / columns)
+        cell = min(LARGEST_CELL, max(SMALLEST_CELL, room / max(high, wide)))
+        return _Layout(columns, rows, cell, wide * cell, high * cell, 0.14, 0.0 if len(maps) == 1 else 0.22)
+
+    @property
+    def width(self) -> float:
+        return self.columns * (self.across + self.gap) + 0.5
+
+    @property
+    def height(self) -> float:
+        return self.rows * (self.down + self.gap + self.title)
+
+    @property
+    def font(self) -> float:
+        """Points: a line of text fits into a cell."""
+        return min(9.0, 72 * self.cell * 0.78)
+
+    def box(self, number: int) -> tuple[float, float, float, float]:
+        row, column = divmod(number, self.columns)
+        left = column * (self.across + self.gap)
+        bottom = self.height - row * (self.down + self.gap + self.title) - self.down
+        return left / self.width, bottom / self.height, self.across / self.width, self.down / self.height
+
+
+def _draw(figure: "Figure", attention: AttentionMap, number: int, layout: _Layout, top: float) -> "Axes":
+    panel = figure.add_axes(layout.box(number))
+    high, wide = attention.weights.shape
+    apart = layout.cell >= 0.12
+    panel.pcolormesh(
+        attention.weights,
+        cmap=colours(),
+        vmin=0,
+        vmax=top,
+        rasterized=attention.weights.size * layout.columns * layout.rows > VECTOR_CELLS,
+        edgecolors="white" if apart else "face",
+        linewidth=0.6 if apart else 0.0,
+    )
+    panel.set(xlim=(0, wide), ylim=(high, 0))
+    for side in ("top", "right", "bottom", "left"):
+        panel.spines[side].set(visible=True, color=FAINT, linewidth=0.5)
+    panel.tick_params(length=0, pad=2.5)
+    panel.xaxis.tick_top()
+    return panel
+
+
+def _label(panel: "Axes", attention: AttentionMap, number: int, layout: _Layout, letters: Letters) -> None:
+    """Tokens stand at the outer maps of a grid, titles below each."""
+    row, column = divmod(number, layout.columns)
+    rows = [_shortened(letters.written(token)) for token in attention.rows] if column == 0 else []
+    columns = [_shortened(letters.written(token)) for token in attention.columns] if row == 0 else []
+    panel.set_yticks([place + 0.5 for place in range(len(rows))], rows, fontsize=layout.font)
+    turned = any(cell_len(label) * 0.6 * layout.font > 72 * layout.cell for label in columns)
+    turn = (
+        {"rotation": 90}
+        if layout.columns > 1 or layout.cell < 0.16
+        else {"rotation": 50, "ha": "left", "rotation_mode": "anchor"}
+    )
+    places = [place + 0.5 for place in range(len(columns))]
+    panel.set_xticks(places, columns, fontsize=layout.font, **(turn if turned else {}))
+    if layout.rows * layout.columns > 1:
+        panel.text(
+            0,
+            -2.5 / 72 / layout.down,
+            letters.written(attention.title),
+            transform=panel.transAxes,
+            va="top",
+            fontsize=7.5,
+            color=INK,
+        )
+
+
+def _name_axes(drawn: Sequence["Axes"], axis: Axis, layout: _Layout) -> None:
+    for column in range(min(layout.columns, len(drawn))):
+        drawn[column].xaxis.set_label_position("top")
+        drawn[column].set_xlabel(axis.columns, color=FAINT, labelpad=5, fontsize=8)
+    for row in range(layout.rows):
+        drawn[row * layout.columns].set_ylabel(axis.rows, color=FAINT, labelpad=5, fontsize=8)
+
+
+def _scale(figure: "Figure", panel: "Axes", layout: _Layout, top: float) -> None:
+    """Beside the first row of maps."""
+    _, bottom, _, high = layout.box(0)
+    left = layout.columns * (layout.across + layout.gap) / layout.width + 0.04 / layout.width
+    tall = min(1.0, 2.2 / layout.down)
+    box = (left, bottom + high * (1 - tall), 0.11 / layout.width, high * tall)
+    colour_bar(figure, panel, box, "attention weight").set_ylim(0, top)
+
+
+def _top(maps: Sequence[AttentionMap]) -> float:
+    """The end of the scale: 1, or less where no weight comes near it."""
+    largest = max(float(each.weights.max()) for each in maps)
+    return 1.0 if largest > 0.8 else math.ceil(largest * 20 + 1e-9) / 20 or 0.05
+
+
+def _shortened(label: str) -> str:
+    return label if cell_len(label) <= LONGEST_LABEL else set_cell_size(label, LONGEST_LABEL - 1) + "…"

@@ -1,0 +1,137 @@
+"""`attendo heads`: the table, the JSON, the picture, and what it keeps in the model folder."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from tiny import SOURCES, TARGETS, Command
+
+from attendo.text_model import load
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """Source, target and gold links."""
+    gold = ["0-0 1-1 2-2", "1-0 2-1", "1-0 2-1 3?3", ""]
+    found = []
+    for name, lines in (("dev.en", SOURCES), ("dev.zh", TARGETS), ("dev.gold", gold)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        found.append(tmp_path / name)
+    return found
+
+
+def test_the_table_is_ranked_and_fits_a_terminal(attendo: Command, model_folder: Path, files: list[Path]) -> None:
+    done = attendo("heads", model_folder, files[0], "--target", files[1], "--gold", files[2], "--sort", "entropy")
+    assert done.code == 0
+    heading, *rows = done.output.split("\n\n")[0].splitlines()
+    assert heading.split() == [
+        "place",
+        "head",
+        "entropy",
+        "rel.",
+        *["distance", "diagonal", "special", "max", "AER", "agree"],
+    ]
+    assert max(map(len, [heading, *rows])) <= 80
+    assert len(rows) == 12
+    entropies = [float(row.replace("*", " ").split()[2]) for row in rows]
+    assert entropies == sorted(entropies)
+    assert sum("*" in row for row in rows) == 1
+    assert "4 sentences, 19 source and 19 target tokens, </s> included" in done.output
+    assert "against 7 gold links)" in done.output
+    assert "--store" in done.errors
+
+
+def test_json_has_everything_unrounded(attendo: Command, model_folder: Path, files: list[Path]) -> None:
+    done = attendo("heads", model_folder, files[0], "--json")
+    told = json.loads(done.output)
+    assert (done.code, len(told["heads"]), told["sorted_by"]) == (0, 12, "agreement")
+    best = told["best_alignment_head"]
+    assert (best["layer"], best["head"]) == (told["heads"][0]["layer"], told["heads"][0]["head"])
+    assert told["heads"][-1]["agreement"] is None
+    assert told["sentences"] == 4
+
+
+def test_the_best_head_is_kept_only_when_asked(attendo: Command, model_folder: Path, files: list[Path]) -> None:
+    attendo("heads", model_folder, files[0])
+    assert "alignment_head" not in load(model_folder, "cpu").scores
+    done = attendo("heads", model_folder, files[0], "--json", "--store")
+    best = json.loads(done.output)["best_alignment_head"]
+    assert load(model_folder, "cpu").scores["alignment_head"] == best
+    assert f"alignment head is layer {best['layer']}, head {best['head']} (scores.json)" in done.errors
+    assert "warning: chosen by agreement" in done.errors
+
+
+def test_a_head_that_aligns_no_better_than_the_last_layer_is_kept_with_a_warning(
+    attendo: Command, model_folder: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["heads", model_folder, files[0], "--target", files[1], "--gold", files[2], "--store"]
+    done = attendo(*asked)
+    best, mean = (float(line.split("error rate ")[1][:5]) for line in done.output.splitlines()[-2:])
+    assert ("aligns no better" in done.errors) == (best >= mean)
+    assert "chosen by agreement" not in done.errors
+    monkeypatch.setattr("attendo.explore.heads_looks.Looks.last_layer_error_rate", best - 0.1)
+    assert f"aligns no better than the mean of the last layer did (error rate {best:.3f}" in attendo(*asked).errors
+    monkeypatch.setattr("attendo.explore.heads_looks.Looks.last_layer_error_rate", best + 0.1)
+    assert "warning" not in attendo(*asked).errors
+
+
+def test_the_picture_is_written(attendo: Command, model_folder: Path, files: list[Path], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done = attendo("heads", model_folder, files[0], "-o", tmp_path / "new" / "heads.svg", "--sort", "distance")
+    assert done.code == 0
+    assert "picture of distance written to" in done.errors
+    assert "mean distance (tokens)" in (tmp_path / "new" / "heads.svg").read_text("utf-8")
+
+
+def test_links_may_count_tokens(attendo: Command, model_folder: Path, files: list[Path]) -> None:
+    files[1].write_text("".join(f"{line.replace(' ', '')}\n" for line in TARGETS), "utf-8")
+    done = attendo("heads", model_folder, files[0], "--target", files[1], "--gold", files[2])
+    assert done.code == 3
+    assert "dev.gold line 1" in done.error or "dev.en line 1" in done.error
+    assert "--links tokens" in done.error
+
+
+def test_the_built_in_task_has_gold_of_its_own(
+    attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attendo.cli.heads.BUILTIN_PAIRS", 20)
+    done = attendo("heads", model_folder, "builtin")
+    assert done.code == 0
+    assert "20 sentences" in done.output
+    assert "gold links)" in done.output
+    assert "leave out --target" in attendo("heads", model_folder, "builtin", "--target", "x").error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["nothing.en"], 3, "nothing.en cannot be opened"),
+        (["dev.en", "-o", "heads.gif"], 2, "heads.gif: a picture is a .svg, .png or .pdf file"),
+        (["dev.en", "--gold", "dev.gold"], 2, "give --target FILE too"),
+        (["dev.en", "--sort", "beauty"], 2, "beauty"),
+    ],
+)
+def test_mistakes_are_one_line(
+    attendo: Command,
+    model_folder: Path,
+    files: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    words: str,
+) -> None:
+    monkeypatch.chdir(files[0].parent)
+    done = attendo("heads", model_folder, *arguments)
+    assert (done.code, words in done.error) == (code, True)
+
+
+def test_a_picture_needs_matplotlib_and_nothing_else_does(
+    attendo: Command, model_folder: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert attendo("heads", model_folder, files[0]).code == 0
+    done = attendo("heads", model_folder, files[0], "-o", "heads.svg")
+    assert (done.code, done.error) == (2, "attendo heads --output needs matplotlib: pip install 'attendo[plot]'")

@@ -1,0 +1,113 @@
+"""`attendo plot-attention`: which maps are drawn, where the picture goes, what is refused."""
+
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from tiny import Command, tiny_model
+
+pytest.importorskip("matplotlib")
+
+from attendo.explore import heatmap_style
+from attendo.text_model import load
+
+TEXT, TARGET = "the cat sat", "猫 坐 着"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def texts(path: str) -> list[str]:
+    return ["".join(each.itertext()).strip() for each in ElementTree.parse(path).iter() if each.tag.endswith("text")]
+
+
+def test_rows_are_the_tokens_predicted_and_columns_those_of_the_source(attendo: Command, model_folder: Path) -> None:
+    done = attendo("plot-attention", model_folder, TEXT, "--target", TARGET, "-o", "new/x.svg")
+    assert (done.code, done.output) == (0, "new/x.svg\n")
+    assert done.errors == "decoder.1.cross, mean of heads written to new/x.svg\n"
+    tokens = [each for each in texts("new/x.svg") if each in ("the", "cat", "sat", "猫", "坐", "着", "</s>", "<s>")]
+    assert tokens == ["the", "cat", "sat", "</s>", "猫", "坐", "着", "</s>"]
+
+
+def test_the_decoder_looks_at_what_it_read(attendo: Command, model_folder: Path) -> None:
+    attendo("plot-attention", model_folder, TEXT, "--target", TARGET, "--site", "decoder", "-o", "x.svg")
+    tokens = [each for each in texts("x.svg") if each in ("猫", "坐", "着", "</s>", "<s>")]
+    assert tokens == ["<s>", "猫", "坐", "着", "猫", "坐", "着", "</s>"]
+    attendo("plot-attention", model_folder, TEXT, "--site", "encoder", "-o", "x.svg")
+    assert texts("x.svg").count("cat") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "titles"),
+    [
+        (["--head", "0,1"], ["decoder.1.cross, head 0", "decoder.1.cross, head 1"]),
+        (["--all", "--layer", "0"], ["decoder.0.cross, head 0", "decoder.0.cross, head 1"]),
+        (
+            ["--all", "--site", "encoder"],
+            [f"encoder.{layer}.self, head {head}" for layer in range(2) for head in range(2)],
+        ),
+    ],
+)
+def test_several_heads_are_a_grid(attendo: Command, model_folder: Path, options: list[str], titles: list[str]) -> None:
+    done = attendo("plot-attention", model_folder, TEXT, *options, "-o", "x.svg")
+    assert done.code == 0
+    assert [each for each in texts("x.svg") if "head " in each] == titles
+    assert done.errors == f"{len(titles)} maps, {titles[0]} to {titles[-1]}, written to x.svg\n"
+
+
+def test_the_stored_alignment_head_is_drawn_unless_another_is_named(attendo: Command, tmp_path: Path) -> None:
+    model = tiny_model()
+    model.scores["alignment_head"] = {"layer": 0, "head": 1}
+    model.save(tmp_path / "m")
+    assert "decoder.0.cross, head 1 written" in attendo("plot-attention", "m", TEXT, "-o", "x.svg").errors
+    assert "decoder.1.cross, mean" in attendo("plot-attention", "m", TEXT, "--head", "mean", "-o", "x.svg").errors
+    assert "decoder.0.cross, mean" in attendo("plot-attention", "m", TEXT, "--layer", "0", "-o", "x.svg").errors
+    assert "encoder.1.self, mean" in attendo("plot-attention", "m", TEXT, "--site", "encoder", "-o", "x.svg").errors
+
+
+def test_the_map_is_that_of_the_trace(model_folder: Path) -> None:
+    from attendo.explore.heatmap_choice import Choice
+
+    model = load(model_folder, "cpu")
+    trace = model.trace(TEXT, TARGET)
+    (one,), _ = Choice.of(model, "cross", 0, "1", False).maps(model, TEXT, TARGET)
+    assert one.weights == pytest.approx(trace.cross[0, 1].numpy())
+    (mean,), _ = Choice.of(model, "decoder", None, None, False).maps(model, TEXT, TARGET)
+    assert mean.weights == pytest.approx(trace.decoder_self[1].mean(0).numpy())
+
+
+def test_letters_without_a_font_are_told(attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heatmap_style, "fonts", lambda text: ["DejaVu Sans"])
+    done = attendo("plot-attention", model_folder, TEXT, "--target", TARGET, "-o", "x.png")
+    assert done.code == 0
+    assert done.errors.startswith("warning: no font that is installed here has 猫 (\\u732B)")
+    assert Path("x.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([TEXT, "-o", "x.gif"], "x.gif: a picture is a .svg, .png or .pdf file"),
+        ([TEXT, "--layer", "2"], "--layer 2: the decoder has 2 layers, counted from 0"),
+        ([TEXT, "--head", "2"], "--head 2: write mean, or heads from 0 to 1 such as 0,1"),
+        ([TEXT, "--head", "0,x"], "--head 0,x: write mean"),
+        ([TEXT, "--all", "--head", "0"], "--all and --head 0 exclude each other"),
+        ([" "], "TEXT is empty"),
+    ],
+)
+def test_mistakes_are_one_line(attendo: Command, model_folder: Path, arguments: list[str], words: str) -> None:
+    done = attendo("plot-attention", model_folder, *arguments)
+    assert (done.code, words in done.error) == (2, True)
+
+
+def test_without_matplotlib_it_is_said_how_to_get_it(
+    attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = attendo("plot-attention", model_folder, TEXT)
+    assert done.error == "attendo plot-attention needs matplotlib: pip install 'attendo[plot]'"

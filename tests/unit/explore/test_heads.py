@@ -1,0 +1,226 @@
+"""Numbers about heads are means over all tokens of a text, the same however its sentences are read together."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from tiny import SOURCES, TARGETS, tiny_model
+
+from attendo.errors import DataError, UsageError
+from attendo.explore.heads import HeadNumbers, HeadReport, measure_heads
+from attendo.explore.heads_gold import Gold
+from attendo.explore.heads_looks import Sentence
+from attendo.explore.heads_numbers import NUMBERS
+from attendo.store import StoredModel
+from attendo.text_model import TextModel
+from attendo.text_model.tracing import GREEDY
+
+PAIRS = list(zip(SOURCES, TARGETS, strict=True))
+SITES = [*(f"encoder.{n}.self" for n in (0, 1)), *(f"decoder.{n}.{kind}" for n in (0, 1) for kind in ("self", "cross"))]
+
+
+@pytest.fixture(scope="module")
+def model() -> TextModel:
+    """With attention that is far from even."""
+    made = tiny_model(seed=4)
+    with torch.no_grad():
+        for name, weight in made.network.named_parameters():
+            if "project" in name:
+                weight.mul_(4)
+    return made
+
+
+def sentences(*places: int, gold: bool = False) -> list[Sentence]:
+    links = Gold(frozenset({(0, 0), (1, 2)}), frozenset({(2, 1)}))
+    return [Sentence(*PAIRS[place], links if gold else None) for place in places or range(len(PAIRS))]
+
+
+def numbers(head: HeadNumbers) -> dict[str, float]:
+    return {name: getattr(head, name) for name in (*NUMBERS, "agreement", "error_rate") if getattr(head, name, None)}
+
+
+def test_every_head_of_every_place_is_there_once(model: TextModel) -> None:
+    report = measure_heads(model, sentences())
+    assert [(each.site, each.head) for each in report.heads] == [(site, head) for site in SITES for head in (0, 1)]
+    assert {each.kind for each in report.heads if each.agreement is not None} == {"cross"}
+    assert (report.sentences, report.gold_links) == (4, 0)
+    assert report.source_tokens == sum(len(model.source_tokenizer.encode(text)) + 1 for text in SOURCES)
+    assert report.target_tokens == sum(len(model.target_tokenizer.encode(text)) + 1 for text in TARGETS)
+
+
+def test_batches_give_the_same_as_single_sentences(model: TextModel) -> None:
+    together, alone = (measure_heads(model, sentences(gold=True), positions) for positions in (4096, 1))
+    for one, other in zip(together.heads, alone.heads, strict=True):
+        assert numbers(one) == pytest.approx(numbers(other), abs=1e-5)
+        assert len(numbers(one)) >= 5
+    tokens = [len(model.target_tokenizer.encode(text)) + 1 for text in TARGETS]
+    apart = [measure_heads(model, sentences(place)).heads[5] for place in range(4)]
+    mean = sum(each.entropy * count for each, count in zip(apart, tokens, strict=True)) / sum(tokens)
+    assert together.heads[5].entropy == pytest.approx(mean, abs=1e-5)
+
+
+def test_the_numbers_are_those_of_the_maps_that_a_trace_shows(model: TextModel) -> None:
+    report = measure_heads(model, sentences(3))
+    trace = model.trace(*PAIRS[3])
+    maps = {**dict(enumerate(trace.encoder_self)), "self": trace.decoder_self[0], "cross": trace.cross[0]}
+    for site, found in (
+        ("encoder.1.self", maps[1]),
+        ("decoder.0.self", maps["self"]),
+        ("decoder.0.cross", maps["cross"]),
+    ):
+        for head in range(2):
+            told = next(each for each in report.heads if (each.site, each.head) == (site, head))
+            weights, rows = found[head].double(), len(found[head])
+            entropy = -(weights * weights.clamp(min=1e-30).log()).sum(-1)
+            away = (torch.arange(rows)[:, None] * weights.size(1) / rows - torch.arange(weights.size(1))).abs()
+            special = weights[:, 0] if site == "decoder.0.self" else weights[:, -1]
+            expected = {
+                "entropy": entropy.mean(),
+                "distance": (weights * away).sum(-1).mean(),
+                "special": special.mean(),
+                "largest": weights.amax(-1).mean(),
+            }
+            assert {name: getattr(told, name) for name in expected} == pytest.approx(
+                {name: float(value) for name, value in expected.items()}, abs=1e-5
+            )
+
+
+def test_without_targets_the_answers_are_the_models_own_and_a_cut_one_has_no_end(model: TextModel) -> None:
+    short = TextModel(replace(model.stored, generation={"max_length_factor": 0.0, "max_length_extra": 3, "beam": 3}))
+    answers = [each.best for each in short.generate(SOURCES, **GREEDY)]
+    assert any(each.cut for each in answers)
+    report = measure_heads(short, [Sentence(text) for text in SOURCES])
+    assert report.target_tokens == sum(len(each.ids) + (not each.cut) for each in answers)
+    given = measure_heads(short, [Sentence(text, each.text) for text, each in zip(SOURCES, answers, strict=True)])
+    assert given.target_tokens == sum(len(each.ids) + 1 for each in answers)
+    assert report.heads[0].entropy == pytest.approx(given.heads[0].entropy)
+    cut = next(text for text, each in zip(SOURCES, answers, strict=True) if each.cut)
+    trace = short.trace(cut)
+    alone = [each for each in measure_heads(short, [Sentence(cut)]).heads if each.kind == "cross"]
+    meant = trace.cross.sum(dim=(0, 1))[:, :-1].argmax(-1)  # every row predicts a token, none the end
+    for each in alone:
+        weights = trace.cross[each.layer, each.head]
+        assert each.largest == pytest.approx(float(weights.amax(-1).mean()), abs=1e-5)
+        assert each.agreement == pytest.approx(float((weights.argmax(-1) == meant).double().mean()))
+
+
+def told_to_look(model: TextModel, looks: dict[tuple[int, int], list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads of cross-attention, by layer and head, look at these columns row by row."""
+    real = type(model.network).forward
+
+    def forward(self: Any, *given: Any, tap: Any, **named: Any) -> Any:
+        def changed(site: str, weights: torch.Tensor) -> torch.Tensor:
+            _, layer, kind = site.split(".")
+            weights = weights.clone()
+            if kind == "cross":
+                for head in range(2):
+                    weights[:, head] = 0
+                    for row, column in enumerate(looks[int(layer), head]):
+                        weights[:, head, row, column] = 1
+            tap(site, weights)
+            return weights
+
+        return real(self, *given, tap=changed, **named)
+
+    monkeypatch.setattr(type(model.network), "forward", forward)
+
+
+LOOKS = {
+    (0, 0): [3, 3, 3, 3],  # always at </s>
+    (0, 1): [0, 1, 2, 3],
+    (1, 0): [0, 2, 2, 3],
+    (1, 1): [3, 3, 3, 3],
+}
+
+
+def test_the_error_rate_is_against_gold_and_the_best_head_has_the_lowest(
+    model: TextModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told_to_look(model, LOOKS, monkeypatch)
+    gold = Gold(frozenset({(0, 0), (2, 2)}), frozenset({(2, 1)}))
+    report = measure_heads(model, [Sentence("I love NLP", "我 爱 NLP", gold)])
+    rates = {(each.layer, each.head): each.error_rate for each in report.heads if each.kind == "cross"}
+    # Found 0-0 1-1 2-2: 1 - (2 + 2) / (3 + 2). Found 0-0 2-1 2-2: 1 - (2 + 3) / (3 + 2). Found none: 1.
+    assert rates == pytest.approx({(0, 0): 1, (0, 1): 0.2, (1, 0): 0, (1, 1): 1})
+    assert (report.alignment, report.gold_links) == ("error_rate", 2)
+    # The last layer looks half at 0 2 2 and half at the end: of equal weights the first counts.
+    assert report.last_layer_error_rate == pytest.approx(0)
+    assert (report.alignment_head.layer, report.alignment_head.head) == (1, 0)
+
+
+def test_a_head_that_rests_on_the_end_agrees_with_nobody(model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    told_to_look(model, LOOKS, monkeypatch)
+    report = measure_heads(model, [Sentence("I love NLP", "我 爱 NLP")])
+    agreement = {(each.layer, each.head): each.agreement for each in report.heads if each.kind == "cross"}
+    assert agreement[0, 0] == agreement[1, 1] == 0
+    assert agreement[0, 1] == 1
+    assert (report.alignment, report.best.site, report.best.head) == ("agreement", "decoder.0.cross", 1)
+
+
+def test_links_between_words_count_tokens_by_their_words(model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    told_to_look(model, LOOKS, monkeypatch)
+    joined = Gold(frozenset({(0, 0), (1, 1)}), frozenset(), ("I", "loveNLP"), ("我", "爱NLP"))
+    report = measure_heads(model, [Sentence("I love NLP", "我 爱 NLP", joined)])
+    assert [each.error_rate for each in report.heads if each.site == "decoder.0.cross"] == [1, 0]
+
+
+def test_tokens_before_every_source_belong_to_no_word(model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attendo.text import Words
+
+    told_to_look(model, {key: [1, 2, 3, 4] for key in LOOKS}, monkeypatch)
+    words = Words.build([*SOURCES, *TARGETS], symbols=["<2zh>"])
+    sizes = model.network.config.replace(source_vocab_size=words.vocab_size, target_vocab_size=words.vocab_size)
+    tagged = TextModel(
+        StoredModel(type(model.network)(sizes), words, words, {"source_prefix": ["<2zh>"], "max_length_extra": 5})
+    )
+    gold = Gold(frozenset({(0, 0), (1, 1), (2, 2)}), frozenset(), ("I", "love", "NLP"), ("我", "爱", "NLP"))
+    report = measure_heads(tagged, [Sentence("I love NLP", "我 爱 NLP", gold)])
+    assert {each.error_rate for each in report.heads if each.kind == "cross"} == {0}
+
+
+def test_heads_are_ranked_by_any_number_and_those_without_come_last() -> None:
+    def head(site: str, number: int, value: float, agreement: float | None) -> HeadNumbers:
+        return HeadNumbers(site, number, value, value, value, value, value, value, agreement)
+
+    heads = (
+        head("encoder.0.self", 0, 0.2, None),
+        head("decoder.0.cross", 0, 0.1, 0.5),
+        head("decoder.0.cross", 1, 0.3, 0.9),
+    )
+    report = HeadReport(heads, 1, 1, 1, 0)
+    order = {name: [heads.index(each) for each in report.ranked(name)] for name in ("entropy", "distance", "special")}
+    assert order == {"entropy": [1, 0, 2], "distance": [1, 0, 2], "special": [2, 0, 1]}
+    assert [heads.index(each) for each in report.ranked("diagonality")] == [2, 0, 1]
+    assert [heads.index(each) for each in report.ranked("alignment")] == [2, 1, 0]
+    told = report.as_json("alignment")
+    assert told["best_alignment_head"] == {"layer": 0, "head": 1, "agreement": 0.9}
+    assert (told["sorted_by"], told["heads"][0]["site"]) == ("agreement", "decoder.0.cross")
+    with pytest.raises(UsageError, match="not by beauty"):
+        report.ranked("beauty")  # type: ignore[arg-type]
+
+
+def test_what_cannot_be_measured_is_told(model: TextModel) -> None:
+    with pytest.raises(DataError, match="there are none"):
+        measure_heads(model, [])
+    with pytest.raises(UsageError, match="a sentence has gold links and no target"):
+        measure_heads(model, [Sentence("I love NLP", None, Gold(frozenset({(0, 0)})))])
+    with pytest.raises(DataError, match="link 9-0 lies outside 3 source and 3 target tokens"):
+        measure_heads(model, [Sentence("I love NLP", "我 爱 NLP", Gold(frozenset({(9, 0)})))])
+    learned = tiny_model(positions="learned", max_length=5)
+    with pytest.raises(DataError, match=r"dev line 2 has 5 tokens; the model reads at most 4"):
+        measure_heads(learned, [Sentence("I love NLP"), Sentence("I saw the small cat", place="dev line 2")])
+    with pytest.raises(DataError, match=r"dev line 2 has 5 tokens; the model reads at most 4"):
+        measure_heads(learned, [Sentence("I love NLP", TARGETS[3], place="dev line 2")])
+
+
+def test_an_answer_without_tokens_has_no_best_head() -> None:
+    silent = tiny_model()
+    with torch.no_grad():
+        silent.network.output.weight.zero_()
+        silent.network.target.tokens.weight.zero_()
+    report = measure_heads(silent, [Sentence("the cat", "")])
+    assert report.target_tokens == 1
+    assert all(each.agreement is None for each in report.heads)
+    with pytest.raises(DataError, match="no target has a token"):
+        assert report.best

@@ -1,0 +1,75 @@
+"""The picture of heads: a grid of layers and heads for each place, each cell with its number."""
+
+from xml.etree import ElementTree
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from attendo.explore.heads import HeadNumbers, HeadReport, Order
+from attendo.explore.heads_figure import draw_heads, heads_figure
+from attendo.explore.heatmap_style import paper
+
+
+def report(layers: int = 2, heads: int = 3) -> HeadReport:
+    found = []
+    for stack, kind in (("encoder", "self"), ("decoder", "self"), ("decoder", "cross")):
+        for layer in range(layers):
+            for head in range(heads):
+                value = (layer * heads + head) / 10
+                agreement = value / 2 if kind == "cross" else None
+                place = f"{stack}.{layer}.{kind}"
+                found.append(HeadNumbers(place, head, 3 * value, value, 20 * value, value, value, value, agreement))
+    return HeadReport(tuple(found), 1, 1, 1, 0)
+
+
+def texts(picture: bytes) -> list[str]:
+    return [
+        "".join(each.itertext()).strip() for each in ElementTree.fromstring(picture).iter() if each.tag.endswith("text")
+    ]
+
+
+def test_every_head_stands_there_with_its_number() -> None:
+    found = texts(draw_heads(report(), "special", "svg"))
+    assert [each for each in found if each.endswith("attention")] == [
+        *("Encoder self-attention", "Decoder self-attention", "Cross-attention")
+    ]
+    assert found.count("0.50") >= 3
+    assert "share on <s> and </s>" in found
+    assert "framed: best alignment head" in found
+
+
+def test_alignment_is_shown_where_there_is_any() -> None:
+    found = texts(draw_heads(report(), "alignment", "svg"))
+    assert [each for each in found if each.endswith("-attention")] == ["Cross-attention"]
+    assert "agreement with the mean of all heads" in found
+    assert "0.25" in found
+
+
+def test_the_frame_is_around_the_best_head() -> None:
+    with paper(["DejaVu Sans"]):
+        figure = heads_figure(report(), "entropy")
+    (frame,) = figure.axes[2].patches
+    assert (int(frame.get_x()), int(frame.get_y())) == (2, 1)
+    assert not figure.axes[0].patches
+
+
+@pytest.mark.parametrize(("order", "top"), [("entropy", 1.5), ("distance", 10.0), ("diagonality", 1.0)])
+def test_shares_end_at_one_and_the_rest_at_the_largest(order: Order, top: float) -> None:
+    with paper(["DejaVu Sans"]):
+        figure = heads_figure(report(), order)
+    assert figure.axes[0].collections[0].get_clim() == pytest.approx((0, top))
+
+
+def test_many_heads_stand_below_each_other() -> None:
+    with paper(["DejaVu Sans"]):
+        wide, tall = (heads_figure(report(heads=heads), "entropy").get_size_inches() for heads in (8, 16))
+    assert wide[0] > wide[1]
+    assert tall[0] < wide[0]
+
+
+@pytest.mark.parametrize(("form", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
+def test_the_same_numbers_give_the_same_bytes(form: str, start: bytes) -> None:
+    first, second = (draw_heads(report(1, 2), "entropy", form) for _ in range(2))
+    assert first.startswith(start)
+    assert first == second

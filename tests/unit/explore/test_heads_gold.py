@@ -1,0 +1,62 @@
+"""Gold links are read as people write them, and lead from words to the tokens of any tokenizer."""
+
+import pytest
+from tiny import SOURCES, TARGETS
+
+from attendo.errors import DataError
+from attendo.explore.heads_gold import Gold, check_inside, parse_links, words_of_tokens
+from attendo.text import Bytes, Characters, SentencePiece, Tokenizer, Words
+
+TEXTS = [*SOURCES, *TARGETS, "the cat scattered"]
+
+
+def test_a_line_has_sure_and_possible_links() -> None:
+    assert parse_links("0-0 1-2  10?3 4p5", "gold line 1") == (
+        frozenset({(0, 0), (1, 2)}),
+        frozenset({(10, 3), (4, 5)}),
+    )
+    assert parse_links("", "gold line 1") == (frozenset(), frozenset())
+
+
+@pytest.mark.parametrize("text", ["1", "0-0 1_2", "-1-2", "a-b", "1-2-3", "١-٢"])
+def test_what_is_no_link_is_told_with_its_line(text: str) -> None:
+    with pytest.raises(DataError, match=r"gold line 7: .* is no link: write source-target counted from 0"):
+        parse_links(text, "gold line 7")
+
+
+def test_a_link_to_a_word_that_is_not_there_is_told() -> None:
+    check_inside(Gold(frozenset({(2, 1)}), frozenset(), ("a", "b", "c"), ("x", "y")), 3, 2, "gold line 1")
+    with pytest.raises(DataError, match=r"gold line 1: link 2-2 lies outside 3 source and 2 target words: count from"):
+        check_inside(Gold(frozenset(), frozenset({(2, 2)}), ("a",), ("x",)), 3, 2, "gold line 1")
+    with pytest.raises(DataError, match=r"link 3-0 .* target tokens: give links between words \(--links words\)"):
+        check_inside(Gold(frozenset({(3, 0)})), 3, 2, "gold line 1")
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [SentencePiece.train(TEXTS * 4, 330), Characters.build(TEXTS), Bytes(), Words.build(TEXTS)],
+    ids=lambda each: str(each.kind),
+)
+@pytest.mark.parametrize("text", ["the cat scattered", "我 看见 小 猫 了", "I  love NLP"])
+def test_the_tokens_of_a_word_are_found_in_every_tokenizer(tokenizer: Tokenizer, text: str) -> None:
+    words = text.split()
+    places = words_of_tokens(tokenizer, text, words, "line 1")
+    assert places == sorted(places)
+    assert set(places) == set(range(len(words)))
+    ids = tokenizer.encode(text)
+    for number, word in enumerate(words):
+        own = [token for token, place in zip(ids, places, strict=True) if place == number]
+        assert tokenizer.decode(own).strip() == word
+
+
+def test_unknown_words_are_as_long_as_they_were_written() -> None:
+    tokenizer = Words.build(["the cat"])
+    assert words_of_tokens(tokenizer, "the hippopotamus cat", ["the", "hippopotamus", "cat"], "line 1") == [0, 1, 2]
+    assert words_of_tokens(tokenizer, "the zoo? cat", ["the", "zoo", "?", "cat"], "line 1") == [0, 1, 2, 3]
+    assert words_of_tokens(tokenizer, "the zoo? cat", ["the", "zoo?", "cat"], "line 1") == [0, 1, 1, 2]
+    assert words_of_tokens(tokenizer, "", [], "line 1") == []
+
+
+def test_words_of_another_text_are_refused() -> None:
+    with pytest.raises(DataError, match=r"line 3: the model's tokens have 6 characters .* the line 5.*--links tokens"):
+        words_of_tokens(Words.build(["the cat"]), "the cat", ["the", "ca"], "line 3")

@@ -1,0 +1,68 @@
+"""The numbers of a row of attention are those of their formulas, and padding is no part of them."""
+
+import math
+
+import pytest
+import torch
+
+from attendo.explore.heads_numbers import NUMBERS, Rows, summed
+
+
+def of_map(weights: list[list[float]], special: list[bool], causal: bool = False) -> dict[str, float]:
+    """The means over the rows of one head."""
+    rows, columns = len(weights), len(weights[0])
+    found = summed(torch.tensor(weights)[None, None], Rows([rows], [columns], torch.tensor([special]), causal))
+    assert tuple(found) == NUMBERS
+    return {name: float(values[0]) / count for name, (values, count) in found.items() if count}
+
+
+def test_an_even_look_has_the_largest_entropy_there_is() -> None:
+    found = of_map([[0.25] * 4] * 4, [False] * 4)
+    assert found["entropy"] == pytest.approx(math.log(4))
+    assert found["relative_entropy"] == pytest.approx(1)
+    assert found["largest"] == 0.25
+
+
+def test_a_look_at_one_token_has_none() -> None:
+    found = of_map([[1.0, 0.0], [0.0, 1.0]], [False, True])
+    assert (found["entropy"], found["relative_entropy"], found["largest"]) == (0, 0, 1)
+    assert found["special"] == 0.5
+
+
+def test_distance_and_diagonality_are_measured_from_the_diagonal_of_the_whole_map() -> None:
+    # Two rows over four columns: the diagonal passes columns 0 and 2.
+    found = of_map([[0.5, 0.25, 0.25, 0.0], [0.5, 0.0, 0.25, 0.25]], [False] * 4)
+    assert found["distance"] == pytest.approx((0.25 + 0.5 + 1.0 + 0.25) / 2)
+    assert found["diagonality"] == pytest.approx((0.75 + 0.5) / 2)
+
+
+def test_what_is_one_token_away_is_beside_the_diagonal_whatever_is_rounded() -> None:
+    rows, columns = 49, 7
+    weights = torch.zeros(rows, columns)
+    for row in range(rows):
+        beside = row * columns // rows - 1 if row * columns % rows == 0 else row * columns // rows
+        weights[row, max(0, beside)] = 1.0
+    assert of_map(weights.tolist(), [False] * columns)["diagonality"] == 1
+
+
+def test_a_row_that_sees_one_token_alone_does_not_count_for_relative_entropy() -> None:
+    found = of_map([[1.0, 0.0], [0.5, 0.5]], [True, False], causal=True)
+    assert found["entropy"] == pytest.approx(math.log(2) / 2)
+    assert found["relative_entropy"] == pytest.approx(1)
+    assert found["special"] == pytest.approx(0.75)
+    assert "relative_entropy" not in of_map([[1.0]], [True], causal=True)
+
+
+def test_padded_rows_and_columns_change_nothing(generator: torch.Generator) -> None:
+    weights = torch.randn(1, 3, 4, 5, generator=generator).softmax(-1)
+    special = torch.tensor([[False] * 4 + [True]])
+    alone = summed(weights, Rows([4], [5], special, causal=False))
+    padded = torch.full((2, 3, 6, 9), 1 / 9)  # what stands in rows of padding is nobody's business
+    padded[0, :, :4] = 0
+    padded[0, :, :4, :5] = weights[0]
+    more = torch.zeros(2, 9, dtype=torch.bool)
+    more[0, 4] = True
+    found = summed(padded, Rows([4, 0], [5, 9], more, causal=False))
+    for name, (values, count) in alone.items():
+        assert count == found[name][1] == 4
+        torch.testing.assert_close(found[name][0], values, atol=1e-12, rtol=0)

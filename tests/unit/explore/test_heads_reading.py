@@ -1,0 +1,52 @@
+"""Sentences, targets and links are read line by line beside each other."""
+
+from pathlib import Path
+
+import pytest
+
+from attendo.errors import DataError, UsageError
+from attendo.explore.heads_gold import Gold
+from attendo.explore.heads_looks import Sentence
+from attendo.explore.heads_reading import read_sentences
+
+
+def written(folder: Path, **files: str) -> list[Path]:
+    for name, text in files.items():
+        (folder / name).write_text(text, "utf-8")
+    return [folder / name for name in files]
+
+
+def test_a_source_alone_has_no_targets(tmp_path: Path) -> None:
+    (source,) = written(tmp_path, source="a b\n\nc\n")
+    assert read_sentences(source) == [
+        Sentence("a b", None, None, f"{source} line 1"),
+        Sentence("c", None, None, f"{source} line 3"),
+    ]
+
+
+def test_links_are_between_words_unless_said_otherwise(tmp_path: Path) -> None:
+    paths = written(tmp_path, source="a b?\nx\n", target="c d\n \n", gold="0-0 1?1\n\n")
+    links = frozenset({(0, 0)}), frozenset({(1, 1)})
+    (found,) = read_sentences(*paths)
+    assert found.gold == Gold(*links, ("a", "b?"), ("c", "d"))
+    (found,) = read_sentences(*paths, unit="tokens")
+    assert found.gold == Gold(*links)
+
+
+def test_files_of_different_length_are_refused(tmp_path: Path) -> None:
+    source, target, gold = written(tmp_path, source="a\nb\n", target="c\nd\n", gold="0-0\n")
+    with pytest.raises(DataError, match=r"gold ends after 1 lines but .*source has 2 or more"):
+        read_sentences(source, target, gold)
+
+
+def test_what_leaves_nothing_to_measure_is_told(tmp_path: Path) -> None:
+    source, target, gold = written(tmp_path, source="a\n", target="b\n", gold="0?0\n")
+    with pytest.raises(UsageError, match=r"--gold .*gold needs the targets .* --target FILE"):
+        read_sentences(source, None, gold)
+    with pytest.raises(DataError, match="gold has no link that is sure"):
+        read_sentences(source, target, gold)
+    (empty,) = written(tmp_path, empty="\n\n")
+    with pytest.raises(DataError, match="empty has no line that could be looked at"):
+        read_sentences(empty)
+    with pytest.raises(DataError, match="nothing cannot be opened"):
+        read_sentences(tmp_path / "nothing")

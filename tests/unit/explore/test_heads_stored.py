@@ -1,0 +1,113 @@
+"""The best alignment head is one entry of scores.json; the folder stays whole and everything else as it was."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attendo import durable
+from attendo.errors import ModelError
+from attendo.explore.heads import HeadNumbers, HeadReport
+from attendo.explore.heads_stored import store_alignment_head
+from attendo.store import load_model
+from attendo.text_model import load
+from attendo.text_model.looking import AlignmentHead
+
+
+def report(layer: int = 1, head: int = 0, gold_links: int = 5) -> HeadReport:
+    numbers = (0.5,) * 6
+    worse = HeadNumbers("decoder.0.cross", 1, *numbers, agreement=0.1, error_rate=0.9)
+    best = HeadNumbers(f"decoder.{layer}.cross", head, *numbers, agreement=0.8, error_rate=0.25)
+    return HeadReport((worse, best), 1, 1, 1, gold_links)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_head_is_there_when_the_model_is_loaded_again(model_folder: Path) -> None:
+    before = content(model_folder)
+    assert store_alignment_head(model_folder, report()) == {"layer": 1, "head": 0, "error_rate": 0.25}
+    loaded = load(model_folder, "cpu")
+    assert loaded.scores == {"exact_match": 0.25, "alignment_head": {"layer": 1, "head": 0, "error_rate": 0.25}}
+    assert AlignmentHead.stored(loaded.scores, loaded.network.config) == AlignmentHead(1, 0)
+    after = content(model_folder)
+    assert before.keys() == after.keys()
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"scores.json", "manifest.json"}
+    assert [path.name for path in model_folder.parent.iterdir()] == [model_folder.name]
+
+
+def test_it_can_be_replaced_and_says_what_it_was_chosen_by(model_folder: Path) -> None:
+    store_alignment_head(model_folder, report())
+    store_alignment_head(model_folder, report(layer=0, gold_links=0))
+    assert load(model_folder, "cpu").scores["alignment_head"] == {"layer": 0, "head": 0, "agreement": 0.8}
+
+
+def test_what_was_told_of_another_head_goes(model_folder: Path) -> None:
+    model = load(model_folder, "cpu")
+    model.scores.update({"alignment_accuracy": 0.9, "alignment_head": {"layer": 1, "head": 0}})
+    model.save(model_folder)
+    store_alignment_head(model_folder, report())
+    assert load(model_folder, "cpu").scores["alignment_accuracy"] == 0.9
+    store_alignment_head(model_folder, report(head=1))
+    assert "alignment_accuracy" not in load(model_folder, "cpu").scores
+
+
+def test_files_of_others_stay_and_are_no_part_of_the_model(model_folder: Path) -> None:
+    (model_folder / "notes.txt").write_text("mine")
+    (model_folder / "more").mkdir()
+    (model_folder / "more" / "a.txt").write_text("too")
+    store_alignment_head(model_folder, report())
+    assert content(model_folder)["notes.txt"] == b"mine"
+    assert content(model_folder)["more/a.txt"] == b"too"
+    assert "notes.txt" not in json.loads((model_folder / "manifest.json").read_text())["files"]
+    load_model(model_folder)
+
+
+def test_a_damaged_folder_gets_no_new_checksum(model_folder: Path) -> None:
+    path = model_folder / "weights.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    before = content(model_folder)
+    with pytest.raises(ModelError, match=r"weights\.safetensors is damaged"):
+        store_alignment_head(model_folder, report())
+    assert content(model_folder) == before
+
+
+@pytest.mark.parametrize("verb", ["write", "sync", "move"])
+def test_a_model_that_cannot_be_written_stays_as_it_was(
+    model_folder: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    before, real = content(model_folder), getattr(durable, verb)
+
+    def fails(*given: object) -> None:
+        if any(f".tmp-{model_folder.name}" in str(each) for each in given):
+            raise OSError(28, "No space left on device")
+        real(*given)
+
+    monkeypatch.setattr(durable, verb, fails)
+    with pytest.raises((OSError, durable.DiskFullError)):
+        store_alignment_head(model_folder, report())
+    monkeypatch.undo()
+    assert content(model_folder) == before
+    load_model(model_folder)
+
+
+def test_one_that_is_killed_between_the_moves_leaves_the_old_model(
+    model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, before = durable.move, content(model_folder)
+
+    def killed(path: Path, place: Path) -> None:
+        if path.name.startswith(".tmp-"):
+            raise KeyboardInterrupt
+        real(path, place)
+
+    monkeypatch.setattr(durable, "move", killed)
+    with pytest.raises(KeyboardInterrupt):
+        store_alignment_head(model_folder, report())
+    assert not model_folder.exists()
+    load_model(model_folder)
+    assert content(model_folder) == before

@@ -1,0 +1,144 @@
+"""Pictures for a paper: labels are text that can be read, maps are vectors, sizes follow the tokens."""
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from attendo.errors import UsageError
+from attendo.explore import curves_style, heatmap_style
+from attendo.explore.attention_map import AttentionMap
+from attendo.explore.heatmap_figure import Axis, draw_maps, maps_figure
+from attendo.explore.heatmap_style import Letters, paper, require_matplotlib
+
+AXIS = Axis("token being predicted", "source token")
+ROWS, COLUMNS = ("我", "爱", "</s>"), ("I", "love", "$x$", "</s>")
+
+
+def attention(rows: tuple[str, ...] = ROWS, columns: tuple[str, ...] = COLUMNS, title: str = "head 0") -> AttentionMap:
+    weights = np.random.default_rng(1).dirichlet(np.ones(len(columns)), len(rows))
+    return AttentionMap(weights, rows, columns, title)
+
+
+def texts(picture: bytes) -> list[str]:
+    return [
+        "".join(each.itertext()).strip() for each in ElementTree.fromstring(picture).iter() if each.tag.endswith("text")
+    ]
+
+
+def test_an_svg_keeps_its_text_as_text_and_its_maps_as_vectors() -> None:
+    picture, warning = draw_maps([attention()], AXIS, 1, "svg")
+    found = texts(picture)
+    assert warning == ""
+    assert [each for each in found if each in (*ROWS, *COLUMNS)] == [*COLUMNS, *ROWS]
+    assert {"token being predicted", "source token", "attention weight"} <= set(found)
+    assert b"<image" not in picture
+    families = set(re.findall(rb"font-family: ([^;]*)", picture))
+    assert len(families) == 1
+    assert all(
+        name in families.copy().pop() for name in (b"DejaVu Sans", b"Noto Sans CJK SC", b"PingFang SC", b"sans-serif")
+    )
+
+
+@pytest.mark.parametrize(("form", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
+def test_the_same_map_gives_the_same_bytes(form: str, start: bytes) -> None:
+    first, second = (draw_maps([attention(("a",), ("b", "c"))], AXIS, 1, form)[0] for _ in range(2))
+    assert first.startswith(start)
+    assert first == second
+
+
+def test_a_pdf_has_its_fonts_inside_and_type_42_where_it_can() -> None:
+    picture, _ = draw_maps([attention(("a",), ("b", "c"))], AXIS, 1, "pdf")
+    assert b"/FontFile2" in picture
+    assert b"/Subtype /Type3" not in picture
+    assert b"/Subtype /Image" not in picture
+
+
+def test_every_map_of_a_grid_has_its_title_and_tokens_stand_at_the_edges() -> None:
+    maps = [attention(title=f"decoder.{layer}.cross, head {head}") for layer in range(2) for head in range(3)]
+    found = texts(draw_maps(maps, AXIS, 3, "svg")[0])
+    assert [each for each in found if "head" in each] == [each.title for each in maps]
+    assert found.count("love") == 3
+    assert found.count("我") == 2
+
+
+@pytest.mark.parametrize("count", [3, 30, 90])
+def test_the_picture_grows_with_the_tokens_and_labels_fit_their_cells(count: int) -> None:
+    tokens = tuple(f"token{n}" for n in range(count))
+    with paper(["DejaVu Sans"]):
+        figure = maps_figure([attention(tokens, tokens)], AXIS, 1, Letters(("DejaVu Sans",), ""))
+        panel = figure.axes[0]
+        figure.draw_without_rendering()
+        box = panel.get_window_extent()
+        cell = box.height / count
+        assert box.width / count == pytest.approx(cell)
+        labels = panel.get_yticklabels()
+        assert [each.get_text() for each in labels] == list(tokens)
+        assert all(each.get_window_extent().height <= 1.35 * cell for each in labels)
+        assert 0.069 <= cell / figure.dpi <= 0.27
+
+
+def test_a_large_grid_is_not_drawn_cell_by_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attendo.explore.heatmap_figure.VECTOR_CELLS", 23)
+    assert b"<image" in draw_maps([attention()] * 2, AXIS, 2, "svg")[0]
+    assert b"<image" not in draw_maps([attention()], AXIS, 1, "svg")[0]
+
+
+def test_letters_that_no_font_has_become_codes_with_a_warning_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heatmap_style, "fonts", lambda text: ["DejaVu Sans"])
+    letters = Letters.of(["猫", "cat", "\U00012345", "▁猫"])
+    assert letters.lacking == "猫\U00012345"
+    assert letters.written("▁猫s\U00012345") == "▁\\u732Bs\\U00012345"
+    assert "no font that is installed here has 猫 (\\u732B) \U00012345 (\\U00012345)" in letters.warning
+    assert "apt install fonts-noto-cjk" in letters.warning
+    picture, warning = draw_maps([attention()], AXIS, 1, "png")
+    assert picture.startswith(b"\x89PNG")
+    assert "我 (\\u6211) 爱 (\\u7231): written as codes" in warning
+    with paper(["DejaVu Sans"]):
+        figure = maps_figure([attention()], AXIS, 1, Letters.of(ROWS))
+    assert [each.get_text() for each in figure.axes[0].get_yticklabels()] == ["\\u6211", "\\u7231", "</s>"]
+
+
+def test_an_svg_keeps_even_letters_that_no_font_here_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heatmap_style, "fonts", lambda text: ["DejaVu Sans"])
+    picture, warning = draw_maps([attention()], AXIS, 1, "svg")
+    assert (warning, "我" in texts(picture)) == ("", True)
+
+
+def test_installed_fonts_are_found_for_chinese() -> None:
+    from matplotlib.font_manager import fontManager
+
+    if not {font.name for font in fontManager.ttflist} & set(curves_style.CHINESE):
+        pytest.skip("no Chinese font is installed")
+    letters = Letters.of(["我 爱 自然 语言 处理"])
+    assert (letters.lacking, letters.warning) == ("", "")
+    assert set(letters.families) & set(curves_style.CHINESE)
+
+
+def test_the_scale_ends_at_one_unless_no_weight_comes_near() -> None:
+    def top(*weights: float) -> float:
+        with paper(["DejaVu Sans"]):
+            one = AttentionMap([list(weights)], ["a"], [str(n) for n in range(len(weights))], "x")
+            figure = maps_figure([one], AXIS, 1, Letters(("DejaVu Sans",), ""))
+        return float(figure.axes[-1].get_ylim()[1])
+
+    assert top(0.9, 0.1) == 1
+    assert top(0.31, 0.3, 0.39) == pytest.approx(0.4)
+
+
+def test_maps_over_other_tokens_do_not_share_a_picture() -> None:
+    for maps in ([], [attention(), attention(("x",))]):
+        with paper(["DejaVu Sans"]), pytest.raises(UsageError, match=f"same tokens: got {len(maps)} maps"):
+            maps_figure(maps, AXIS, 2, Letters(("DejaVu Sans",), ""))
+
+
+def test_without_matplotlib_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib.style", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UsageError, match=r"attendo heads --output needs matplotlib: pip install 'attendo\[plot\]'"):
+        require_matplotlib("attendo heads --output")
