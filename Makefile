@@ -4,7 +4,7 @@ TORCH ?= torch==2.13.0
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-all check clean
+.PHONY: demo test test-all check lesson clean
 
 demo: .venv/core
 	$(BIN)/attendo demo
@@ -22,6 +22,10 @@ check: .venv/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q tests/unit tests/architecture
+
+# The numbers, outputs and pictures of docs/lesson, from its code; GALLERY=--gallery also runs its experiments anew.
+lesson: .venv/dev
+	$(BIN)/python docs/lesson/build.py $(GALLERY)
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

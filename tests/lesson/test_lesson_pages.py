@@ -1,0 +1,186 @@
+"""The pages hold what their code gives now, and both languages hold the same."""
+
+import re
+from pathlib import Path
+
+import build
+import drawing
+import figures
+import gallery
+import pytest
+import translator
+
+HERE = build.HERE
+NAMES = build.page_names()
+QUICK = [name for name in NAMES if not build.needs_translator(name)]
+TRAINED = [name for name in NAMES if build.needs_translator(name)]
+ALL = sorted([*HERE.glob("*/*.md"), HERE / "README.md"])
+NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
+PLAIN = re.compile(r"\d+(?:\.\d+)?")
+LINK = re.compile(r"\]\(([^)\s]*)\)")
+
+# The questions of the specification (1.P), by page, in words that must stand in a heading of that page.
+QUESTIONS = {
+    "01-tokens.md": [("Why share embeddings", "为什么要共享词嵌入")],
+    "02-positions.md": [("expanded to `[max_len, 1]`", "扩展成 `[max_len, 1]`")],
+    "03-attention.md": [
+        ("Why √d_k", "除以 √d_k"),
+        ("Why not merge", "合并成一个矩阵"),
+        ("Does the low rank hurt", "低秩会有坏处吗"),
+        ("not cosine similarity", "余弦相似度"),
+    ],
+    "04-heads.md": [
+        ("cut into four dimensions", "拆成四维"),
+        ("product of 4-D tensors", "四维张量怎么相乘"),
+        ("`view` or `reshape`", "`view` 还是 `reshape`"),
+        ("Why W^O", "乘 W^O"),
+    ],
+    "05-masks.md": [("Why mask?", "为什么要掩码"), ("Why mask at inference", "推理时为什么还要掩码")],
+    "06-cross-attention.md": [
+        ("Why queries from the decoder", "为什么查询来自解码器"),
+        ("Why no causal mask", "为什么不用因果掩码"),
+    ],
+    "07-feed-forward.md": [("position-wise", "逐位置")],
+    "08-residual-norm-dropout.md": [("Why a residual", "为什么要残差"), ("Why normalise features", "对特征归一化")],
+    "09-whole-model.md": [("Why this order", "为什么是这个顺序")],
+    "11-generating.md": [("trade-off", "如何取舍")],
+}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_page_holds_what_its_code_prints(name: str) -> None:
+    for language, text in build.built(name).items():
+        assert_alike((HERE / language / name).read_text("utf-8"), text)
+
+
+@pytest.mark.slow
+def test_pages_with_a_trained_translator_hold_what_it_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trained anew; on another machine its numbers may be others, its words may not."""
+    made = translator.trained(tmp_path)
+    monkeypatch.setattr(translator, "trained", lambda: made)
+    for name in TRAINED:
+        for language, text in build.built(name).items():
+            assert_alike((HERE / language / name).read_text("utf-8"), text, tolerance=None)
+
+
+@pytest.mark.parametrize("language", build.LANGUAGES)
+def test_the_gallery_holds_the_measured_numbers(language: str) -> None:
+    text = (HERE / "mistakes" / f"{language}.md").read_text("utf-8")
+    assert_alike(text, build.filled(text))
+
+
+@pytest.mark.parametrize("language", build.LANGUAGES)
+@pytest.mark.parametrize("name", [*figures.QUICK, "mistake-no-mask", "mistake-e5", "mistake-e10", "mistake-e31"])
+def test_a_picture_is_what_the_code_draws(name: str, language: str) -> None:
+    drawn = {**figures.QUICK, **figures.MISTAKES}[name](lambda *words: words[build.LANGUAGES.index(language)])
+    kept = (HERE / "pictures" / language / f"{name}.svg").read_text("utf-8")
+    made = drawing.picture(drawn)
+    assert PLAIN.sub("0", kept) == PLAIN.sub("0", made)
+    for old, new in zip(PLAIN.findall(kept), PLAIN.findall(made), strict=True):
+        # Up to 1 they are weights that a person reads, above it places and colours.
+        assert float(old) == pytest.approx(float(new), abs=0.011 if float(new) <= 1 else 1.0)
+
+
+def test_every_picture_is_shown_and_there() -> None:
+    for language in build.LANGUAGES:
+        pages = [*(HERE / language).glob("*.md"), HERE / "mistakes" / f"{language}.md"]
+        shown = {
+            Path(each).stem for page in pages for each in LINK.findall(page.read_text("utf-8")) if each.endswith("svg")
+        }
+        assert shown == {*figures.QUICK, *figures.TRAINED, *figures.MISTAKES}
+        assert {path.stem for path in (HERE / "pictures" / language).iterdir()} == shown
+
+
+@pytest.mark.parametrize("name", [*NAMES, "mistakes"])
+def test_both_languages_have_the_same_headings_code_and_pictures(name: str) -> None:
+    english, chinese = (page(language, name) for language in build.LANGUAGES)
+    assert [level for level, _ in headings(english)] == [level for level, _ in headings(chinese)]
+    assert fenced(english) == fenced(chinese)
+    assert [match["what"] for match in build.MARK.finditer(english)] == [
+        match["what"] for match in build.MARK.finditer(chinese)
+    ]
+    pictures = [
+        [each.replace("/zh", "/en") for each in LINK.findall(text) if each.endswith("svg")]
+        for text in (english, chinese)
+    ]
+    assert pictures[0] == pictures[1]
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_every_question_has_its_heading(name: str) -> None:
+    for position, language in enumerate(build.LANGUAGES):
+        titles = [title for _, title in headings(page(language, name))]
+        for question in QUESTIONS[name]:
+            assert any(question[position] in title for title in titles), question
+
+
+def test_every_mistake_of_the_gallery_has_its_heading_in_both_languages() -> None:
+    for language in build.LANGUAGES:
+        titles = [title for _, title in headings(page(language, "mistakes"))]
+        for name in ("E5", "E6", "E8", "E10", "E13", "E15", "E24", "E31"):
+            assert any(re.match(rf"{name}\b", title) for title in titles), name
+
+
+def test_links_lead_to_pages_and_headings() -> None:
+    for path in ALL:
+        for link in LINK.findall(path.read_text("utf-8")):
+            target, _, anchor = link.partition("#")
+            there = (path.parent / target).resolve() if target else path
+            assert there.exists(), f"{path}: {link}"
+            if anchor:
+                assert anchor in {slug(title) for _, title in headings(there.read_text("utf-8"))}, f"{path}: {link}"
+
+
+def test_the_numbers_of_the_gallery_show_what_its_text_says() -> None:
+    kept = gallery.kept()
+    assert kept["right"]["exact"] == 1.0
+    assert kept["no mask"]["last"] < kept["right"]["last"]
+    assert kept["no mask"]["exact"] < 0.05
+    assert kept["E5"]["exact"] < kept["E5 right"]["exact"] - 0.1
+    assert kept["E6"]["last"] < 0.01 < 0.05 > kept["E6"]["exact"]
+    assert kept["E8"]["gradients"][0] == 0
+    assert kept["E10"]["exact"] < 0.1
+    assert kept["E13"]["losses"][0] > kept["E13 right"]["losses"][0] + 0.3
+    assert kept["E15"]["last"] > kept["E15 right"]["last"]
+    assert kept["E24"]["last"] == pytest.approx(gallery.softmax_twice(13)[0], abs=0.01)
+    assert kept["E31 infinity"]["last"] is None
+    assert kept["E31 billion"]["exact"] == 1.0
+
+
+def test_numbers_are_compared_with_some_patience_and_words_with_none() -> None:
+    assert_alike("loss 0.5000 x", "loss 0.5001 x")
+    for other in ("loss 0.6 x", "loss 0.5 y", "loss 0.5 0.5 x"):
+        with pytest.raises(AssertionError):
+            assert_alike("loss 0.5 x", other)
+
+
+def assert_alike(kept: str, made: str, tolerance: float | None = 2e-3) -> None:
+    """The same words, and the same numbers but for rounding; with None, any numbers."""
+    assert NUMBER.sub("0", kept) == NUMBER.sub("0", made)
+    if tolerance is not None:
+        for old, new in zip(NUMBER.findall(kept), NUMBER.findall(made), strict=True):
+            assert float(old.replace(",", "")) == pytest.approx(float(new.replace(",", "")), abs=tolerance, rel=1e-2)
+
+
+def page(language: str, name: str) -> str:
+    path = HERE / "mistakes" / f"{language}.md" if name == "mistakes" else HERE / language / name
+    return path.read_text("utf-8")
+
+
+def headings(text: str) -> list[tuple[int, str]]:
+    found, inside = [], False
+    for line in text.splitlines():
+        inside ^= line.startswith("```")
+        if not inside and (match := re.match(r"(#+) (.*)", line)):
+            found.append((len(match[1]), match[2]))
+    return found
+
+
+def slug(title: str) -> str:
+    """The name that GitHub gives a heading: small letters, no punctuation, hyphens for spaces."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def fenced(text: str) -> list[str]:
+    """Blocks of code and output; drawings in words differ by language."""
+    return [block for block in re.findall(r"^```.*?^```$", text, re.MULTILINE | re.DOTALL) if "mermaid" not in block]
