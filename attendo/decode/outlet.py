@@ -1,8 +1,8 @@
 """How answers leave slots: on a GPU all of them travel beside the work that goes on, and nobody waits for them."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,6 +21,11 @@ class Journey:
     requests: Mapping[int, Request]
     hypotheses: Frontier  # of all slots, as they were at the departure
     arrived: "torch.cuda.Event | None" = None
+
+    def without(self, numbers: Collection[int] | None) -> "Journey":
+        """Of the others alone; None: of nobody."""
+        left = {} if numbers is None else {n: each for n, each in self.requests.items() if each.number not in numbers}
+        return replace(self, requests=left)
 
     def answers(self) -> Answers:
         """A copy: the next journey goes to the same place."""
@@ -61,11 +66,17 @@ class Outlet:
     def arrivals(self, all_of_them: bool = False) -> Iterator[Answers]:
         """Those that have come, and as many as must so that the next can depart."""
         while self._under_way and (all_of_them or self._is_here(self._under_way[0])):
-            yield self._under_way.popleft().answers()
+            journey = self._under_way.popleft()
+            if journey.requests:
+                yield journey.answers()
 
-    def forget(self) -> None:
-        """What nobody has taken."""
-        self._under_way.clear()
+    @property
+    def busy(self) -> bool:
+        return any(each.requests for each in self._under_way)
+
+    def forget(self, numbers: Collection[int] | None = None) -> None:
+        """What nobody waits for any more: the answers to these requests, or all. Their journeys still take room."""
+        self._under_way = deque(each.without(numbers) for each in self._under_way)
 
     def _gathered(self) -> None:
         as_bytes(self._hypotheses, self._bytes)

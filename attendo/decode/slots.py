@@ -4,7 +4,7 @@ Long and short sentences do not wait for each other, and on a GPU one recorded s
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -58,18 +58,34 @@ class Slots:
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Answers]:
         """As soon as they are done. Those that were left from a call whose answers nobody took are forgotten."""
+        self.forget()
         waiting = deque(requests)
-        self._serving = [None] * len(self._serving)
-        self._outlet.forget()
-        while waiting or any(self._serving):
-            self._take_in(waiting)
+        while waiting or self.busy:
+            yield from self.advance(waiting)
+
+    def advance(self, waiting: "deque[Request]") -> Iterator[Answers]:
+        """One more token for everybody, and what has been found. Who can be taken in leaves the queue first."""
+        self._take_in(waiting)
+        if any(self._serving):
             with torch.no_grad():
                 self._turn()
             self._looks.note(self._still_open)
             if (done := self._done()) and len(done) >= self._worth_it(waiting):
                 self._retire(done)
-            yield from self._outlet.arrivals()
-        yield from self._outlet.arrivals(all_of_them=True)
+        yield from self._outlet.arrivals(all_of_them=not any(self._serving))
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody's answer is still to come."""
+        return any(self._serving) or self._outlet.busy
+
+    def forget(self, numbers: Collection[int] | None = None) -> None:
+        """Nobody waits for the answers to these requests any more, or to any; their slots are free."""
+        self._serving = [
+            None if request is None or numbers is None or request.number in numbers else request
+            for request in self._serving
+        ]
+        self._outlet.forget(numbers)
 
     def _step(self) -> None:
         state, frontier = turn(self._network, self._state, self._frontier, self._strategy, self._rules)

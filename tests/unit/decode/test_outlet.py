@@ -78,5 +78,17 @@ def test_an_answer_stays_when_the_next_ones_travel() -> None:
 def test_what_nobody_took_can_be_forgotten() -> None:
     outlet = Outlet(frontier())
     outlet.send(sent([0]))
+    assert outlet.busy
     outlet.forget()
+    assert not outlet.busy
     assert not list(outlet.arrivals(all_of_them=True))
+
+
+def test_of_some_that_travel_together_those_can_be_forgotten_that_nobody_waits_for() -> None:
+    here = frontier()
+    outlet = Outlet(here, travel=True)
+    outlet.send(sent([0, 1, 3]))
+    outlet.forget([11])
+    (answers,) = outlet.arrivals()
+    assert numbers(answers) == [10, 13]
+    assert same(answers.hypotheses, here.keep(torch.tensor([0, 3])))

@@ -107,6 +107,23 @@ def test_sentences_whose_answers_nobody_took_are_forgotten(small_network: Make) 
     assert sorted(again) == list(range(8, 16))
 
 
+@pytest.mark.parametrize("strategy", [Greedy(), Beam(3)], ids=["greedy", "beam"])
+def test_sentences_join_those_that_are_under_way(small_network: Make, strategy: Strategy) -> None:
+    """As in a server: some come while others are being answered, some leave before they are."""
+    network, asked = lively(small_network), requests(16)
+    expected = by_growing(network, strategy, asked)
+    slots, waiting, found = Slots(network, strategy, RULES, SlotSizes(5, 10, 14)), deque(asked[:4]), {}
+    coming, left = deque(asked[4:]), {2, 9}
+    while waiting or coming or slots.busy:
+        for answers in slots.advance(waiting):
+            found |= {request.number: told(hypotheses) for request, hypotheses in answers.one_by_one()}
+        if coming:
+            waiting.append(coming.popleft())
+        waiting = deque(request for request in waiting if request.number not in left)
+        slots.forget(left)
+    assert found == {number: told(expected.keep(torch.tensor([number]))) for number in range(16) if number not in left}
+
+
 def test_D1_an_ensemble_in_slots_gives_the_answers_of_the_growing_batch(small_network: Make) -> None:
     pair = Ensemble([lively(small_network), lively(small_network, norm="post")], weights=[1.0, 2.0])
     asked = requests(16)
