@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from attendo.explore.formula import LANGUAGES, shape
+from attendo.explore.formula import LANGUAGES, Formula, shape
 from attendo.explore.formulas import bound, formula_of, symbols_of
 from attendo.model.ledger import Traced
 from attendo.model.transformer import Transformer
@@ -75,7 +75,7 @@ class LedgerBook:
         sizes = self._sizes.get(place) if end == "residual" else None
         formula = formula_of(entry)
         numbers = {
-            "formula": formula.rows[0],
+            "formula": row_of(formula),
             "text": formula.written(entry.letter),
             "bound": bound(entry),
             "explain": {"en": formula.en, "zh": formula.zh},
@@ -97,7 +97,7 @@ class LedgerBook:
         symbols = {language: symbols_of(formula, language) for language in LANGUAGES}
         return {
             "name": entry.name,
-            "formula": formula.rows[0],
+            "formula": row_of(formula),
             "formula_name": formula.name,
             "text": formula.written(entry.letter),
             "bound": bound(entry),
@@ -197,3 +197,8 @@ def _norm_of(network: Transformer, name: str) -> nn.LayerNorm | nn.RMSNorm | Non
         blocks = network.encoder if stack == "encoder" else network.decoder
         module = getattr(blocks[int(layer)], f"{kind}_residual").normalise
     return module if isinstance(module, nn.LayerNorm | nn.RMSNorm) else None
+
+
+def row_of(formula: Formula) -> str:
+    """Its first row in the list of what must be seen; what a person changes, such as a scaled head, has none."""
+    return formula.rows[0] if formula.rows else ""

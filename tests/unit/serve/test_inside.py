@@ -190,6 +190,12 @@ def test_attention_is_bound_to_its_shapes(server: Asking) -> None:
     assert rows["output.logits"]["microseconds"] > 0
 
 
+def test_the_ledger_shows_heads_that_were_scaled(server: Asking) -> None:
+    rows = server.post("ledger", target=TARGET, heads={"decoder.0.cross": {"0": 0.0}})["rows"]
+    steps = {step["formula_name"]: step for row in rows for step in row["steps"] if row["name"] == "decoder.0.cross"}
+    assert steps["scaled_mixed"]["formula"] == ""
+
+
 def test_the_ledger_of_one_step_is_that_row(server: Asking, small_model: TextModel) -> None:
     whole = small_model.trace(TEXT, TARGET)
     rows = {row["name"]: row for row in server.post("ledger", target=TARGET, step=2)["rows"]}

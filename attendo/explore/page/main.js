@@ -1,0 +1,128 @@
+// The frame of the page: which model, which language, which view.
+
+import { ask, offline } from "./api.js";
+import { h, whole } from "./dom.js";
+import { exporter } from "./export.js";
+import { language, t } from "./i18n.js";
+import { chosen, models, setModels } from "./models.js";
+import { button, select } from "./parts/controls.js";
+import { current, redraw, subscribe, update } from "./store.js";
+import { complaint } from "./view.js";
+import "./views/translate.js";
+import { VIEWS } from "./views/all.js";
+
+const THEMES = ["", "light", "dark"];
+
+class Page extends HTMLElement {
+  async connectedCallback() {
+    setTheme(remembered("theme"));
+    subscribe((changed) => this.follow(changed));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraw("theme"));
+    this.frame();
+    await this.begin();
+  }
+
+  async begin() {
+    try {
+      setModels((await ask("/models")).models);
+    } catch (error) {
+      this.main.replaceChildren(complaint(error, () => this.begin()));
+      return;
+    }
+    if (!current().text) update({ text: chosen().samples?.[0] ?? "" }, { quiet: true });
+    this.frame();
+    this.show();
+  }
+
+  frame() {
+    document.documentElement.lang = language() === "zh" ? "zh-CN" : "en";
+    document.title = t("page.title");
+    const focus = document.activeElement?.id;
+    this.tabs ??= h("nav", { class: "tabs" });
+    this.main ??= h("main", { id: "main", tabindex: "-1" });
+    this.bar ??= models().length ? h("translate-bar") : null;
+    this.top ??= h("header", { class: "top" });
+    this.top.replaceChildren(h("h1", {}, "attendo"), ...this.modelChoice(),
+      h("div", { class: "row end" }, this.settings()));
+    this.tabs.setAttribute("aria-label", t("page.views"));
+    this.tabs.replaceChildren(...Object.keys(VIEWS).map((name) => this.tab(name)));
+    const skip = h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault();
+      this.main.focus(); } }, t("page.skip"));
+    if (!this.main.isConnected || (this.bar && !this.bar.isConnected)) this.replaceChildren(skip, this.top,
+      ...(this.bar ? [this.bar] : []), this.tabs, this.main);
+    else this.firstElementChild.replaceWith(skip);
+    if (focus) document.getElementById(focus)?.focus();
+  }
+
+  tab(name) {
+    const active = current().view === name;
+    return h("button", { type: "button", id: `tab-${name}`, "aria-current": active ? "page" : null,
+      onclick: () => update({ view: name }) }, t(`${name}.title`));
+  }
+
+  modelChoice() {
+    const { checkpoint } = current(), found = chosen();
+    if (!found) return [];
+    const facts = t("page.facts", { parameters: whole(found.parameters),
+      layers: `${found.encoder_layers}+${found.decoder_layers}`, heads: found.heads });
+    return [
+      models().length > 1 ? select("model", t("page.model"), found.name,
+        models().map((each) => [each.name, each.name])) : h("span", { class: "model" }, found.name),
+      found.checkpoints?.length ? select("checkpoint", t("page.checkpoint"), checkpoint,
+        [["", t("page.final")], ...found.checkpoints.map((each) => [each, each])]) : null,
+      h("span", { class: "facts" }, found.direction ? `${found.direction} · ${facts}` : facts),
+    ].filter(Boolean);
+  }
+
+  settings() {
+    const theme = document.documentElement.dataset.theme ?? "";
+    return [
+      offline ? h("span", { class: "facts" }, t("page.offline")) : null,
+      exporter(() => this.main.firstElementChild),
+      button(t(`theme.${theme || "auto"}`), () => this.turnTheme(), { id: "theme", title: t("theme.title"),
+        "aria-label": `${t("theme.title")}: ${t(`theme.${theme || "auto"}`)}` }),
+      button(language() === "zh" ? "English" : "中文", () => update({ lang: language() === "zh" ? "en" : "zh" },
+        { quiet: true }), { id: "language", lang: language() === "zh" ? "en" : "zh-CN" }),
+    ].filter(Boolean);
+  }
+
+  turnTheme() {
+    const next = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme ?? "") + 1) % THEMES.length];
+    setTheme(next);
+    remember("theme", next);
+    redraw("theme");
+  }
+
+  follow(changed) {
+    if (["lang", "theme", "view", "model", "checkpoint"].some((name) => changed.has(name))) this.frame();
+    if (changed.has("view")) this.show();
+  }
+
+  show() {
+    const name = current().view in VIEWS ? current().view : "alignment";
+    if (models().length) this.main.replaceChildren(new VIEWS[name]());
+    this.tabs.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+}
+
+function setTheme(theme) {
+  if (theme) document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+}
+
+// A page opened from disk, or with storage turned off, forgets the theme and nothing else.
+function remembered(name) {
+  try {
+    return localStorage.getItem(`attendo.${name}`) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+function remember(name, value) {
+  try {
+    localStorage.setItem(`attendo.${name}`, value);
+  } catch { /* nothing is lost but the choice */ }
+}
+
+customElements.define("attendo-page", Page);

@@ -1,0 +1,190 @@
+// One map with both axes on a canvas: pointed at with the mouse or the arrow keys, and readable as a table.
+
+import { inkOn, palette } from "../colour.js";
+import { h, number, visible } from "../dom.js";
+import { t } from "../i18n.js";
+import { cells, fitted, framed, line, paint, rect, text, textWidth } from "../scene.js";
+
+const TABLE = 40; // rows and columns of the table; more would be a wall of numbers
+const LABELLED = 9; // the smallest cell that has room for its label, in pixels
+
+/**
+ * `data`: {values, rows, columns, rowLabels, columnLabels, label}, and as wanted {scale: "signs", limit, sums: true,
+ * largest: 34 (pixels of a cell), wordless: true (no numbers in cells)}. NaN is hidden. Fires `cell` {row, column}.
+ */
+export class HeatMap extends HTMLElement {
+  connectedCallback() {
+    this.canvas = h("canvas", { role: "img", "aria-label": this.data.label });
+    this.marks = ["row", "column", "cell"].map((kind) => h("div", { class: `mark ${kind}`, hidden: true }));
+    this.readout = h("output", { class: "readout" }, t("map.hint"));
+    this.box = h("div", { class: "map-box", tabindex: "0", role: "group",
+      "aria-label": t("map.keys", { label: this.data.label }),
+      onpointermove: (event) => this.pointed(event), onpointerleave: () => this.choose(null),
+      onkeydown: (event) => this.pressed(event),
+      onblur: () => this.choose(null) }, this.canvas, ...this.marks);
+    this.replaceChildren(h("div", { class: "map-scroll" }, this.box), this.readout, this.tableMaker());
+    this.whenResized = new ResizeObserver(([entry]) => this.fit(entry.contentRect.width));
+    this.whenResized.observe(this);
+  }
+
+  disconnectedCallback() {
+    this.whenResized?.disconnect();
+  }
+
+  fit(width) {
+    if (!width || Math.abs(width - (this.width ?? 0)) < 1) return;
+    this.width = width;
+    this.paint();
+  }
+
+  paint() {
+    const begin = performance.now();
+    this.scene = this.sceneFor(this.width);
+    paint(this.canvas, this.scene);
+    performance.measure("attendo map", { start: begin });
+  }
+
+  /** The picture of this map, for the export. */
+  picture() {
+    return framed(this.sceneFor(this.width || 640));
+  }
+
+  sceneFor(width) {
+    const { data } = this, { rows, columns, rowLabels, columnLabels } = data, colours = palette();
+    const layout = (this.layout = layoutOf(data, width));
+    const { left, top, cell } = layout;
+    const items = [];
+    if (!rows || !columns) return { width: 200, height: 24, items: [text(0, 16, t("map.empty"))] };
+    items.push(cells(left, top, columns * cell, rows * cell, data, { scale: data.scale ?? "weights",
+      limit: data.limit ?? 1 }));
+    if (cell >= LABELLED) {
+      const size = Math.min(13, Math.max(9, cell * 0.62));
+      rowLabels.forEach((each, n) => items.push(text(left - 8, top + (n + 0.5) * cell + size * 0.35,
+        fitted(visible(each), left - 12, size), { anchor: "end", size })));
+      columnLabels.forEach((each, n) => items.push(text(left + (n + 0.5) * cell + size * 0.2, top - 7,
+        fitted(visible(each), layout.room, size), { turn: -50, size })));
+    }
+    if (cell >= 30 && !data.wordless) items.push(...numbersIn(data, layout));
+    if (data.sums) items.push(...sumsBeside(data, layout, colours));
+    items.push(line([[left, top], [left + columns * cell, top], [left + columns * cell, top + rows * cell],
+      [left, top + rows * cell], [left, top]], colours.line));
+    return { width: layout.width, height: layout.height, items };
+  }
+
+  pointed(event) {
+    const { left, top } = this.canvas.getBoundingClientRect();
+    const column = Math.floor((event.clientX - left - this.layout.left) / this.layout.cell);
+    const row = Math.floor((event.clientY - top - this.layout.top) / this.layout.cell);
+    const inside = row >= 0 && column >= 0 && row < this.data.rows && column < this.data.columns;
+    this.choose(inside ? { row, column } : null);
+  }
+
+  pressed(event) {
+    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Home: [0, -1e6],
+      End: [0, 1e6] };
+    if (event.key === "Escape") this.choose(null);
+    const move = moves[event.key];
+    if (!move || !this.data.rows || !this.data.columns) return;
+    event.preventDefault();
+    const from = this.chosen ?? { row: 0, column: 0 };
+    const clamp = (value, count) => Math.min(Math.max(value, 0), count - 1);
+    const to = this.chosen ? { row: clamp(from.row + move[0], this.data.rows),
+      column: clamp(from.column + move[1], this.data.columns) } : from;
+    this.choose(to);
+  }
+
+  /** Marks a cell, a whole row (`column` null) or nothing, and tells it. */
+  choose(chosen, tell = true) {
+    if (chosen?.row === this.chosen?.row && chosen?.column === this.chosen?.column) return;
+    this.chosen = chosen;
+    this.mark();
+    this.readout.textContent = chosen && chosen.column !== null && chosen.row !== null ? this.saying(chosen)
+      : t("map.hint");
+    if (tell) this.dispatchEvent(new CustomEvent("cell", { detail: chosen, bubbles: true }));
+  }
+
+  mark() {
+    const { left, top, cell } = this.layout, { rows, columns } = this.data;
+    const { row = null, column = null } = this.chosen ?? {};
+    const boxes = [
+      row === null ? null : [left, top + row * cell, columns * cell, cell],
+      column === null ? null : [left + column * cell, top, cell, rows * cell],
+      row === null || column === null ? null : [left + column * cell, top + row * cell, cell, cell],
+    ];
+    this.marks.forEach((mark, n) => {
+      mark.hidden = !boxes[n];
+      if (boxes[n]) ["--x", "--y", "--w", "--h"].forEach((name, k) => mark.style.setProperty(name, `${boxes[n][k]}px`));
+    });
+  }
+
+  saying({ row, column }) {
+    const value = this.data.values[row * this.data.columns + column];
+    const values = { row: visible(this.data.rowLabels[row]), column: visible(this.data.columnLabels[column]),
+      value: Number.isNaN(value) ? t("map.hidden") : number(value, 4) };
+    return this.data.saying ? this.data.saying(values, { row, column }) : t("map.cell", values);
+  }
+
+  tableMaker() {
+    const details = h("details", { class: "as-table" }, h("summary", {}, t("map.table")));
+    details.addEventListener("toggle", () => {
+      if (details.open && details.childElementCount === 1) details.append(tableOf(this.data));
+    });
+    return details;
+  }
+}
+
+export function tableOf({ values, rows, columns, rowLabels, columnLabels, label }) {
+  const height = Math.min(rows, TABLE), width = Math.min(columns, TABLE);
+  const cut = height < rows || width < columns;
+  return h("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": label },
+    cut ? h("p", { class: "note" }, t("map.cut", { count: TABLE })) : null,
+    h("table", {}, h("caption", { class: "unseen" }, label),
+      h("thead", {}, h("tr", {}, h("td", {}), columnLabels.slice(0, width)
+        .map((each) => h("th", { scope: "col" }, visible(each))))),
+      h("tbody", {}, rowLabels.slice(0, height).map((each, r) => h("tr", {}, h("th", { scope: "row" }, visible(each)),
+        Array.from({ length: width }, (_, c) => h("td", {}, Number.isNaN(values[r * columns + c]) ? "×"
+          : number(values[r * columns + c]))))))));
+}
+
+function layoutOf(data, width) {
+  const longest = (labels) => Math.max(12, ...labels.slice(0, 300).map((each) => textWidth(visible(each), 13)));
+  const left = Math.min(longest(data.rowLabels) + 14, 120, width * 0.3);
+  const room = Math.min(longest(data.columnLabels), 110);
+  const right = Math.max(data.sums ? 76 : 10, room * 0.62 - 10);
+  const cell = Math.max(2, Math.min(data.largest ?? 46, (width - left - right) / Math.max(1, data.columns)));
+  const top = cell >= LABELLED ? room * 0.77 + 18 : 8;
+  return { left, top, cell, room, width: left + data.columns * cell + right, height: top + data.rows * cell + 4 };
+}
+
+function numbersIn(data, { left, top, cell }) {
+  const { columns, scale = "weights", limit = 1 } = data;
+  const items = [];
+  data.values.forEach((value, n) => {
+    const content = Number.isNaN(value) ? "×" : limit <= 1 && Math.abs(value) < 0.005 ? "" : shortNumber(value);
+    if (!content) return;
+    const [x, y] = [left + ((n % columns) + 0.5) * cell, top + (Math.floor(n / columns) + 0.5) * cell + 4];
+    items.push(text(x, y, content, { anchor: "middle", size: Math.min(11, cell * 0.34), fill: Number.isNaN(value)
+      ? palette().soft : inkOn(value, scale, limit) }));
+  });
+  return items;
+}
+
+const shortNumber = (value) => (Math.abs(value) >= 0.995 ? value.toFixed(1) : value.toFixed(2).replace("0.", "."))
+  .replace("-", "−");
+
+function sumsBeside({ values, rows, columns }, { left, top, cell }, { accent, soft }) {
+  const items = [];
+  const x = left + columns * cell + 10;
+  if (cell >= LABELLED) items.push(text(x, top - 7, t("map.sum"), { size: 11, fill: soft }));
+  for (let r = 0; r < rows; r++) {
+    let sum = 0;
+    for (let c = 0; c < columns; c++) sum += values[r * columns + c];
+    const y = top + (r + 0.5) * cell;
+    items.push(rect(x, y - Math.min(3, cell / 3), 22 * Math.min(sum, 1.2), Math.min(6, cell * 0.66), accent,
+      { opacity: 0.75 }));
+    if (cell >= 11) items.push(text(x + 30, y + 4, number(sum, 2), { size: 11, fill: soft }));
+  }
+  return items;
+}
+
+customElements.define("heat-map", HeatMap);

@@ -1,0 +1,98 @@
+// The one state of the page: kept in the address, so that a link shows what its sender saw and the back button works.
+
+const DEFAULTS = {
+  view: "alignment", lang: "", model: "", checkpoint: "", text: "", target: "",
+  kind: "greedy", beam: 4, n_best: 4, length_penalty: 1, temperature: 1, top_k: 0, top_p: 1, seed: 1, max_length: 0,
+  heads: "", layers: "",
+  site: "cross", show: "mean", layer: -1, head: 0, words: false, specials: true,
+  badge: "entropy", pins: "", stretch: false,
+  prefix: "", step: 0,
+  cuts: true,
+  mask_layer: 0, mask_head: 0, mask_off: false,
+  part: "all", row: "", position: -1,
+  versus: "checkpoints", other: "", same: true,
+  curve: "loss", film: 0,
+};
+
+const CHOICES = {
+  lang: ["", "en", "zh"], kind: ["greedy", "beam", "sample"], site: ["encoder_self", "decoder_self", "cross"],
+  show: ["mean", "max", "rollout", "head"], badge: ["entropy", "distance", "diagonality", "special"],
+  part: ["all", "encoder", "decoder", "output"], versus: ["checkpoints", "decoders", "sources"],
+};
+
+const listeners = new Set();
+let state = read();
+
+export const current = () => state;
+
+/** Changes some of it. A `quiet` change takes no place in the history: a slider is not worth one. */
+export function update(changes, { quiet = false } = {}) {
+  const changed = differences({ ...state, ...changes });
+  if (!changed.size) return;
+  state = { ...state, ...changes };
+  history[quiet ? "replaceState" : "pushState"](null, "", written(state));
+  tell(changed);
+}
+
+/** Calls with the names that have changed; gives a function that ends it. */
+export function subscribe(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+/** Something that every view shows has changed without being in the state: the theme, the list of models. */
+export const redraw = (name) => tell(new Set([name]));
+
+/** `{"decoder.0.cross": {"3": 0.5}}` from and to the form it has in the address: `decoder.0.cross.3=0.5`. */
+export function headsOf(text) {
+  const heads = {};
+  for (const each of text.split(",").filter(Boolean)) {
+    const [place, scale] = each.split("=");
+    const cut = place.lastIndexOf(".");
+    (heads[place.slice(0, cut)] ??= {})[place.slice(cut + 1)] = Number(scale);
+  }
+  return heads;
+}
+
+export function headsAs(heads) {
+  const entries = Object.entries(heads).flatMap(([site, each]) =>
+    Object.entries(each).filter(([, scale]) => scale !== 1).map(([head, scale]) => `${site}.${head}=${scale}`));
+  return entries.sort().join(",");
+}
+
+/** The address of a state, beginning with #. */
+export function written(values) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(values)) if (value !== DEFAULTS[name]) query.set(name, String(value));
+  return `#${query}`;
+}
+
+function read() {
+  const query = new URLSearchParams(location.hash.slice(1));
+  const found = { ...DEFAULTS };
+  for (const [name, text] of query) {
+    if (!Object.hasOwn(DEFAULTS, name)) continue;
+    const kind = typeof DEFAULTS[name];
+    const value = kind === "number" ? Number(text) : kind === "boolean" ? text === "true" : text;
+    if (!Number.isNaN(value) && (CHOICES[name]?.includes(value) ?? true)) found[name] = value;
+  }
+  return found;
+}
+
+function differences(next) {
+  return new Set(Object.keys(DEFAULTS).filter((name) => next[name] !== state[name]));
+}
+
+function tell(changed) {
+  for (const listener of [...listeners]) listener(changed);
+}
+
+function moved() {
+  const next = read();
+  const changed = differences(next);
+  state = next;
+  if (changed.size) tell(changed);
+}
+
+addEventListener("popstate", moved);
+addEventListener("hashchange", moved);

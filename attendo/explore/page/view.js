@@ -1,0 +1,105 @@
+// What all views share: ask when the question has changed, draw when the picture has, and say so when it fails.
+
+import { wasCancelled } from "./api.js";
+import { h } from "./dom.js";
+import { said, t } from "./i18n.js";
+import { choicesOf } from "./parts/choices.js";
+import { current, subscribe } from "./store.js";
+
+const DRAWN_BY_ALL = ["lang", "theme", "models"];
+
+/**
+ * A view names the state that it asks for (`asks`) and the state that it only draws (`draws`).
+ * `load(state, signal)` gives the data, `content(data, state)` the elements, `picture(data, state)` what is exported.
+ */
+export class View extends HTMLElement {
+  static asks = [];
+  static draws = [];
+
+  connectedCallback() {
+    this.end = subscribe((changed) => this.follow(changed));
+    this.whenResized = new ResizeObserver(([entry]) => this.resized(entry.contentRect.width));
+    this.whenResized.observe(this);
+    this.refresh();
+  }
+
+  disconnectedCallback() {
+    this.end();
+    this.whenResized.disconnect();
+    this.controller?.abort();
+  }
+
+  /** Asks again and draws. */
+  async refresh() {
+    this.controller?.abort();
+    const { signal } = (this.controller = new AbortController());
+    const state = current();
+    this.setAttribute("aria-busy", "true");
+    if (this.data === undefined) this.replaceChildren(this.heading(), h("p", { class: "waiting" }, t("waiting")));
+    try {
+      if (!state.text.trim() && this.constructor.needsText !== false) throw Object.assign(new Error(),
+        { code: "no_text" });
+      const data = await this.load(state, signal);
+      if (signal.aborted) return;
+      this.data = data;
+      this.failed = null;
+      this.draw();
+    } catch (error) {
+      if (wasCancelled(error) || signal.aborted) return;
+      this.failed = error;
+      this.draw();
+    } finally {
+      if (!signal.aborted) this.removeAttribute("aria-busy");
+    }
+  }
+
+  /** Draws what is there; the focus stays where it was. */
+  draw() {
+    if (this.failed) this.drawn(this.heading(), ...this.fixed(current()), this.complaint(this.failed));
+    else if (this.data !== undefined) this.drawn(this.heading(), ...this.content(this.data, current()));
+  }
+
+  /** Controls that stay when an answer fails, so that there is a way back. */
+  fixed() {
+    return [];
+  }
+
+  heading() {
+    const { name } = this.constructor;
+    return h("header", { class: "heading" }, h("h2", {}, t(`${name}.title`)), h("p", {}, t(`${name}.intro`)));
+  }
+
+  follow(changed) {
+    const { asks, draws } = this.constructor;
+    if (asks.some((name) => changed.has(name))) this.refresh();
+    else if ([...draws, ...DRAWN_BY_ALL].some((name) => changed.has(name))) this.patch(changed);
+  }
+
+  /** A view may do less than draw all of itself. */
+  patch() {
+    this.draw();
+  }
+
+  /** Maps follow the width of the page by themselves; a view may too. */
+  resized() {}
+
+  complaint(error) {
+    return complaint(error, () => this.refresh());
+  }
+
+  drawn(...children) {
+    const focus = this.contains(document.activeElement) ? document.activeElement.id : "";
+    this.replaceChildren(...children);
+    if (focus) document.getElementById(focus)?.focus();
+  }
+}
+
+/** An error that can be seen, with a way on. */
+export function complaint(error, retry) {
+  if (error.code === undefined) console.error(error); // a mistake of ours
+  return h("div", { class: "complaint", role: "alert" },
+    h("p", {}, said(error)),
+    h("div", { class: "row" },
+      error.code === "no_text" ? null : h("button", { type: "button", class: "retry", onclick: retry }, t("retry")),
+      choicesOf(error)));
+}

@@ -1,0 +1,190 @@
+// Who looked at whom: two lines of tokens joined by curves, and the map with both axes.
+
+import { colourOf, inkOn, palette } from "../colour.js";
+import { h, meter, number, svg, visible } from "../dom.js";
+import { t } from "../i18n.js";
+import { counted, select, toggle } from "../parts/controls.js";
+import "../parts/heat-map.js";
+import { ANSWER, trace } from "../requests.js";
+import { stacked } from "../scene.js";
+import { current } from "../store.js";
+import { SITES } from "../tensors.js";
+import { View } from "../view.js";
+
+const FAINTEST = 0.06; // weights below this have no curve while nothing is pointed at
+const CURVES = 3000; // cells that still get curves while nothing is pointed at
+
+export class Alignment extends View {
+  static name = "alignment";
+  static asks = ANSWER;
+  static draws = ["site", "show", "layer", "head", "words", "specials"];
+
+  load(state, signal) {
+    return trace(state, signal);
+  }
+
+  content(found, state) {
+    const values = found.together(state.site, state);
+    this.matrix = found.matrix(state.site, values, state);
+    this.map = h("heat-map", { data: { ...this.matrix, sums: true, label: t("alignment.label",
+      { how: this.how(state) }) }, oncell: ({ detail }) => this.light(detail) });
+    return [this.controls(found, state), this.lines(state), h("div", { class: "map-and-list" },
+      h("section", { class: "card" }, h("h3", {}, t("alignment.map")), h("p", { class: "note" }, t("map.rows")),
+        this.map), sureness(found.answer))];
+  }
+
+  controls(found, state) {
+    const [layers, heads] = found.shape(state.site);
+    const shows = ["mean", "max", ...(state.site === "cross" && found.answer.rollout ? ["rollout"] : []), "head"];
+    const layered = state.show === "head" ? counted(layers, "layer", found.layers(state.site))
+      : [[-1, t("alignment.all")], ...counted(layers, "layer", found.layers(state.site))];
+    return h("div", { class: "row controls" },
+      select("site", t("attention"), state.site, SITES.map((site) => [site, t(`site.${site}`)])),
+      select("show", t("alignment.show"), state.show, shows.map((show) => [show, t(`show.${show}`)])),
+      state.show === "rollout" ? null : select("layer", t("layer"), state.show === "head" ? Math.max(0, state.layer)
+        : state.layer, layered),
+      state.show === "head" ? select("head", t("head"), state.head, counted(heads, "head")) : null,
+      toggle("words", t("alignment.words"), state.words), toggle("specials", t("alignment.specials"), state.specials));
+  }
+
+  how(state) {
+    const layer = state.layer < 0 && state.show !== "head" ? t("alignment.all")
+      : t("layer.n", { n: this.data.layers(state.site)[Math.max(0, state.layer)] });
+    const part = state.show === "head" ? `${layer}, ${t("head.n", { n: state.head })}` : state.show === "rollout"
+      ? t("show.rollout") : `${t(`show.${state.show}`)}, ${layer}`;
+    return `${t(`site.${state.site}`)}, ${part}`;
+  }
+
+  lines(state) {
+    const { rowLabels, columnLabels } = this.matrix;
+    this.columns = columnLabels.map((label, n) => this.token(label, { row: null, column: n }));
+    this.rows = rowLabels.map((label, n) => this.token(label, { row: n, column: null }));
+    this.curves = svg("svg", { class: "curves", "aria-hidden": "true" });
+    this.saying = h("output", { class: "readout" }, t("alignment.hint"));
+    const upper = t(state.site === "decoder_self" ? "side.read" : "side.source"),
+      lower = t(state.site === "encoder_self" ? "side.looking" : "side.predicted");
+    this.stage = h("div", { class: "stage" }, this.curves,
+      h("div", { class: "tokens-label" }, upper), h("div", { class: "tokens", role: "group", "aria-label": upper,
+        onkeydown: step }, this.columns),
+      h("div", { class: "between" }),
+      h("div", { class: "tokens", role: "group", "aria-label": lower, onkeydown: step }, this.rows),
+      h("div", { class: "tokens-label below-tokens" }, lower));
+    requestAnimationFrame(() => this.join(null));
+    return h("section", { class: "card" }, this.stage, this.saying);
+  }
+
+  /** One stop of the Tab key a line; the arrow keys move within it. */
+  token(label, place) {
+    const first = (place.row ?? place.column) === 0;
+    return h("button", { type: "button", class: "token", tabindex: first ? "0" : "-1",
+      onpointerenter: () => this.point(place), onpointerleave: () => this.point(null),
+      onfocus: () => this.point(place), onblur: () => this.point(null) }, visible(label));
+  }
+
+  point(place) {
+    this.light(place);
+    this.map.choose(place, false);
+  }
+
+  /** Colours the other side by strength. */
+  light(place) {
+    const { values, columns } = this.matrix;
+    const byRow = place && place.row !== null, byColumn = place && place.column !== null;
+    this.columns.forEach((token, n) => tint(token, byRow ? values[place.row * columns + n] : null,
+      byColumn && place.column === n));
+    this.rows.forEach((token, n) => tint(token, byColumn && !byRow ? values[n * columns + place.column] : null,
+      byRow && place.row === n));
+    this.join(place);
+    this.saying.textContent = place ? this.told(place) : t("alignment.hint");
+  }
+
+  told({ row, column }) {
+    const { values, columns, rows, rowLabels, columnLabels } = this.matrix;
+    if (row !== null && column !== null) return t("map.cell", { row: visible(rowLabels[row]),
+      column: visible(columnLabels[column]), value: number(values[row * columns + column], 4) });
+    const found = row !== null
+      ? columnLabels.map((label, n) => [label, values[row * columns + n]])
+      : rowLabels.map((label, n) => [label, values[n * columns + column]]).slice(0, rows);
+    const best = found.sort((a, b) => b[1] - a[1]).slice(0, 3).map(([label, value]) =>
+      `${visible(label)} ${number(value)}`).join(" · ");
+    return t(row !== null ? "alignment.row" : "alignment.column",
+      { token: visible(row !== null ? rowLabels[row] : columnLabels[column]), best });
+  }
+
+  join(place) {
+    if (!this.stage?.isConnected) return;
+    const { values, columns, rows } = this.matrix, box = this.stage.getBoundingClientRect();
+    const row = place?.row ?? null, column = place?.column ?? null;
+    if (!place && rows * columns > CURVES) return this.curves.replaceChildren();
+    this.places ??= new Map();
+    const found = [];
+    for (let r = row ?? 0; r < (row === null ? rows : row + 1); r++) {
+      for (let c = row === null ? column ?? 0 : 0; c < (row === null && column !== null ? column + 1 : columns); c++) {
+        const value = values[r * columns + c];
+        if (value >= (place ? 0.01 : FAINTEST)) found.push(curve(this.columns[c], this.rows[r], value, box,
+          Boolean(place)));
+      }
+    }
+    this.curves.setAttribute("viewBox", `0 0 ${box.width} ${box.height}`);
+    this.curves.replaceChildren(...found);
+  }
+
+  resized(width) {
+    if (width !== this.width && this.curves) this.join(null);
+    this.width = width;
+  }
+
+  picture() {
+    return stacked([{ title: `${current().text} → ${this.data.answer.text}`,
+      scene: { ...this.map.sceneFor(this.map.width || 640) } }, ]);
+  }
+
+  exported() {
+    const { values, ...rest } = this.matrix;
+    return { ...rest, values: Array.from(values), how: this.how(current()), text: this.data.answer.text };
+  }
+}
+
+/** How sure the model was of each token. */
+function sureness({ tokens, log_probability: log, loss }) {
+  return h("section", { class: "card" }, h("h3", {}, t("alignment.sure")),
+    h("p", { class: "note" }, t("alignment.total", { log: number(log, 4), loss: number(loss, 4) })),
+    h("div", { class: "table-scroll tall", tabindex: "0", role: "region", "aria-label": t("alignment.sure") },
+      h("table", { class: "wide" },
+      h("thead", {}, h("tr", {}, ["token", "probability", "entropy"].map((name) => h("th", { scope: "col" },
+        t(`alignment.${name}`))))),
+      h("tbody", {}, tokens.map((token) => h("tr", {}, h("th", { scope: "row" }, visible(token.piece)),
+        h("td", {}, meter(Math.exp(token.log_probability))),
+        h("td", { "data-number": "entropy" }, number(token.entropy, 3))))))));
+}
+
+function step(event) {
+  const move = { ArrowRight: 1, ArrowLeft: -1, Home: -1e6, End: 1e6 }[event.key];
+  if (!move) return;
+  event.preventDefault();
+  const tokens = [...event.currentTarget.children];
+  const next = tokens[Math.min(Math.max(tokens.indexOf(document.activeElement) + move, 0), tokens.length - 1)];
+  tokens.forEach((token) => token.setAttribute("tabindex", token === next ? "0" : "-1"));
+  next?.focus();
+}
+
+function tint(token, value, chosen) {
+  token.classList.toggle("chosen", Boolean(chosen));
+  if (value === null) {
+    token.style.removeProperty("background-color");
+    token.style.removeProperty("color");
+  } else {
+    token.style.setProperty("background-color", colourOf(value));
+    token.style.setProperty("color", inkOn(value));
+  }
+}
+
+function curve(from, to, value, box, lit) {
+  const a = from.getBoundingClientRect(), b = to.getBoundingClientRect();
+  const [x, y, u, v] = [a.left + a.width / 2 - box.left, a.bottom - box.top, b.left + b.width / 2 - box.left,
+    b.top - box.top];
+  const middle = (y + v) / 2;
+  return svg("path", { d: `M${x} ${y}C${x} ${middle} ${u} ${middle} ${u} ${v}`, fill: "none", stroke: palette().accent,
+    "stroke-width": 0.6 + 3.4 * value, "stroke-opacity": lit ? 0.25 + 0.75 * value : 0.12 + 0.6 * value,
+    "stroke-linecap": "round" });
+}

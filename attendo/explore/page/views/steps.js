@@ -1,0 +1,169 @@
+// Decoding one token at a time: what was read, what could have come, and what comes if another token is forced.
+
+import { ask } from "../api.js";
+import { palette } from "../colour.js";
+import { h, number, percent, track, visible } from "../dom.js";
+import { t } from "../i18n.js";
+import { button } from "../parts/controls.js";
+import { DECODER, ofSteps, prefixOf } from "../requests.js";
+import { rect, stacked, tableScene, text } from "../scene.js";
+import { current, update } from "../store.js";
+import { View } from "../view.js";
+
+const PAUSE = 900; // milliseconds a step is shown while it plays
+
+export class Steps extends View {
+  static name = "steps";
+  static asks = ["model", "checkpoint", "text", "prefix", "heads", ...DECODER];
+  static draws = ["step"];
+
+  load(state, signal) {
+    return ask("/steps", ofSteps(state), signal);
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    this.pause();
+  }
+
+  fixed(state) {
+    return state.prefix ? [h("div", { class: "row controls" }, this.freedom())] : [];
+  }
+
+  content(data, state) {
+    const last = data.steps.length - 1;
+    this.slider = h("input", { id: "step", type: "range", min: 0, max: last, step: 1,
+      value: String(Math.min(state.step, last)), "aria-label": t("steps.slider"),
+      oninput: (event) => { this.pause(); this.go(Number(event.target.value)); } });
+    this.player = button("", () => (this.timer ? this.pause() : this.play()), { id: "play" });
+    this.counter = h("output", { class: "counter" });
+    this.answer = h("div", { class: "tokens" });
+    this.detail = h("div", { class: "columns" });
+    this.showPlayer();
+    this.show();
+    return [
+      h("div", { class: "row controls" },
+        button("‹", () => this.go(current().step - 1), { id: "before", "aria-label": t("steps.before") }), this.player,
+        button("›", () => this.go(current().step + 1), { id: "after", "aria-label": t("steps.after") }),
+        this.slider, this.counter, state.prefix ? this.freedom() : null),
+      h("section", { class: "card" }, h("h3", {}, t("steps.answer")), this.answer,
+        data.ended ? null : h("p", { class: "note" }, t("steps.unended"))),
+      this.detail,
+    ];
+  }
+
+  freedom() {
+    return button(t("steps.free"), () => update({ prefix: "" }), { id: "free" });
+  }
+
+  patch(changed) {
+    if (changed.has("step") && changed.size === 1 && !this.failed) this.show();
+    else this.draw();
+  }
+
+  show() {
+    const { steps } = this.data, at = Math.max(0, Math.min(current().step, steps.length - 1)), step = steps[at];
+    this.slider.value = String(at);
+    this.counter.textContent = t("steps.counter", { step: at + 1, count: steps.length });
+    this.answer.replaceChildren(...steps.map((each, n) => h("button", { type: "button",
+      class: `token${n === at ? " chosen" : ""}${each.forced ? " forced" : ""}${n > at ? " later" : ""}`,
+      "aria-current": n === at ? "step" : null, title: percent(each.probability), onclick: () => this.go(n) },
+      visible(each.chosen))));
+    this.detail.replaceChildren(this.facts(step, at), this.bars(step, at));
+  }
+
+  facts(step) {
+    const rows = [["steps.chosen", visible(step.chosen) + (step.forced ? ` · ${t("steps.forced")}` : "")],
+      ["steps.probability", percent(step.probability)], ["steps.entropy", number(step.entropy, 4)],
+      ["steps.eos", percent(step.eos)], ["steps.cache", String(step.cache)]];
+    return h("section", { class: "card" }, h("h3", {}, t("steps.read")),
+      h("div", { class: "tokens small" }, step.read.map((piece) => h("span", { class: "token still" },
+        visible(piece)))),
+      h("dl", { class: "facts stacked" }, rows.map(([key, value]) => [h("dt", {}, t(key)),
+        h("dd", { "data-number": key }, value)])),
+      h("ul", { class: "legend spark-legend" }, h("li", { style: { "--mark": palette().accent } }, t("steps.entropy")),
+        h("li", { style: { "--mark": palette().other } }, t("steps.eos"))), this.chart());
+  }
+
+  /** Entropy and the probability of the end, over all steps. */
+  chart() {
+    const { steps } = this.data, most = Math.max(...steps.map((step) => step.entropy), 0.01),
+      at = Math.min(current().step, steps.length - 1);
+    return h("div", { class: "spark", role: "img", "aria-label": t("steps.chart",
+      { list: steps.map((step) => `${visible(step.chosen)} ${number(step.entropy, 2)}`).join(", ") }) },
+      steps.map((step, n) => h("span", { class: n === at ? "now" : "" },
+        h("i", { style: { height: `${(step.entropy / most) * 100}%` } }),
+        h("u", { style: { height: `${step.eos * 100}%` } }))));
+  }
+
+  bars(step, at) {
+    return h("section", { class: "card" }, h("h3", {}, t("steps.top")), h("p", { class: "note" }, t("steps.force")),
+      h("ol", { class: "bars", onkeydown: walk }, step.top.map((each) => h("li", {},
+        h("button", { type: "button", class: each.piece === step.chosen ? "chosen" : "",
+          onclick: () => this.force(at, each.id ?? each.piece), "aria-label": t("steps.forceThis",
+          { piece: visible(each.piece), share: percent(each.probability) }) },
+          h("span", { class: "name" }, visible(each.piece)),
+          track(each.probability),
+          h("span", { class: "number" }, percent(each.probability)))))),
+      h("form", { class: "row", onsubmit: (event) => { event.preventDefault();
+        if (this.other.value) this.force(at, this.other.value); } },
+        h("label", { class: "field wide" }, h("span", {}, t("steps.other")),
+          (this.other = h("input", { id: "other-piece", type: "text" }))),
+          h("button", { type: "submit" }, t("steps.go"))));
+  }
+
+  force(at, token) {
+    this.pause();
+    const before = prefixOf(current()).slice(0, at);
+    for (let n = before.length; n < at; n++) before.push(this.data.steps[n].chosen_id ?? this.data.steps[n].chosen);
+    update({ prefix: JSON.stringify([...before, token]), step: at });
+  }
+
+  go(step) {
+    const last = this.data.steps.length - 1;
+    update({ step: Math.min(Math.max(step, 0), last) }, { quiet: true });
+  }
+
+  play() {
+    if (current().step >= this.data.steps.length - 1) this.go(0);
+    this.timer = setInterval(() => {
+      this.go(current().step + 1);
+      if (current().step >= this.data.steps.length - 1) this.pause();
+    }, PAUSE);
+    this.showPlayer();
+  }
+
+  pause() {
+    clearInterval(this.timer);
+    this.timer = null;
+    this.showPlayer();
+  }
+
+  showPlayer() {
+    if (this.player) this.player.textContent = t(this.timer ? "steps.pause" : "steps.play");
+  }
+
+  picture() {
+    const { steps } = this.data, step = steps[Math.min(current().step, steps.length - 1)],
+      { accent, faint } = palette();
+    const bars = step.top.flatMap((each, n) => [text(110, n * 24 + 15, visible(each.piece), { anchor: "end" }),
+      rect(120, n * 24 + 4, 300, 14, faint), rect(120, n * 24 + 4, 300 * each.probability, 14, accent),
+      text(430, n * 24 + 15, percent(each.probability))]);
+    const rows = steps.map((each, n) => [String(n + 1), visible(each.chosen), percent(each.probability),
+      number(each.entropy, 4), percent(each.eos), String(each.cache)]);
+    return stacked([
+      { title: `${t("steps.read")}: ${step.read.map(visible).join(" ")}`,
+        scene: { width: 500, height: step.top.length * 24, items: bars } },
+      { title: this.data.text, scene: tableScene(["", ...["chosen", "probability", "entropy", "eos", "cache"]
+        .map((each) => t(`steps.${each}`))], rows) },
+    ]);
+  }
+}
+
+function walk(event) {
+  const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!move) return;
+  event.preventDefault();
+  const all = [...event.currentTarget.querySelectorAll("button")];
+  all[Math.min(Math.max(all.indexOf(document.activeElement) + move, 0), all.length - 1)]?.focus();
+}

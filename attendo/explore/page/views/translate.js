@@ -1,0 +1,158 @@
+// The bar above all views: text in, decoder, text out as it comes, and the other answers.
+
+import { stream, wasCancelled } from "../api.js";
+import { h, number, signed, visible } from "../dom.js";
+import { t } from "../i18n.js";
+import { chosen } from "../models.js";
+import { button, choice, numeric } from "../parts/controls.js";
+import { ANSWER, ofStream } from "../requests.js";
+import { current, subscribe, update } from "../store.js";
+import { complaint } from "../view.js";
+
+const FIELDS = {
+  greedy: {},
+  beam: { beam: { min: 1, max: 16 }, n_best: { min: 1, max: 16 }, length_penalty: { min: 0, max: 5, step: 0.1 } },
+  sample: { temperature: { min: 0.05, max: 5, step: 0.05 }, top_k: { min: 0, max: 1000 },
+    top_p: { min: 0.05, max: 1, step: 0.05 }, seed: { min: 0, max: 1e9 } },
+};
+const ASKS = ANSWER.filter((name) => !["target", "layers"].includes(name));
+
+class TranslateBar extends HTMLElement {
+  connectedCallback() {
+    this.subscription = subscribe((changed) => this.follow(changed));
+    this.draw();
+    this.translate();
+  }
+
+  disconnectedCallback() {
+    this.subscription();
+    this.controller?.abort();
+  }
+
+  follow(changed) {
+    if (["lang", "kind", "target", "heads", "layers", "text", "model"].some((name) => changed.has(name))) this.draw();
+    if (ASKS.some((name) => changed.has(name))) this.translate();
+    else if (changed.has("lang") || changed.has("target")) this.drawAnswer();
+  }
+
+  draw() {
+    const state = current(), focus = this.contains(document.activeElement) ? document.activeElement.id : "";
+    this.output = h("p", { class: "output", "aria-live": "polite" });
+    this.below = h("div", { class: "below" });
+    this.source = h("textarea", { id: "source", rows: 2, placeholder: t("translate.placeholder"), value: state.text,
+      onkeydown: (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.submit(event);
+    } });
+    this.go = h("button", { id: "translate", class: "primary", type: "submit" }, t("translate.go"));
+    this.stop = button(t("translate.stop"), () => this.controller?.abort(), { hidden: true });
+    this.replaceChildren(h("form", { class: "translate", onsubmit: (event) => this.submit(event),
+      "aria-label": t("translate.title") },
+      h("div", { class: "side" }, h("label", { for: "source" }, t("translate.source")), this.source, this.samples()),
+      h("div", { class: "side" }, h("div", { class: "label" }, t("translate.output")), this.output, this.below),
+      h("div", { class: "row controls" }, this.go, this.stop,
+        choice("kind", t("translate.decoder"), state.kind, ["greedy", "beam", "sample"]
+          .map((kind) => [kind, t(`decoder.${kind}`)])),
+        Object.entries(FIELDS[state.kind] ?? {}).map(([name, limits]) => numeric(name, t(`decoder.${name}`),
+          state[name], limits)),
+        numeric("max_length", t("decoder.max_length"), state.max_length, { min: 0, max: 1000 }),
+        this.forcedTarget(state), this.changedHeads(state), this.fewerLayers(state))));
+    if (this.answer) this.drawAnswer();
+    if (focus) document.getElementById(focus)?.focus();
+  }
+
+  samples() {
+    const samples = chosen()?.samples ?? [];
+    return samples.length < 2 ? null : h("div", { class: "samples" }, samples.slice(0, 4).map((sample) =>
+      button(sample, () => update({ text: sample, target: "", prefix: "", step: 0 }), { class: "link" })));
+  }
+
+  forcedTarget(state) {
+    const field = h("input", { id: "target", type: "text", value: state.target, placeholder: t("translate.own"),
+      onchange: (event) => update({ target: event.target.value.trim() }) });
+    return h("label", { class: "field wide" }, h("span", {}, t("translate.target")), field);
+  }
+
+  changedHeads(state) {
+    const count = state.heads.split(",").filter(Boolean).length;
+    return count ? h("p", { class: "notice" }, t("translate.heads", { count }), " ",
+      button(t("reset"), () => update({ heads: "" }), { class: "link" })) : null;
+  }
+
+  fewerLayers({ layers }) {
+    return layers ? h("p", { class: "notice" }, t("translate.layers", { layers }), " ",
+      button(t("translate.all"), () => update({ layers: "" }), { class: "link" })) : null;
+  }
+
+  submit(event) {
+    event.preventDefault();
+    const text = this.source.value;
+    if (text === current().text && !this.busy) this.translate();
+    else update({ text, target: "", prefix: "", step: 0 });
+  }
+
+  async translate() {
+    this.controller?.abort();
+    const { signal } = (this.controller = new AbortController());
+    this.answer = null;
+    this.source.value = current().text;
+    this.output.replaceChildren();
+    this.below.replaceChildren();
+    if (!current().text.trim()) return;
+    this.working(true);
+    let text = "";
+    try {
+      for await (const { name, data } of stream("/generate", ofStream(current()), signal)) {
+        if (name === "text") this.output.textContent = text = data.whole ?? data.text;
+        if (name === "done") this.answer = data;
+      }
+      this.drawAnswer();
+    } catch (error) {
+      if (this.controller.signal !== signal) return;
+      if (wasCancelled(error)) this.below.replaceChildren(h("p", { class: "note" }, t("translate.stopped")));
+      else this.below.replaceChildren(complaint(error, () => this.translate()));
+    } finally {
+      if (this.controller.signal === signal) this.working(false);
+    }
+  }
+
+  working(busy) {
+    this.busy = busy;
+    this.stop.hidden = !busy;
+    this.classList.toggle("working", busy);
+  }
+
+  drawAnswer() {
+    if (!this.answer) return;
+    const { hypotheses, alternatives = [], unknown = [] } = this.answer, [best] = hypotheses;
+    this.output.replaceChildren(...(best.tokens?.length ? tokensOf(best) : [best.text]));
+    this.below.replaceChildren(
+      h("p", { class: "note" }, t("translate.score", { log: number(best.log_probability), score: number(best.score),
+        count: best.pieces.length }), best.cut ? ` · ${t("translate.cut")}` : ""),
+      ...(unknown.length ? [h("p", { class: "note" }, t("translate.unknown",
+        { words: unknown.map(visible).join(" ") }))] : []),
+      ...this.others(hypotheses, alternatives.filter((text) => !hypotheses.some((each) => each.text === text))));
+  }
+
+  others(hypotheses, alternatives) {
+    const rows = [...hypotheses.slice(1).map((each) => [each.text, number(each.score)]), ...alternatives
+      .map((text) => [text, ""])];
+    if (!rows.length) return [];
+    const { target } = current();
+    return [h("details", { class: "others", open: this.opened, ontoggle: (event) => { this.opened = event.target.open;
+      } },
+      h("summary", {}, t("translate.others", { count: rows.length })),
+      h("ol", {}, rows.map(([text, score]) => h("li", {}, button(text, () => update({ target: text }),
+        { class: "link", title: t("translate.look"), "aria-pressed": target === text ? "true" : "false" }), " ",
+        h("small", {}, score)))))];
+  }
+}
+
+/** Each token is as faint as the model was unsure of it. */
+function tokensOf(best) {
+  return [h("span", { class: "whole" }, best.text), h("span", { class: "pieces" },
+    best.tokens.map(({ piece, log_probability: log }) =>
+    h("span", { class: "piece", title: `log p = ${signed(log)}`, style: { "--sure": String(Math.exp(log)) } },
+      visible(piece))))];
+}
+
+customElements.define("translate-bar", TranslateBar);

@@ -1,0 +1,144 @@
+"""The page on a real server with a small random model, and a browser that looks at it."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import SIZES, SOURCES, TARGETS
+
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+from attendo.store import StoredModel
+from attendo.text import EOS, Words
+from attendo.text_model import TextModel
+from attendo.train.checkpoint import Checkpoints, Snapshot
+
+for package in ("fastapi", "uvicorn"):
+    pytest.importorskip(package, reason=f"a server needs {package}: pip install 'attendo[serve]'")
+
+import uvicorn  # noqa: E402
+from starlette.types import ASGIApp  # noqa: E402
+
+from attendo.serve.app import create_app  # noqa: E402
+from attendo.serve.shelf import NamedModel  # noqa: E402
+
+TEXT = "I saw the small cat"
+VIEWS = ("alignment", "heads", "steps", "tree", "mask", "ledger", "ablation", "compare", "training")
+
+
+def random_model(seed: int = 16) -> TextModel:
+    """Untrained, with logits apart enough for answers of several words, which end by themselves."""
+    source, target = Words.build(SOURCES), Words.build(TARGETS)
+    sizes = {
+        "source_vocab_size": source.vocab_size,
+        "target_vocab_size": target.vocab_size,
+        "tie": "none",
+        "output_bias": True,
+    }
+    network = Transformer(ModelConfig(**{**SIZES, **sizes}), torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        network.output.weight.mul_(3.0)
+        network.output.bias[:EOS] = -30.0  # pad, unk and bos are no words
+    sample = list(zip(SOURCES, TARGETS, strict=True))
+    return TextModel(StoredModel(network, source, target, {"max_length_extra": 7}, {}, sample))
+
+
+def finished_run(folder: Path) -> NamedModel:
+    """A model with checkpoints and curves beside it."""
+    model = random_model()
+    model.save(folder / "model")
+    checkpoints = Checkpoints(folder / "checkpoints")
+    for step in (10, 20):
+        weights = {name: weight.detach() for name, weight in random_model(step).network.named_parameters()}
+        checkpoints.save(Snapshot(step, weights, {"x": torch.zeros(1)}, {"x": torch.zeros(1)}, {}))
+    steps = [{"kind": "step", "step": n, "loss": 5 / n, "lr": n / 1e4, "tokens": 9, "seconds": n} for n in range(1, 21)]
+    told = [*steps, {"kind": "validation", "step": 20, "loss": 1.5, "scores": {"bleu": 12.5}, "best": True}]
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in told), "utf-8")
+    return NamedModel("run", model, folder / "model")
+
+
+class Serving:
+    """A server in a thread of its own, which can be stopped and started again at the same address."""
+
+    def __init__(self, app: ASGIApp, port: int = 0) -> None:
+        config = uvicorn.Config(
+            app, port=port, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1
+        )
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.thread.start()
+        while not self.server.started:
+            assert self.thread.is_alive(), "the server did not start"
+            time.sleep(0.02)
+        self.port: int = self.server.servers[0].sockets[0].getsockname()[1]
+        self.address = f"http://127.0.0.1:{self.port}/"
+
+    def stop(self) -> None:
+        """At once, whoever is listening."""
+        self.server.force_exit = True
+        self.server.should_exit = True
+        self.thread.join(10)
+
+
+@contextmanager
+def serving(app: ASGIApp, port: int = 0) -> Iterator[Serving]:
+    server = Serving(app, port)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def real_app(folder: Path) -> ASGIApp:
+    return create_app([finished_run(folder)])
+
+
+class Visit:
+    """A page, and everything about it that must not happen."""
+
+    def __init__(self, page: Any, address: str) -> None:
+        self.page, self.address = page, address
+        self.complaints: list[str] = []
+        self.foreign: list[str] = []
+        page.on("console", lambda message: message.type == "error" and self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self._note(request.url))
+        page.goto(address)
+
+    def open(self, view: str = "alignment", **state: Any) -> Any:
+        """The view, once it is drawn."""
+        fields = {"view": view, "lang": "en", "text": TEXT, **state}
+        # Another view in between, so that this one is made anew; a reload would read all files again.
+        self.page.evaluate("view => { location.hash = `view=${view}`; }", _other(view))
+        self.page.locator(f"view-{_other(view)}").wait_for(state="attached")
+        self.page.evaluate("fields => { location.hash = new URLSearchParams(fields).toString(); }", fields)
+        return self.drawn(view)
+
+    def drawn(self, view: str) -> Any:
+        self.page.locator(f"view-{view}:not([aria-busy]) h2").wait_for()
+        return self.page.locator(f"view-{view}")
+
+    def ask(self, path: str, **body: Any) -> Any:
+        """What the server answers to the same question."""
+        fields = {"text": TEXT, "decoder": {"kind": "greedy"}, **body}
+        answered = self.page.request.post(f"{self.address}api/v1{path}", data=fields)
+        assert answered.ok, answered.text()
+        return answered.json()
+
+    def troubles(self) -> list[str]:
+        """Errors in the console, and words to another host (P7)."""
+        return [*self.complaints, *self.foreign]
+
+    def _note(self, url: str) -> None:
+        if not url.startswith((self.address, "about:", "blob:", "data:", "file:")):
+            self.foreign.append(url)
+
+
+def _other(view: str) -> str:
+    return "ledger" if view == "steps" else "steps"

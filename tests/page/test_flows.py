@@ -1,0 +1,215 @@
+"""P1: what people come for, done in a browser from beginning to end."""
+
+import re
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from page_server import TEXT, VIEWS, Visit
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def state(page: Any) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(page.evaluate("location.hash.slice(1)")).items()}
+
+
+def click_map(page: Any, grid: str, column: int) -> None:
+    """In the first row."""
+    page.wait_for_function("grid => document.querySelector(grid).closest('map-grid').layout", arg=grid)
+    place = page.locator(grid).evaluate("(box, n) => box.closest('map-grid').corner(0, n)", column)
+    page.locator(grid).click(position={"x": place["x"] + 9, "y": place["y"] + 9})
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_is_drawn_from_its_address_in_chinese_in_the_dark_and_on_a_telephone(visit: Any, view: str) -> None:
+    visit.page.emulate_media(color_scheme="dark")
+    found = visit.open(view, lang="zh")
+    assert visit.page.locator(".complaint").count() == 0
+    assert any("\u4e00" <= sign <= "\u9fff" for sign in found.locator("h2").inner_text())
+    assert visit.page.evaluate("document.documentElement.lang") == "zh-CN"
+    assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    visit.page.set_viewport_size({"width": 390, "height": 800})
+    visit.page.wait_for_timeout(60)
+    assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_text_is_translated_and_the_address_and_the_back_button_follow(visit: Any) -> None:
+    page = visit.page
+    visit.open()
+    page.fill("#source", "the cat sat")
+    page.click("#translate")
+    page.locator(".output .whole").wait_for()
+    answer = visit.ask("/generate", text="the cat sat")["hypotheses"][0]
+    assert page.locator(".output .whole").text_content() == answer["text"]
+    assert state(page)["text"] == "the cat sat"
+    page.go_back()
+    page.wait_for_function("text => document.getElementById('source').value === text", arg=TEXT)
+
+
+def test_beam_and_sample_have_their_own_settings_and_other_answers_can_be_looked_at(visit: Any) -> None:
+    page = visit.page
+    visit.open(kind="beam")
+    page.locator(".others summary").click()
+    other = page.locator(".others li button").first
+    text = other.text_content()
+    other.click()
+    visit.drawn("alignment")
+    assert state(page)["target"] == text
+    page.locator("#kind-sample").click(force=True)
+    page.fill("#temperature", "0.5")
+    page.press("#temperature", "Tab")
+    assert state(page)["temperature"] == "0.5"
+
+
+def test_pointing_at_a_token_lights_the_other_side_both_ways(visit: Any) -> None:
+    page = visit.page
+    view = visit.open()
+    lines = view.locator(".stage .tokens")
+    lines.nth(1).locator(".token").first.hover()
+    assert lines.nth(0).locator(".token[style*=background]").count() == len(
+        visit.ask("/trace", target=None)["source"]["pieces"]
+    )
+    lines.nth(0).locator(".token").first.hover()
+    assert lines.nth(1).locator(".token[style*=background]").count() > 0
+    assert page.locator(".curves path").count() > 0
+
+
+def test_words_specials_layers_and_heads_change_the_map(visit: Any) -> None:
+    page = visit.page
+    view = visit.open()
+    rows = view.locator("heat-map").evaluate("map => map.data.rows")
+    page.locator("#specials").click()
+    assert view.locator("heat-map").evaluate("map => map.data.rows") < rows
+    page.locator("#words").click()
+    for show in ("max", "rollout", "head"):
+        page.select_option("#show", show)
+    page.select_option("#head", "1")
+    assert state(page)["head"] == "1"
+
+
+def test_two_heads_are_pinned_side_by_side_and_let_go_again(visit: Any) -> None:
+    page = visit.page
+    view = visit.open("heads")
+    for column in (0, 1):
+        click_map(page, "#grid", column)
+    assert view.locator("heat-map").count() == 2
+    assert state(page)["pins"] == "cross.0.0,cross.0.1"
+    view.get_by_label("Unpin A").click()
+    assert view.locator("heat-map").count() == 1
+
+
+def test_a_forced_token_changes_what_follows_and_can_be_forgotten(visit: Any) -> None:
+    page = visit.page
+    view = visit.open("steps", step=1)
+    before = view.locator(".card .tokens").first.inner_text()
+    view.locator(".bars button:not(.chosen)").first.click()
+    view.locator(".token.forced").first.wait_for()
+    assert view.locator(".token.forced").count() == 2
+    assert view.locator(".card .tokens").first.inner_text() != before
+    page.click("#free")
+    page.wait_for_function("() => !document.querySelector('.token.forced')")
+
+
+def test_steps_play_by_themselves_and_pause(visit: Any) -> None:
+    page = visit.page
+    visit.open("steps")
+    page.click("#play")
+    page.wait_for_function("() => document.getElementById('step').value === '1'")
+    page.click("#play")
+    assert page.locator("#play").inner_text() == "Play"
+
+
+def test_a_hypothesis_shows_its_path_and_the_reason(visit: Any) -> None:
+    view = visit.open("tree", kind="beam")
+    view.locator(".node.cut").first.hover()
+    assert "cut" in view.locator(".readout").inner_text()
+    assert view.locator(".node.path").count() >= 1
+    view.locator("#cuts").click()
+    assert view.locator(".node.cut:not(.best)").count() == 0
+
+
+def test_the_mask_can_be_taken_off(visit: Any) -> None:
+    view = visit.open("mask")
+    assert view.locator(".figures .now strong").get_attribute("data-number") == "loss"
+    view.locator("#mask_off").click()
+    assert view.locator(".figures .now strong").get_attribute("data-number") == "loss_unmasked"
+
+
+def test_a_row_of_the_ledger_opens_its_formulas(visit: Any) -> None:
+    view = visit.open("ledger", part="decoder")
+    view.locator("tr[data-row='decoder.0.cross']").click()
+    view.locator(".detail").wait_for()
+    assert "softmax" in view.locator(".detail").inner_text()
+    assert view.locator(".formulas li").count() >= 5
+
+
+def test_a_head_is_switched_off_turned_down_and_all_are_ranked(visit: Any) -> None:
+    page = visit.page
+    view = visit.open("ablation")
+    click_map(page, "#grid-cross", 0)
+    view.locator(".mark.off").first.wait_for()
+    assert state(page)["heads"] == "decoder.0.cross.0=0"
+    page.locator("[id='scale-decoder.0.cross.0']").fill("0.5")
+    page.wait_for_function("() => location.hash.includes('0.cross.0%3D0.5')")
+    page.click("#rank")
+    page.wait_for_function("() => document.querySelectorAll('.ranked li').length === 12")
+    assert "12" in view.locator(".ranking [role=status]").inner_text()
+    page.click("#reset")
+    page.wait_for_function("() => !location.hash.includes('heads')")
+
+
+def test_checkpoints_decoders_and_sources_are_compared(visit: Any) -> None:
+    page = visit.page
+    view = visit.open("compare")
+    assert view.locator("heat-map").count() == 3
+    page.locator("#versus-decoders").click(force=True)
+    page.locator("select#other option[value=sample]").wait_for(state="attached")
+    page.locator("#versus-sources").click(force=True)
+    page.fill("input#other", "a dog ran home")
+    page.press("input#other", "Tab")
+    page.wait_for_function("() => location.hash.includes('other=a+dog+ran+home')")
+    visit.drawn("compare")
+    assert view.locator("heat-map").count() >= 2
+
+
+def test_training_shows_curves_and_the_attention_of_every_checkpoint(visit: Any) -> None:
+    page = visit.page
+    view = visit.open("training")
+    view.locator("map-grid").wait_for()
+    assert view.locator("map-grid").evaluate("grid => grid.data.columns") == 3
+    page.locator("#curve-bleu").click(force=True)
+    assert "BLEU" in view.locator("canvas").first.get_attribute("aria-label")
+
+
+def test_language_and_theme_can_be_switched(visit: Any) -> None:
+    page = visit.page
+    visit.open()
+    page.click("#language")
+    assert page.locator("#translate").inner_text() == "翻译"
+    page.click("#theme")
+    page.click("#theme")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(13, 20, 23)"
+    page.click("#theme")
+
+
+def test_hostile_tokens_stay_text_in_every_view(fresh_page: Any, address: str) -> None:
+    """Every answer of the server is changed on its way: some words of both languages become HTML."""
+    dialogs: list[str] = []
+
+    def change(route: Any) -> None:
+        answered = route.fetch()
+        route.fulfill(response=answered, body=re.sub("cat|猫|小", HOSTILE, answered.text()))
+
+    fresh_page.on("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
+    fresh_page.route("**/api/v1/**", change)
+    visit = Visit(fresh_page, address)
+    for view in VIEWS:
+        found = visit.open(view, kind="beam", pins="cross.0.0", row="decoder.0.self C3")
+        assert fresh_page.locator("img").count() == 0
+        if view in ("alignment", "steps", "tree"):
+            assert HOSTILE in found.text_content()
+    fresh_page.unroute_all(behavior="ignoreErrors")
+    assert dialogs == []
+    assert visit.troubles() == []

@@ -1,0 +1,67 @@
+"""P2: how long drawing and pointing take, measured in the browser and printed; times decide nothing here."""
+
+import math
+from typing import Any
+
+import pytest
+from page_server import Visit, serving
+from stub_server import Stub, half
+
+HOVER = """async (selector) => {
+  const map = document.querySelector(selector), box = map.canvas.getBoundingClientRect(), times = [];
+  for (let n = 0; n < 60; n++) {
+    const at = { clientX: box.left + map.layout.left + 2 + n * 3, clientY: box.top + map.layout.top + 2 + n * 2 };
+    const begin = performance.now();
+    map.box.dispatchEvent(new PointerEvent("pointermove", at));
+    map.box.getBoundingClientRect();
+    times.push(performance.now() - begin);
+    await new Promise(requestAnimationFrame);
+  }
+  return times.sort((a, b) => a - b)[30];
+}"""
+WATCH = "new PerformanceObserver((list) => (window.long ??= []).push(...list.getEntries().map((e) => e.duration)))"
+
+
+@pytest.mark.parametrize(("layers", "heads", "tokens"), [(6, 8, 64), (6, 8, 256)])
+def test_drawing_and_pointing_are_measured(
+    fresh_page: Any, layers: int, heads: int, tokens: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fresh_page.add_init_script(f"{WATCH}.observe({{ entryTypes: ['longtask'] }});")
+    with serving(Stub(layers, heads, tokens).app) as server:
+        visit = Visit(fresh_page, server.address)
+        visit.open("heads")
+        fresh_page.wait_for_function("() => performance.getEntriesByName('attendo grid').length")
+        fresh_page.evaluate("document.querySelector('map-grid').repaint()")
+        fresh_page.wait_for_function("() => performance.getEntriesByName('attendo grid').length > 1")
+        busy = fresh_page.evaluate("performance.getEntriesByName('attendo grid').at(-1).detail.busy")
+        grid = fresh_page.evaluate(HOVER, "map-grid")
+        visit.open("alignment")
+        hover = fresh_page.evaluate(HOVER, "heat-map")
+        paint = fresh_page.evaluate("performance.getEntriesByName('attendo map').at(-1).duration")
+        longest = fresh_page.evaluate("Math.max(0, ...(window.long ?? []))")
+        first = fresh_page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null")
+    times = {
+        "48 maps": busy,
+        "hover on the grid": grid,
+        "hover on a map": hover,
+        "one map": paint,
+        "first paint": first,
+    }
+    with capsys.disabled():
+        told = ", ".join(f"{name} {time:.1f} ms" for name, time in times.items() if time is not None)
+        print(f"\n{layers} x {heads} maps of {tokens} x {tokens}: {told}, longest task {longest:.0f} ms")
+    assert all(time is None or math.isfinite(time) for time in times.values())
+    assert fresh_page.locator(".mark.cell:not([hidden])").count() >= 1
+
+
+def test_half_precision_is_read_to_the_last_bit(visit: Any) -> None:
+    numbers = [0, 1, 0x3FF, 0x400, 0x3C00, 0x3555, 0x7BFF, 0xBC00]
+    found = visit.page.evaluate(
+        """async (numbers) => {
+          const { Trace } = await import("/page/tensors.js");
+          const maps = { cross: { shape: [1, 1, 1, numbers.length], offset: 0 } };
+          return Array.from(new Trace({ maps }, Uint16Array.from(numbers)).head("cross", 0, 0));
+        }""",
+        numbers,
+    )
+    assert found == [half(bits) for bits in numbers]
