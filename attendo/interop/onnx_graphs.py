@@ -4,7 +4,7 @@ The names of what goes in and comes out, with B sentences, S source positions, R
 side), C positions that there is room for, H heads of width K, V tokens:
 
     encoder     source_ids [B, S], source_mask [B, S]
-                -> mask [B, S], and for each layer's attention to the source keys.0 and values.0 [B, H, S, K] ...
+                -> mask [B, 1, 1, S], and for each layer's attention to the source keys.0 and values.0 [B, S, H * K] ...
     step        ids [R, 1], position [1], width [1], order [B, R / B, C], mask, keys.0, values.0 ...,
                 past_keys.0 and past_values.0 [R, H, C, K] ...
                 -> logits [R, 1, V], present_keys.0, present_values.0 ...
@@ -22,7 +22,6 @@ from attendo.errors import ModelError
 from attendo.interop.onnx_layers import (
     Heads,
     Rows,
-    Sources,
     around,
     attention_in_source,
     attention_to_memory,
@@ -52,21 +51,21 @@ def encoder_graph(network: Transformer, ranges: Ranges | None = None) -> "ModelP
     embedding, graph, heads = _source_of(network), Graph(ranges), Heads.of(network.config)
     ids = graph.input("source_ids", "long", ["B", "S"])
     is_token = graph.input("source_mask", "bool", ["B", "S"])
-    mask = graph.cast(is_token, "int")
-    seen = graph.node("Unsqueeze", graph.cast(is_token, "float"), graph.constant([-1], "int64"))
-    sources = Sources(mask, seen)
+    mask = graph.node("Unsqueeze", is_token, graph.constant([1, 2], "int64"))
     # Counted in floating point: ONNX Runtime 1.31 makes a faulty Slice of a look-up in a table by a Range of integers.
-    last = graph.cast(graph.node("Squeeze", graph.node("Shape", ids, start=1)), "float")
+    length = graph.node("Shape", ids, start=1)
+    last = graph.cast(graph.node("Squeeze", length), "float")
     positions = graph.cast(graph.node("Range", graph.constant(0.0), last, graph.constant(1.0)), "long")
+    seen = _repeated(graph, mask, length)
     x, turn = embedded(graph, ids, embedding, positions), turn_of(graph, embedding, positions)
     for block in _encoder_blocks(network):
-        attention = partial(attention_in_source, graph, block.self_attention, heads, sources, turn)
+        attention = partial(attention_in_source, graph, block.self_attention, heads, seen, turn)
         x = around(graph, x, block.self_residual, attention)
         x = around(graph, x, block.feed_forward_residual, partial(feed_forward, graph, block.feed_forward))
     x = graph.norm(x, network.encoder_norm)
     for layer, attention_to_it in enumerate(_cross_attentions(network)):
-        memory_of(graph, attention_to_it, heads, sources, layer, x)
-    graph.output("mask", "int", ["B", "S"], mask)
+        memory_of(graph, attention_to_it, heads, layer, x)
+    graph.output("mask", "bool", ["B", 1, 1, "S"], mask)
     return graph.model()
 
 
@@ -75,14 +74,15 @@ def step_graph(network: Transformer, ranges: Ranges | None = None) -> "ModelProt
     _source_of(network)
     graph, heads = Graph(ranges), Heads.of(network.config)
     ids, position = graph.input("ids", "long", ["R", 1]), graph.input("position", "int", [1])
-    mask, positions = graph.input("mask", "int", ["B", "S"]), graph.cast(position, "long")
-    rest = graph.constant([-1, heads.count * heads.width], "int64")
+    mask, width = graph.input("mask", "bool", ["B", 1, 1, "S"]), graph.input("width", "int", [1])
+    positions, side_by_side = graph.cast(position, "long"), graph.cast(width, "long")
+    ends = graph.constant([-1], "int64"), graph.constant([heads.count * heads.width], "int64")
     rows = Rows(
         position=position,
-        width=graph.input("width", "int", [1]),
+        width=width,
         order=graph.input("order", "int", ["B", "W", "C"]),
-        mask=mask,
-        by_sentence=graph.node("Concat", graph.node("Shape", mask, start=0, end=1), rest, axis=0),
+        seen=_repeated(graph, mask, side_by_side),
+        by_sentence=graph.node("Concat", ends[0], side_by_side, ends[1], axis=0),
     )
     x, turn = embedded(graph, ids, network.target, positions), turn_of(graph, network.target, positions)
     for layer, (block, cross) in enumerate(zip(_decoder_blocks(network), _cross_attentions(network), strict=True)):
@@ -95,6 +95,12 @@ def step_graph(network: Transformer, ranges: Ranges | None = None) -> "ModelProt
     logits = graph.linear(x, network.output, network.output.weight, network.output.bias)
     graph.output("logits", "float", ["R", 1, network.output.out_features], logits)
     return graph.model()
+
+
+def _repeated(graph: Graph, mask: str, times: str) -> str:
+    """[B, 1, 1, S] for each of so many queries: [B, 1, T, S]."""
+    one = graph.constant([1], "int64")
+    return graph.node("Expand", mask, graph.node("Concat", one, one, times, one, axis=0))
 
 
 def _source_of(network: Transformer) -> Embedding:

@@ -3,10 +3,8 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from attendo.interop.onnx_nodes import OWN_OPERATORS, Array, Graph, Shape
@@ -18,7 +16,6 @@ from attendo.nn.positions import LearnedPositions, RotaryPositions, SinusoidalPo
 from attendo.nn.residual import Residual
 
 MEMORY = ("keys", "values")
-_HIDDEN = -1e30  # finite: where a sentence is all padding, what it sees must still be a number
 
 Affine = tuple[Tensor, Tensor]  # weight and bias
 
@@ -73,21 +70,13 @@ class Heads:
 
 
 @dataclass(frozen=True)
-class Sources:
-    """What every layer of the encoder needs to know of a batch, by name."""
-
-    mask: str  # [B, S], 1 at tokens and 0 at padding
-    seen: str  # [B, S, 1], the same as floating-point numbers
-
-
-@dataclass(frozen=True)
 class Rows:
     """What every layer of a step needs to know of the rows, by name."""
 
     position: str
     width: str
     order: str
-    mask: str  # [B, S]
+    seen: str  # [B, 1, R / B, S]
     by_sentence: str  # the shape [B, R / B, H * K]
 
 
@@ -127,11 +116,9 @@ def feed_forward(graph: Graph, part: FeedForward, x: str) -> str:
 
 
 def attention_in_source(
-    graph: Graph, attention: MultiHeadAttention, heads: Heads, sources: Sources, turn: Turn | None, x: str
+    graph: Graph, attention: MultiHeadAttention, heads: Heads, seen: str, turn: Turn | None, x: str
 ) -> str:
-    queries, keys, values = _queries_keys_values(graph, x, attention, heads, turn)
-    values = graph.node("Mul", values, sources.seen)
-    mixed = graph.node("MultiHeadAttention", queries, keys, values, "", sources.mask, **_settings(heads))
+    mixed = _attention(graph, heads, seen, *_queries_keys_values(graph, x, attention, heads, turn))
     return graph.linear(mixed, attention.output, *heads.output(attention))
 
 
@@ -148,8 +135,10 @@ def attention_to_past(
         *(*new, "", "", *past, rows.position, rows.width, rows.order),
         count=3,
         names=present,
+        num_heads=heads.count,
+        scale=1.0,  # the queries are scaled already
         past_present_share_buffer=1,
-        **_settings(heads),
+        domain=OWN_OPERATORS,
     )
     for name in present:
         graph.output(name, "float", room)
@@ -161,35 +150,31 @@ def attention_to_memory(
 ) -> str:
     """The rows of a sentence look at its keys and values side by side: nothing is repeated for each of them."""
     queries = graph.node("Reshape", graph.linear(x, attention, *heads.queries(attention)), rows.by_sentence)
-    memory = [graph.input(f"{kind}.{layer}", "float", ["B", heads.count, "S", heads.width]) for kind in MEMORY]
-    mixed = graph.node("MultiHeadAttention", queries, *memory, "", rows.mask, **_settings(heads))
-    mixed = graph.shaped(mixed, -1, 1, heads.count * heads.width)
+    memory = [graph.input(f"{kind}.{layer}", "float", ["B", "S", heads.count * heads.width]) for kind in MEMORY]
+    mixed = graph.shaped(_attention(graph, heads, rows.seen, queries, *memory), -1, 1, heads.count * heads.width)
     return graph.linear(mixed, attention.output, *heads.output(attention))
 
 
-def memory_of(graph: Graph, attention: MultiHeadAttention, heads: Heads, sources: Sources, layer: int, x: str) -> None:
+def memory_of(graph: Graph, attention: MultiHeadAttention, heads: Heads, layer: int, x: str) -> None:
     """What `attention_to_memory` looks at, as output of the graph."""
-    keys = graph.linear(x, MEMORY, *heads.keys(attention))
-    values = graph.node("Mul", graph.linear(x, MEMORY, *heads.values(attention)), sources.seen)
-    for kind, each in zip(MEMORY, (keys, values), strict=True):
-        by_head = graph.node("Transpose", graph.shaped(each, 0, 0, heads.count, heads.width), perm=(0, 2, 1, 3))
-        graph.output(f"{kind}.{layer}", "float", ["B", heads.count, "S", heads.width], by_head)
+    for kind, affine in zip(MEMORY, (heads.keys(attention), heads.values(attention)), strict=True):
+        each = graph.linear(x, MEMORY, *affine)
+        graph.output(f"{kind}.{layer}", "float", ["B", "S", heads.count * heads.width], each)
 
 
-def _settings(heads: Heads) -> dict[str, Any]:
-    """Of either attention. The queries are scaled already."""
-    return {"num_heads": heads.count, "scale": 1.0, "mask_filter_value": _HIDDEN, "domain": OWN_OPERATORS}
+def _attention(graph: Graph, heads: Heads, seen: str, queries: str, keys: str, values: str) -> str:
+    """Of queries [B, T, H * K], scaled already, to what they see [B, 1, T, S]: 0 where that is nothing."""
+    return graph.node(
+        "Attention", queries, keys, values, seen, scale=1.0, q_num_heads=heads.count, kv_num_heads=heads.count
+    )
 
 
 def _queries_keys_values(
     graph: Graph, x: str, attention: MultiHeadAttention, heads: Heads, turn: Turn | None
 ) -> list[str]:
-    """In one product."""
+    """In three products: what one makes would have to be copied apart."""
     parts = heads.queries(attention), heads.keys(attention), heads.values(attention)
-    weight, bias = (torch.cat(each) for each in zip(*parts, strict=True))
-    queries, keys, values = graph.nodes(
-        "Split", graph.linear(x, attention.project, weight, bias), count=3, axis=-1, num_outputs=3
-    )
+    queries, keys, values = (graph.linear(x, attention.project, *each) for each in parts)
     return [_turned(graph, queries, heads, turn), _turned(graph, keys, heads, turn), values]
 
 

@@ -18,7 +18,7 @@ Array = NDArray[Any]
 Shape = list[int | str]
 
 OWN_OPERATORS = "com.microsoft"  # ONNX Runtime's
-_OPSET, _OWN_OPSET, _IR = 18, 1, 9
+_OPSET, _OWN_OPSET, _IR = 23, 1, 11
 
 _TYPES = {"float": TensorProto.FLOAT, "long": TensorProto.INT64, "int": TensorProto.INT32, "bool": TensorProto.BOOL}
 _ROOT_OF_TWO = np.float32(np.sqrt(2.0))
