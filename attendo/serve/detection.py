@@ -1,0 +1,145 @@
+"""Which of the languages served a text is written in: by its letters, or by py3langid where languages share them."""
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib import import_module
+
+from attendo.errors import UsageError
+
+_MOST_CHARACTERS = 5_000  # that are looked at
+_KANA_SHARE = 0.1  # of Japanese; a Chinese text with a Japanese name in it has less
+
+# The letters of languages that are not written in Latin ones, by ISO 639.
+_SCRIPTS: dict[str, str] = {
+    "han": "zh zt yue wuu lzh",
+    "kana": "ja",
+    "hangul": "ko",
+    "cyrillic": "ru uk be bg mk sr kk ky mn tg tt ba cv os",
+    "arabic": "ar fa ur ps ug sd ckb arz",
+    "hebrew": "he iw yi",
+    "greek": "el",
+    "devanagari": "hi mr ne sa mai bho",
+    "bengali": "bn as",
+    "gurmukhi": "pa",
+    "gujarati": "gu",
+    "oriya": "or",
+    "tamil": "ta",
+    "telugu": "te",
+    "kannada": "kn",
+    "malayalam": "ml",
+    "sinhala": "si",
+    "thai": "th",
+    "lao": "lo",
+    "myanmar": "my",
+    "khmer": "km",
+    "tibetan": "bo dz",
+    "georgian": "ka",
+    "armenian": "hy",
+    "ethiopic": "am ti",
+}
+_SCRIPT_OF = {language: script for script, languages in _SCRIPTS.items() for language in languages.split()}
+_OTHERWISE = {"ja": "han", "ko": "han", "sr": "latin"}  # what a language is written in too
+# Four letters behind a language decide, as in sr-Latn.
+_SUBTAGS = {"latn": "latin", "cyrl": "cyrillic", "arab": "arabic", "hans": "han", "hant": "han", "deva": "devanagari"}
+
+# As Unicode begins the names of letters.
+_NAMES = {"cjk": "han", "ideographic": "han", "hiragana": "kana", "katakana": "kana", "katakana-hiragana": "kana"}
+_UNSPACED = ("han", "kana", "hangul", "thai", "lao", "myanmar", "khmer", "tibetan")
+_OTHER_NAMES = {"nb": "no", "iw": "he", "zt": "zh"}  # what py3langid has for a language that it does not know
+
+
+def detect(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
+    """Each of the languages with a confidence from 0 to 1, the likeliest first.
+
+    Where nothing can be told, as of digits, of no text, or of letters that none of them has, all have 0, in the order
+    given. Of several with the same name before the hyphen (zh-Hans, zh-Hant) the first stands for all. Languages that
+    share their letters need the package py3langid; without it they are a `UsageError`, but only for a text in them.
+    """
+    if not languages:
+        raise UsageError("no language can be detected: none is served")
+    shares = _shares(text[:_MOST_CHARACTERS])
+    found = dict.fromkeys(languages, 0.0)
+    if shares:
+        distinct = {_base(language): language for language in reversed(languages)}
+        named = [language for language in found if distinct[_base(language)] == language]
+        found |= {language: shares.get(_script(language), 0.0) for language in named}
+        main = max(shares, key=lambda script: shares[script])
+        rivals = _written_in(main, named)
+        among = _told_apart(text[:_MOST_CHARACTERS], rivals) if len(rivals) > 1 else dict.fromkeys(rivals, 1.0)
+        found |= {language: shares[main] * part for language, part in among.items()}
+    return sorted(found.items(), key=lambda each: -each[1])
+
+
+def _base(language: str) -> str:
+    return language.replace("_", "-").split("-")[0].lower()
+
+
+def _script(language: str) -> str:
+    _, *subtags = language.replace("_", "-").lower().split("-")
+    written = next((_SUBTAGS[each] for each in subtags if each in _SUBTAGS), None)
+    return written or _SCRIPT_OF.get(_base(language), "latin")
+
+
+def _written_in(script: str, languages: Sequence[str]) -> list[str]:
+    """Those it is the first choice of; if there is none, those that are written in it too."""
+    first = [language for language in languages if _script(language) == script]
+    return first or [language for language in languages if _OTHERWISE.get(_base(language)) == script]
+
+
+def _shares(text: str) -> Mapping[str, float]:
+    """Of each script, counted in words, or in signs where it has no spaces; empty for a text without letters."""
+    counts: Counter[str] = Counter()
+    before = ""
+    for character in text:
+        script = _script_of(character)
+        if script is None:  # a mark on the letter before it
+            continue
+        if script and (script != before or script in _UNSPACED):
+            counts[script] += 1
+        before = script
+    kana, han = counts.pop("kana", 0), counts.pop("han", 0)
+    counts["kana" if kana and kana >= _KANA_SHARE * (kana + han) else "han"] = kana + han
+    total = counts.total()
+    return {script: count / total for script, count in counts.items() if count}
+
+
+@lru_cache(maxsize=8192)
+def _script_of(character: str) -> str | None:
+    """Empty for what is no letter."""
+    if unicodedata.category(character)[0] == "M":
+        return None
+    if not character.isalpha():
+        return ""
+    plain = unicodedata.normalize("NFKC", character)[0]  # wide Latin is Latin
+    name = unicodedata.name(plain, "").split(" ")[0].lower()
+    return _NAMES.get(name, name)
+
+
+def _told_apart(text: str, languages: Sequence[str]) -> dict[str, float]:
+    """Shares that sum to 1, by what py3langid finds likely."""
+    try:
+        rank = import_module("py3langid").rank
+    except ImportError:
+        raise UsageError(
+            f"{', '.join(languages)} share their letters and cannot be told apart by them: "
+            "name the language of the text, or pip install 'attendo[detect]'"
+        ) from None
+    scores = dict(rank(text))
+    return _normalised({language: _score(scores, _base(language)) for language in languages}, len(text))
+
+
+def _score(scores: Mapping[str, float], base: str) -> float:
+    return float(scores.get(base, scores.get(_OTHER_NAMES.get(base, ""), -math.inf)))
+
+
+def _normalised(scores: Mapping[str, float], size: int) -> dict[str, float]:
+    """Log-probabilities as probabilities. They are sums over a text: divided by the root of its size, doubt remains."""
+    most = max(scores.values())
+    if not math.isfinite(most):
+        return {language: 1 / len(scores) for language in scores}
+    weights = {language: math.exp((score - most) / math.sqrt(size)) for language, score in scores.items()}
+    total = sum(weights.values())
+    return {language: weight / total for language, weight in weights.items()}

@@ -1,0 +1,90 @@
+"""The language of a text, among those that are served."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from attendo.errors import UsageError
+from attendo.serve.detection import detect
+
+
+@pytest.fixture
+def without_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "py3langid", None)
+
+
+@pytest.mark.usefixtures("without_package")
+@pytest.mark.parametrize(
+    ("text", "languages", "language"),
+    [
+        ("Where is the library?", ["zh", "en"], "en"),
+        ("图书馆在哪里？", ["en", "zh"], "zh"),
+        ("我用 attention 和 NLP", ["en", "zh-Hans"], "zh-Hans"),
+        ("I met 王 in Beijing", ["zh", "en"], "en"),
+        ("ｗｉｄｅ", ["zh", "en"], "en"),
+        ("図書館はどこですか", ["zh", "ja", "en"], "ja"),
+        ("图书馆", ["ja", "zh"], "zh"),
+        ("図書館", ["en", "ja"], "ja"),  # the only one that has such signs
+        ("我看了《となりのトトロ》，这部电影讲的是两个小姑娘和她们的父亲搬到乡下以后在森林里遇见神奇动物的故事，我和我的家人都非常喜欢它，"
+         "推荐你们大家也找个周末的晚上一起去看看吧", ["ja", "zh"], "zh"),
+        ("도서관이 어디예요?", ["ja", "ko"], "ko"),
+        ("Где библиотека?", ["en", "ru", "zh"], "ru"),
+        ("أين المكتبة؟", ["en", "ar"], "ar"),
+        ("पुस्तकालय कहाँ है?", ["en", "hi"], "hi"),
+        ("Gde je biblioteka?", ["ru", "sr"], "sr"),
+        ("Gde je biblioteka?", ["sr_Latn", "sr_Cyrl", "ru"], "sr_Latn"),
+        ("ห้องสมุดอยู่ที่ไหน", ["en", "th"], "th"),
+    ],
+)  # fmt: skip
+def test_letters_tell_languages_apart(text: str, languages: list[str], language: str) -> None:
+    found = detect(text, languages)
+    assert found[0][0] == language
+    assert found[0][1] > 0.5
+    assert sorted(each for each, _ in found) == sorted(languages)
+    assert sum(confidence for _, confidence in found) <= 1.0 + 1e-9
+    assert [confidence for _, confidence in found] == sorted((each for _, each in found), reverse=True)
+
+
+def test_confidence_is_the_share_of_the_text() -> None:
+    assert detect("猫猫猫 cat", ["en", "zh"]) == [("zh", 0.75), ("en", 0.25)]
+    assert detect("cafe\u0301s 猫", ["en", "zh"]) == [("en", 0.5), ("zh", 0.5)]
+
+
+@pytest.mark.usefixtures("without_package")
+@pytest.mark.parametrize("text", ["", "  \n", "123 + 4.5", "👍", "привет", "\u0301"])
+def test_where_nothing_can_be_told_all_have_no_confidence(text: str) -> None:
+    assert detect(text, ["zh", "en", "de"]) == [("zh", 0.0), ("en", 0.0), ("de", 0.0)]
+
+
+def test_one_name_stands_for_its_variants() -> None:
+    assert detect("图书馆", ["en", "zh-Hant", "zh-Hans"]) == [("zh-Hant", 1.0), ("en", 0.0), ("zh-Hans", 0.0)]
+
+
+@pytest.mark.usefixtures("without_package")
+def test_languages_that_share_their_letters_need_the_package() -> None:
+    with pytest.raises(UsageError, match=r"en, de share their letters .*: name .*, or pip install 'attendo\[detect\]'"):
+        detect("Where is it?", ["en", "de", "zh"])
+    assert detect("在哪里？", ["en", "de", "zh"])[0] == ("zh", 1.0)
+
+
+def test_no_language_is_an_error() -> None:
+    with pytest.raises(UsageError, match="no language can be detected: none is served"):
+        detect("Where?", [])
+
+
+def test_the_package_decides_among_the_languages_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = {"fr": -1.0, "de": -20.0, "en": -30.0, "no": -90.0, "zh": -500.0}
+    monkeypatch.setitem(sys.modules, "py3langid", SimpleNamespace(rank=lambda text: list(scores.items())))
+    found = detect("Wo ist die Bibliothek?", ["en", "zh", "de", "nb", "tlh"])
+    assert [language for language, _ in found] == ["de", "en", "nb", "zh", "tlh"]
+    assert 0.8 < found[0][1] < 0.95  # it has doubts
+    assert sum(confidence for _, confidence in found) == pytest.approx(1.0)
+    assert detect("Wo?", ["tlh", "sjn"]) == [("tlh", 0.5), ("sjn", 0.5)]
+
+
+def test_the_real_package_tells_german_from_english() -> None:
+    pytest.importorskip("py3langid")
+    english, german = "Where is the library, please?", "Wo ist bitte die Bibliothek?"
+    assert [detect(text, ["en", "de", "zh"])[0][0] for text in (english, german, "在哪里")] == ["en", "de", "zh"]
+    assert detect(german, ["en", "de"]) == detect(german, ["en", "de"])

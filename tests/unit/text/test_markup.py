@@ -1,0 +1,238 @@
+"""Texts with tags: what of them is translated, and where the tags go."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from attendo.errors import UsageError
+from attendo.text.markup import Kind, Markup
+from attendo.text.markup.units import Units
+
+Links = list[tuple[int, int]]
+
+HOSTILE: dict[str, Callable[[int], str]] = {
+    "no tag": lambda size: "<" * size,
+    "tags that do not end": lambda size: "<a " * (size // 3),
+    "values that do not end": lambda size: '<a ="' * (size // 5),
+    "values that end too late": lambda size: '<a ="' * (size // 5) + ">",
+    "values in values": lambda size: "<a " + '="<a "' * (size // 6),
+    "both quotes": lambda size: "<a ='\"=" * (size // 7) + ">",
+    "equals": lambda size: "<a" + "=   " * (size // 4) + "<a",
+    "deep": lambda size: "<b>" * (size // 8) + "x" + "</b>" * (size // 8),
+    "deep with text": lambda size: "a <b>" * (size // 10) + "x" + "</b>" * (size // 10),
+    "never closed": lambda size: "<b>x" * (size // 4),
+    "never opened": lambda size: "<i>" * (size // 7) + "</b>" * (size // 7),
+    "crossed": lambda size: "<b>x<i>y</b>z</i>" * (size // 17),
+    "comments": lambda size: "x<!--" * (size // 5),
+    "document types": lambda size: "x<!DOCTYPE [ " * (size // 13),
+    "ends of none": lambda size: "<!D[" + "] " * (size // 2),
+    "instructions": lambda size: "x<?" * (size // 3),
+    "scripts": lambda size: "<script>x</scrip" * (size // 16),
+    "ampersands": lambda size: "&" * size,
+    "references": lambda size: "&#1" * (size // 3),
+    "a long name": lambda size: "x&" + "a" * size + ";",
+    "a long number": lambda size: "x&#" + "1" * size + ";",
+    "braces": lambda size: "x{{" * (size // 3),
+    "percents": lambda size: "%(a" * (size // 3),
+    "spaces": lambda size: "x" + " " * size + "<b>x</b>",
+    "one word": lambda size: "x<i>y</i>" * (size // 9),
+    "atoms": lambda size: "a %s " * (size // 5),
+    "attributes": lambda size: "<a translate" + " a" * (size // 2) + ">x</a> y",
+    "marks": lambda size: "<b>x</b>a" + "\u0300" * size,
+}
+
+
+def backwards(text: str) -> str:
+    """A translation into a language with the opposite order of words."""
+    return " ".join(reversed(text.split()))
+
+
+def links_backwards(text: str) -> Links:
+    """Between the first letters of its words and those of its translation."""
+    return list(zip(word_places(text), reversed(word_places(backwards(text))), strict=True))
+
+
+def word_places(text: str) -> list[int]:
+    return [at for at in range(len(text)) if text[at] != " " and (at == 0 or text[at - 1] == " ")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "texts"),
+    [
+        ("html", "plain", ["plain"]),
+        ("html", "<p>One <b>two</b>.</p>\n<p>Three</p>", ["One two.", "Three"]),
+        ("html", "<ul><li>One<li>Two</ul>", ["One", "Two"]),
+        ("html", "one<br>two<BR/>three", ["one", "two", "three"]),
+        ("html", "<p>\n  One\n   two </p>", ["One two"]),
+        ("html", "<pre>one\n two</pre>", ["one", "two"]),
+        ("html", "<script>var a = '<p>no</p>'</script>yes<style>no</style>", ["yes"]),
+        ("html", "call <code>no()</code> now <kbd>no</kbd>", ["call now"]),
+        ("html", "<p translate='no'>no</p> <i Translate=NO>no</i> yes", ["yes"]),
+        ("html", "<i title='translate=no'>yes</i>", ["yes"]),
+        ("html", "<!-- no --> yes <!DOCTYPE no> yes <?no?>", ["yes", "yes"]),
+        ("html", "caf&eacute; &amp; bar &lt;3 &unknown; &#x41;&#66", ["café & bar <3 AB"]),
+        ("html", "AT&T &copy 2020", ["AT&T © 2020"]),
+        ("html", "use %d, %(all)s, {{ a b }}, {a}, %1$s, %.2f: 100% sure, 5%d", ["use , , , , , : 100% sure, 5%d"]),
+        ("html", "<p>2024</p><p>&nbsp;</p><p>%s</p><p>-</p>", []),
+        ("html", '<a title="a > b" href=c>link</a>', ["link"]),
+        ("html", "a < b, <1> and <b>c", ["a < b, <1> and c"]),
+        ("html", "<b>one <p>two</p></b>", ["one", "two"]),
+        ("html", "<my-tag>one</my-tag> two", ["one two"]),
+        ("html", "a <img src=x> b <a href=c/>d</a>", ["a b d"]),
+        ("html", "a <x <b>c</b>", ["a <x c"]),
+        ("html", "", []),
+        ("xml", "<r><p>One <b>two</b></p><p>Three</p></r>", ["One two", "Three"]),
+        ("xml", "One <P>two</P> <p/> three", ["One two three"]),
+        ("xml", "<?xml version='1.0'?><!DOCTYPE r [<!ENTITY e 'no'>] ><r>a &e; b &eacute; &lt;</r>", ["a b <"]),
+        ("xml", "<r>a <![CDATA[<no>]]> b</r>", ["a b"]),
+        ("xml", "<r><script>yes</script><code>yes</code></r>", ["yes", "yes"]),
+        ("xml", "<名>yes</名>", ["yes"]),
+    ],
+)
+def test_a_text_is_taken_out_of_its_tags(kind: Kind, document: str, texts: list[str]) -> None:
+    assert Markup(document, kind).texts == texts
+
+
+@pytest.mark.parametrize(
+    ("document", "translation", "expected"),
+    [
+        ("<p> Hello <b>big</b> world </p>", "HELLO BIG WORLD", "<p> HELLO <b>BIG</b> WORLD </p>"),
+        ("<b> <i>Hello</i> </b>", "HELLO", "<b> <i>HELLO</i> </b>"),
+        ("<img> <b>Hello</b> you <br>", "HELLO YOU", "<img> <b>HELLO</b> YOU <br>"),
+        ("Hello", "1 < 2 & <script>", "1 &lt; 2 &amp; &lt;script&gt;"),
+        ("Hello <b>you</b>", "a\x00<\ud800b\x1f", "a&lt;<b>b</b>"),
+        ("You have %d new messages", "您有新消息", "您有新%d消息"),
+        ("Dear %s, hi", "Liebe, HI", "Liebe %s, HI"),
+        ("Hey %s, hi", "嘿，嗨", "嘿%s，嗨"),
+        ("Ask <code>a</code> <code>b</code> now", "FRAG JETZT", "FRAG <code>a</code> <code>b</code> JETZT"),
+        ("Ask <i><img></i> now", "FRAG JETZT", "FRAG <i><img></i> JETZT"),
+        ("one <b>two three four</b> five", "ONE FIVE", "<b>ONE FIVE</b>"),
+        ("<b>one</b> <i>two</i> <u>three</u>", "ONE TWO", "<b>ONE</b> <i>TWO</i><u></u>"),
+        ("one <b>two</b>", "", "<b></b>"),
+        ("H<sub>2</sub>O and air", "H2O UND LUFT", "H<sub>2</sub>O UND LUFT"),
+        ("<b>不</b>好", "不 好", "<b>不</b> 好"),
+        ("<p>caf&eacute; <b>x</b>", "café x", "<p>caf&eacute; <b>x</b>"),
+        ("a <b>b <i>c</b> d</i> e", "A B C D E", "A <b>B <i>C</b> D</i> E"),
+    ],
+)
+def test_tags_and_placeholders_stand_in_the_translation(document: str, translation: str, expected: str) -> None:
+    assert Markup(document, "html").translated([translation]) == expected
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ("a <b>red</b> car of <a href=x>my old dad</a>", "<a href=x>dad old my</a> of car <b>red</b> a"),
+        ("one %s two three", "three %s two one"),
+        ("one <a href=c/>two</a>", "<a href=c/>two</a> one"),
+        ("one <i>two <b>three four</b></i>", "<i>four <b>three two</b></i> one"),  # within it in proportion
+    ],
+)
+def test_with_links_tags_follow_their_words(document: str, expected: str) -> None:
+    markup = Markup(document, "html")
+    (text,) = markup.texts
+    assert markup.translated([f"{' ' * 9}{backwards(text)} "], [shifted(links_backwards(text), 9)]) == expected
+
+
+def test_what_went_to_several_places_takes_the_longest() -> None:
+    markup = Markup("x <b>one two</b> y <i>three</i>", "html")
+    links = [(2, 0), (11, 2), (2, 4), (6, 6), (13, 8)]  # b a i, of which b stands in two places
+    assert markup.translated(["1 y 1 2 3"], [links]) == "1 y <b>1 2</b> <i>3</i>"
+
+
+def test_what_went_nowhere_takes_a_word_that_no_other_has() -> None:
+    markup = Markup("one <b>two</b> <i>three</i> %s four", "html")
+    assert markup.texts == ["one two three four"]
+    assert markup.translated(["A B"], [[(0, 0), (14, 2)]]) == "<b>A</b> %s <i>B</i>"
+    assert markup.translated(["A B"], [[(4, 0), (4, 2)]]) == "<b>A B</b><i></i> %s"
+    assert markup.translated([""], [[]]) == "<b></b><i></i>%s"
+
+
+def test_a_placeholder_stays_out_of_an_element_that_it_was_not_in() -> None:
+    markup = Markup("<b>one two</b> %s three", "html")
+    assert markup.translated(["TWO ONE"], [[(4, 0), (0, 4)]]) == "<b>TWO ONE</b> %s"
+
+
+def test_tags_stand_between_words_and_between_signs_of_scripts_without_spaces() -> None:
+    units = Units.of("नमस्ते, e\u0301t\u0301e ไม่ 가나 日本x1。")
+    words = [units.text[begin:end] for begin, end in zip(units.begins, units.ends, strict=True)]
+    assert words == ["नमस्ते", ",", "e\u0301t\u0301e", "ไ", "ม่", "가나", "日", "本", "x1", "。"]
+
+
+@pytest.mark.parametrize("kind", ["html", "xml"])
+def test_names_that_are_ignored_are_kept_as_they_are(kind: Kind) -> None:
+    document = 'Open <x id="1">{0}</x> and <x id="2"/> now'
+    markup = Markup(document, kind, ignored=["x"])
+    assert markup.texts == ["Open and now"]
+    assert markup.translated(["OPEN AND NOW"]) == 'OPEN <x id="1">{0}</x> AND <x id="2"/> NOW'
+    assert ("not" in Markup("a <X>not</X> b", kind, ["x"]).texts[0]) == (kind == "xml")  # names of HTML have no case
+
+
+@pytest.mark.parametrize("kind", ["html", "xml"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_input_is_lost_or_read_again_and_again(name: str, kind: Kind) -> None:
+    """X11, by counting the lines that are run: twice the input, twice the lines."""
+    counts = []
+    for size in (600, 1200):
+        document = HOSTILE[name](size)
+        counts.append(lines_run(lambda document=document: there_and_back(document, kind)))
+    assert counts[1] < 2.5 * counts[0] + 200
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_five_thousand_characters_of_anything_come_back(name: str) -> None:
+    document = HOSTILE[name](5000)
+    assert Markup(document, "html").translated(Markup(document, "html").texts) == document
+
+
+def test_a_hundred_thousand_nested_tags_are_no_trouble() -> None:
+    document = "<b>" * 10**5 + "deep" + "</b>" * 10**5
+    assert Markup(document, "html").translated(["DEEP"]) == document.replace("deep", "DEEP")
+
+
+def test_nothing_is_expanded() -> None:
+    entities = "".join(f"<!ENTITY e{n} '{f'&e{n - 1};' * 10}'>" for n in range(1, 10))
+    document = f"<!DOCTYPE r [<!ENTITY e0 SYSTEM 'file:///etc/passwd'>{entities}]><r>a &e9; b</r>"
+    markup = Markup(document, "xml")
+    assert markup.texts == ["a b"]
+    assert markup.translated(["A B"]) == document.replace("a &e9; b", "A &e9; B")
+
+
+def test_what_cannot_be_meant_is_told() -> None:
+    with pytest.raises(UsageError, match="markup of kind 'pdf' cannot be read: say html or xml"):
+        Markup("x", "pdf")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="a translation of each text is needed: 1 of 2"):
+        Markup("<p>a<p>b", "html").translated(["a"])
+
+
+def there_and_back(document: str, kind: Kind) -> None:
+    markup = Markup(document, kind)
+    assert markup.translated(markup.texts) == document
+    new = [f"y {text[::-1]}" for text in markup.texts]
+    tags = [markup.translated(new), markup.translated(new, [[(at, at) for at in range(len(text))] for text in new])]
+    for tag in ("<b>", "</b>", "<i>", "</i>", "%s", "<!--", "<script>"):
+        assert [each.count(tag) for each in tags] == [document.count(tag)] * 2
+
+
+def shifted(links: Links, by: int) -> Links:
+    return [(one, other + by) for one, other in links]
+
+
+def lines_run(call: Callable[[], Any]) -> int:
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace if "markup" in frame.f_code.co_filename else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
