@@ -144,9 +144,7 @@ def test_E26_each_activation_is_the_one_it_is_called(small_network: MakeNetwork)
 def test_E30_a_step_computes_its_new_tokens_only_and_gives_the_same(small_network: MakeNetwork) -> None:
     network, lengths = small_network(), []
     handles = [
-        network.decoder[0]
-        .get_submodule("self_attention.project")
-        .register_forward_hook(lambda module, inputs, output: lengths.append(output.size(1))),
+        network.decoder[0].register_forward_hook(lambda module, inputs, output: lengths.append(output[0].size(1))),
         network.encoder[0].register_forward_hook(lambda module, inputs, output: lengths.append(-1)),
     ]
     state, columns = network.start(network.encode(SOURCE)), []
