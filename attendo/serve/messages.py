@@ -46,6 +46,21 @@ MESSAGES: dict[str, Message] = {
         "{waiting} requests are waiting for this model already: try again in a moment",
         "已有 {waiting} 个请求在等待这个模型：请稍后再试",
     ),
+    "too_late": Message(
+        504,
+        "the answer was not ready in time: send a shorter text, or try again when there is less to do",
+        "未能在规定时间内得出回答：请缩短文本，或等服务器空闲些再试",
+    ),
+    "draining": Message(
+        503,
+        "this server is being shut down and takes nothing new: ask another one",
+        "服务器正在关闭，不再接受新请求：请换一台服务器",
+    ),
+    "stopped": Message(
+        503,
+        "the part of this server that computes has stopped: it must be started again; its log says why",
+        "服务器的计算部分已停止：需要重新启动；原因见日志",
+    ),
     "failed": Message(
         500, "something went wrong in the server: its terminal says what", "服务器内部出错：详情见运行它的终端"
     ),

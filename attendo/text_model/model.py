@@ -20,7 +20,7 @@ from attendo.model.transformer import Transformer
 from attendo.store import StoredModel, load_model, save_model
 from attendo.text import Tokenizer
 from attendo.text_model.answering import Answering
-from attendo.text_model.choices import ranking_of
+from attendo.text_model.calls import Call
 from attendo.text_model.continuing import distinct, next_tokens
 from attendo.text_model.lines import LineMaker
 from attendo.text_model.looking import aligned
@@ -29,7 +29,6 @@ from attendo.text_model.prefixes import prefixes_of
 from attendo.text_model.results import Alternative, Result, ScoredTarget
 from attendo.text_model.runtimes import SEARCHED_BY_US, ExportedFolder, Runtime, engine_left_out, refusal
 from attendo.text_model.splitting import joined
-from attendo.text_model.streaming import decided
 from attendo.text_model.torch_runtime import TorchRuntime
 from attendo.text_model.trace import Trace
 from attendo.text_model.tracing import GREEDY, Pair, merged, traced
@@ -116,20 +115,25 @@ class TextModel:
         `GenerationConfig`, the model's own unless given (beam=4, sample=True, temperature=0.8 ...); like="marian" takes
         those of another system instead (`decode/likes.py`).
         """
-        _refuse_string(texts)
-        wishes, config = self._asked({**options, "n_best": n_best, "max_length": max_length})
-        maker = self._lines(wishes, config)
-        made = maker.of(texts)
-        lines = [line for each in made for line in each]
-        answering = Answering(wishes, config, self.target_tokenizer)
+        call = self.call(texts, n_best=n_best, max_length=max_length, **options)
+        lines, config = call.lines, call.config
         with self.runtime.evaluating():
-            found = answering.hypotheses(lines, self._engine(config, bool(wishes.constraints))) if lines else []
+            found = (
+                call.answering.hypotheses(lines, self._engine(config, bool(call.wishes.constraints))) if lines else ()
+            )
             results = [Result(each) for each in found]
-            if wishes.alignments:
+            if call.wishes.alignments:
                 sources, positions = [line.source for line in lines], config.positions(self.device.type == "cuda")
                 results = aligned(results, sources, self.networks, positions, self.scores)
-        told = zip(maker.results(results, made), texts, strict=True)
-        return [self._with_unknown(result, text) for result, text in told]
+        return call.results(results)
+
+    def call(self, texts: Sequence[str], **options: Any) -> Call:
+        """What `generate` would be asked with these options, checked and in ids."""
+        _refuse_string(texts)
+        wishes, config = self._asked(options)
+        maker, answering = self._lines(wishes, config), Answering(wishes, config, self.target_tokenizer)
+        tokenizers = (self.source_tokenizer, self.target_tokenizer)
+        return Call(texts, wishes, config, maker, maker.of(texts), answering, tokenizers)
 
     def stream(self, text: str, **options: Any) -> Iterator[str]:
         """The answer in pieces, each as soon as it is decided; joined, they are the text that `generate` gives.
@@ -138,31 +142,25 @@ class TextModel:
         is only known at the end comes whole: with mbr, with ban (an answer may have to be searched for again), with
         constraints, and from an engine that cannot be watched. A text that is split comes sentence by sentence.
         """
-        wishes, config = self._asked(options)
-        if wishes.n_best > 1 or wishes.alignments:
-            raise UsageError("a stream is one text: n_best and alignments are for generate")
-        made = self._lines(wishes, config).of([text])[0]
-        engine = self.runtime.watched(config)
-        if engine is None or config.mbr != "none" or wishes.ban or wishes.constraints or len(made) != 1:
-            yield from self._stream_whole(text, wishes, options)
+        call = self.call([text], **options)
+        call.check_stream()
+        engine = self.runtime.watched(call.config)
+        several = call.config.mbr != "none" or call.wishes.ban or call.wishes.constraints or len(call.lines) != 1
+        if engine is None or several:
+            yield from self._stream_whole(text, call.wishes, options)
             return
-        answering = Answering(wishes, config, self.target_tokenizer)
-        told = ""
+        teller = call.teller()
         with self.runtime.evaluating():
-            frontiers = decided(
-                engine.frontiers(*answering.search(made, ())), ranking_of(config), self.target_tokenizer
-            )
+            frontiers = engine.frontiers(*call.search())
         while True:
             with self.runtime.evaluating():
                 step = next(frontiers, None)
             if step is None:
                 break
-            new, last = step
-            told += new
-            if new:
+            last = step
+            if new := teller.new(last):
                 yield new
-        whole = next(answering.told(last.hypotheses.cpu(), [()]))[0].text
-        if rest := whole.removeprefix(told):
+        if rest := teller.rest(call.told(last.hypotheses.cpu()).text):
             yield rest
 
     def alternatives(self, text: str, prefix: str = "", count: int = 5, **options: Any) -> list[Alternative]:
@@ -267,9 +265,6 @@ class TextModel:
         wishes, config = divided(self.runtime.defaults(self.generation, given), given)
         self.runtime.check(wishes, config)
         return wishes, config
-
-    def _with_unknown(self, result: Result, text: str) -> Result:
-        return replace(result, unknown=tuple(self.source_tokenizer.unknown(text))) if text.strip() else result
 
     @property
     def _heads(self) -> HeadScales:

@@ -9,19 +9,32 @@ from attendo.text import EOS, Tokenizer
 _HALF = "\ufffd"  # how a character reads whose bytes have not all come
 
 
-def decided(frontiers: Iterator[Frontier], ranking: Ranking, tokenizer: Tokenizer) -> Iterator[tuple[str, Frontier]]:
-    """After every token of one sentence what is new of the text, which may be nothing, and how far the search has come.
+class Teller:
+    """Tells one answer bit by bit. What was told is never taken back. A character comes when all of its bytes have."""
 
-    What was told is never taken back. A character comes when all of its bytes have.
-    """
-    told = ""
-    for frontier in frontiers:
-        alive = _alive(frontier.cpu(), ranking)
+    def __init__(self, ranking: Ranking, tokenizer: Tokenizer) -> None:
+        self._ranking, self._tokenizer = ranking, tokenizer
+        self._told = ""
+
+    def new(self, frontier: Frontier) -> str:
+        """What is new after a token, which may be nothing."""
+        alive = _alive(frontier.cpu(), self._ranking)
         # A single hypothesis is a prefix of itself, and its eos has no text.
-        text = tokenizer.decode(_shared(alive)).rstrip(_HALF)
-        new = text.removeprefix(told) if text.startswith(told) else ""
-        told += new
-        yield new, frontier
+        text = self._tokenizer.decode(_shared(alive)).rstrip(_HALF)
+        return self.rest(text) if text.startswith(self._told) else ""
+
+    def rest(self, whole: str) -> str:
+        """What of the whole answer was not told yet."""
+        new = whole.removeprefix(self._told)
+        self._told += new
+        return new
+
+
+def decided(frontiers: Iterator[Frontier], ranking: Ranking, tokenizer: Tokenizer) -> Iterator[tuple[str, Frontier]]:
+    """After every token of one sentence what is new of the text, and how far the search has come."""
+    teller = Teller(ranking, tokenizer)
+    for frontier in frontiers:
+        yield teller.new(frontier), frontier
 
 
 def _alive(frontier: Frontier, ranking: Ranking) -> list[list[int]]:

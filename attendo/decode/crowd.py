@@ -1,0 +1,155 @@
+"""A batch for a CPU that is as large as it must be: sentences come between two steps, and leave when they are done."""
+
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+from attendo.decode.frontier import Frontier, combined
+from attendo.decode.layout import Layout
+from attendo.decode.requests import Answers, Request, asked_of, sources_of
+from attendo.decode.search import Rule, Strategy, turn
+from attendo.model.joined_state import JoinedState
+from attendo.model.state import DecoderState
+from attendo.model.transformer import Transformer
+from attendo.text import PAD
+
+_SHARE = 4  # of the sentences, one of so many: as many come in at once, or leave their rows
+
+
+class Crowd:
+    """At most so many sentences side by side. As `Slots` are used, and faster on a CPU, where every row costs time."""
+
+    def __init__(self, layout: Layout, strategy: Strategy, rules: Sequence[Rule], most: int) -> None:
+        self._layout, self._strategy, self._rules, self._most = layout, strategy, rules, most
+        self._serving: list[Request | None] = []  # a place for each sentence; None: free
+        self._state: JoinedState | None = None
+        self._frontier: Frontier | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody's answer is still to come."""
+        return any(each is not None for each in self._serving)
+
+    @property
+    def free(self) -> int:
+        """Sentences that may come in."""
+        return self._most - sum(each is not None for each in self._serving)
+
+    @torch.no_grad()
+    def advance(self, waiting: "deque[Request]") -> Iterator[Answers]:
+        """One more token for everybody, and what has been found. Who can be taken in leaves the queue first."""
+        if waiting and self.free >= min(len(waiting), -(-self._most // _SHARE)):
+            self._take_in([waiting.popleft() for _ in range(min(len(waiting), self.free))])
+        if not self.busy or self._state is None or self._frontier is None:
+            return iter(())
+        network = self._layout.network(len(self._serving) * self._strategy.width)
+        self._state, self._frontier = turn(network, self._state, self._frontier, self._strategy, self._rules)
+        return iter(self._done(self._frontier))
+
+    def forget(self, numbers: Collection[int] | None = None) -> None:
+        """Nobody waits for the answers to these requests any more, or to any."""
+        self._serving = [
+            None if each is None or numbers is None or each.number in numbers else each for each in self._serving
+        ]
+        self._make_room()
+
+    def look(self, numbers: Collection[int]) -> Iterator[tuple[Request, Frontier]]:
+        """How far these requests have come."""
+        for place, request in enumerate(self._serving):
+            if request is not None and request.number in numbers and self._frontier is not None:
+                yield request, self._frontier.keep(torch.tensor([place]))
+
+    def _done(self, frontier: Frontier) -> list[Answers]:
+        is_open = frontier.open.view(-1, self._strategy.width).any(dim=1).tolist()
+        done = {
+            place: request
+            for place, (request, open_) in enumerate(zip(self._serving, is_open, strict=True))
+            if request is not None and not open_
+        }
+        if not done:
+            return []
+        answers = Answers([*done.values()], frontier.hypotheses.keep(torch.tensor([*done])))
+        self._serving = [None if place in done else each for place, each in enumerate(self._serving)]
+        self._make_room()
+        return [answers]
+
+    def _take_in(self, new: list[Request]) -> None:
+        """Into free places first: all others would have to move for one behind them."""
+        free = [place for place, request in enumerate(self._serving) if request is None][: len(new)]
+        for requests, places in ((new[: len(free)], free), (new[len(free) :], None)):
+            if not requests:
+                continue
+            start = self._read(requests)
+            frontier = self._strategy.start(asked_of(requests, torch.device("cpu")))
+            if self._state is None or self._frontier is None:
+                self._state, self._frontier = JoinedState.empty(start, self._strategy.width), frontier
+                self._serving = [*requests]
+            elif places is None:
+                self._state = self._state.joined(start)
+                self._frontier = _stacked(*_as_wide(self._frontier, frontier))
+                self._serving.extend(requests)
+            else:
+                self._replace(places, requests, start, frontier)
+
+    def _replace(self, places: list[int], requests: list[Request], start: DecoderState, new: Frontier) -> None:
+        assert self._state is not None
+        assert self._frontier is not None
+        sentences = torch.tensor(places)
+        here, there = _as_wide(self._frontier, new)
+        self._state = self._state.replaced(sentences, here.rows_of(sentences), start)
+        self._frontier = here.put(sentences, there)
+        for place, request in zip(places, requests, strict=True):
+            self._serving[place] = request
+
+    def _read(self, requests: list[Request]) -> DecoderState:
+        ids, mask = sources_of(requests, torch.device("cpu"))
+        network: Transformer = self._layout.network(ids.numel())
+        return network.start(network.encode(ids, None if bool(mask.all()) else mask))
+
+    def _make_room(self) -> None:
+        """A copy of the rest is worth it where enough places are free."""
+        staying = [place for place, request in enumerate(self._serving) if request is not None]
+        if not staying:
+            self._serving, self._state, self._frontier = [], None, None
+            return
+        if len(staying) > (1 - 1 / _SHARE) * len(self._serving):
+            return
+        assert self._state is not None
+        assert self._frontier is not None
+        sentences = torch.tensor(staying)
+        self._state = self._state.keep(sentences, self._frontier.rows_of(sentences))
+        self._serving = [self._serving[place] for place in staying]
+        self._frontier = _as_narrow(self._frontier.keep(sentences))
+
+
+def _as_wide(one: Frontier, other: Frontier) -> tuple[Frontier, Frontier]:
+    """Both with room for the longest answers and prefixes of either."""
+    columns = max(one.ids.size(1), other.ids.size(1))
+    prefix = max(one.asked.prefix.size(1), other.asked.prefix.size(1))
+    return _wide(one, columns, prefix), _wide(other, columns, prefix)
+
+
+def _wide(frontier: Frontier, columns: int, prefix: int) -> Frontier:
+    if frontier.ids.size(1) == columns and frontier.asked.prefix.size(1) == prefix:
+        return frontier
+    finished = None if frontier.finished is None else _wide(frontier.finished, columns, prefix)
+    asked = replace(frontier.asked, prefix=_columns(frontier.asked.prefix, prefix))
+    return replace(frontier, ids=_columns(frontier.ids, columns), asked=asked, finished=finished)
+
+
+def _as_narrow(frontier: Frontier) -> Frontier:
+    """Without room for what nobody asks for any more."""
+    return _wide(frontier, frontier.asked.capacity, frontier.asked.prefix.size(1))
+
+
+def _columns(ids: Int[Tensor, "R C"], count: int) -> Int[Tensor, "R N"]:
+    return pad(ids, (0, count - ids.size(1)), value=PAD)
+
+
+def _stacked(one: Frontier, other: Frontier) -> Frontier:
+    return combined(one, other, lambda first, second: torch.cat((first, second)))

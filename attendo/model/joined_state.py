@@ -1,0 +1,142 @@
+"""A state for a CPU whose sentences come at any step, each into the rows of one that has left, or behind all others."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+from attendo.model.shared_state import SharedState
+from attendo.model.state import DecoderState
+from attendo.nn.attention import KeysValues
+from attendo.nn.masks import Mask
+
+_NOBODY = -1  # wrote what a row has at a position before its first
+_DROPPED = 32  # positions that nobody looks at any more: so many are worth a copy of the rest
+
+
+@dataclass(frozen=True)
+class JoinedState:
+    """A shared state in which every sentence has a first position of its own. One column a step."""
+
+    shared: SharedState
+    since: Int[Tensor, " R"]  # the first position of each row
+
+    @staticmethod
+    def empty(start: DecoderState, width: int) -> "JoinedState":
+        """Nothing read yet, the memory that of `start`, for `width` rows a sentence."""
+        shared = SharedState.empty(_with_mask(start), width)
+        return JoinedState(shared, torch.zeros(shared.order.size(0), dtype=torch.long))
+
+    @property
+    def memory(self) -> tuple[KeysValues, ...]:
+        return self.shared.memory
+
+    @property
+    def memory_mask(self) -> Bool[Tensor, "B S"] | None:
+        return self.shared.memory_mask
+
+    @property
+    def length(self) -> Int[Tensor, " R"]:
+        return self.shared.length - self.since
+
+    def read(self, ids: Int[Tensor, "R 1"], mask: Bool[Tensor, "R 1"] | None) -> tuple["JoinedState", Mask]:
+        shared, visible = self.shared.read(ids, mask)
+        if shared.width == 1:
+            visible = Mask((shared.order != _NOBODY)[:, None, None])
+        return replace(self, shared=shared), visible
+
+    def past_of(self, layer: int) -> object:
+        return self.shared.past_of(layer)
+
+    def after(self, past: Sequence[KeysValues]) -> "JoinedState":
+        return replace(self, shared=self.shared.after(past))
+
+    def follow(self, parents: Int[Tensor, " R"]) -> "JoinedState":
+        """Each row goes on from another one of its sentence."""
+        return replace(self, shared=self.shared.follow(parents))
+
+    def keep(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "JoinedState":
+        """These sentences alone, with these rows of theirs."""
+        kept = JoinedState(self.shared.keep(sentences, rows), self.since.index_select(0, rows))
+        first = int(kept.since.min()) if rows.numel() else 0
+        return kept._without(first) if first >= _DROPPED else kept
+
+    def replaced(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"], start: DecoderState) -> "JoinedState":
+        """With new sentences in the place of these, which begin with the next step. What they had is written over."""
+        here, there = _as_wide(self.shared, _with_mask(start))
+        for old, new in zip(here.memory, there.memory, strict=True):
+            old.keys.index_copy_(0, sentences, new.keys)
+            old.values.index_copy_(0, sentences, new.values)
+        mask = _mask(here).index_copy(0, sentences, _mask(there))
+        order = here.order.index_fill(0, rows, _NOBODY)
+        return JoinedState(replace(here, memory_mask=mask, order=order), self.since.index_fill(0, rows, here.length))
+
+    def joined(self, start: DecoderState) -> "JoinedState":
+        """With new sentences behind the others, which begin with the next step."""
+        here, there = _as_wide(self.shared, _with_mask(start))
+        new = there.memory[0].keys.size(0)
+        order = here.order.new_full((new * here.width, here.order.size(1)), _NOBODY)
+        shared = replace(
+            here,
+            memory=tuple(map(_stacked, here.memory, there.memory)),
+            memory_mask=torch.cat((_mask(here), _mask(there))),
+            # Zeros, because what nobody looks at is multiplied too, and must be a number.
+            storage=tuple(_stacked(kv, _zeros(kv, new)) for kv in here.storage),
+            order=torch.cat((here.order, order)),
+        )
+        return JoinedState(shared, torch.cat((self.since, self.since.new_full((len(order),), here.length))))
+
+    def _without(self, first: int) -> "JoinedState":
+        """Nobody has anything at these positions."""
+        shared, places = self.shared, first * self.shared.width
+        storage = tuple(
+            KeysValues(kv.keys[:, :, places:].clone(), kv.values[:, :, places:].clone()) for kv in shared.storage
+        )
+        shared = replace(shared, storage=storage, order=shared.order[:, first:], length=shared.length - first)
+        return JoinedState(shared, self.since - first)
+
+
+def _with_mask(start: DecoderState) -> DecoderState:
+    if start.memory_mask is not None:
+        return start
+    keys = start.memory[0].keys
+    return replace(start, memory_mask=torch.ones(keys.size(0), keys.size(2), dtype=torch.bool))
+
+
+def _mask(state: SharedState | DecoderState) -> Bool[Tensor, "B S"]:
+    assert state.memory_mask is not None  # since `_with_mask`
+    return state.memory_mask
+
+
+def _as_wide(here: SharedState, there: DecoderState) -> tuple[SharedState, DecoderState]:
+    """Memories with as many positions as the longer of both has."""
+    width = max(here.memory[0].length, there.memory[0].length)
+    return (
+        replace(here, memory=_padded(here.memory, width), memory_mask=_padded_mask(_mask(here), width)),
+        replace(there, memory=_padded(there.memory, width), memory_mask=_padded_mask(_mask(there), width)),
+    )
+
+
+def _padded(memory: tuple[KeysValues, ...], width: int) -> tuple[KeysValues, ...]:
+    more = width - memory[0].length
+    return (
+        tuple(KeysValues(pad(kv.keys, (0, 0, 0, more)), pad(kv.values, (0, 0, 0, more))) for kv in memory)
+        if more
+        else memory
+    )
+
+
+def _padded_mask(mask: Bool[Tensor, "B S"], width: int) -> Bool[Tensor, "B W"]:
+    return pad(mask, (0, width - mask.size(1)))
+
+
+def _stacked(one: KeysValues, other: KeysValues) -> KeysValues:
+    return KeysValues(torch.cat((one.keys, other.keys)), torch.cat((one.values, other.values)))
+
+
+def _zeros(like: KeysValues, sentences: int) -> KeysValues:
+    keys, values = (each.new_zeros(sentences, *each.shape[1:]) for each in (like.keys, like.values))
+    return KeysValues(keys, values)

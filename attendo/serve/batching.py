@@ -1,0 +1,194 @@
+"""All requests to one model, answered together by one thread: they join between two steps and leave when done."""
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from attendo.errors import UsageError
+from attendo.serve.errors import Refusal
+from attendo.serve.jobs import Event, Failed, Finished, Job, Texts, Told, Work, where
+from attendo.serve.scheduler import Scheduler
+from attendo.serve.seats import SeatMaker
+from attendo.text_model import Result, TextModel
+
+T = TypeVar("T")
+_LOOK_SECONDS = 0.01  # between two looks at whether all is done, while draining
+_log = logging.getLogger("attendo.serve")
+
+
+@dataclass(frozen=True)
+class BatchLimits:
+    """What is above one of these is refused at once, never kept."""
+
+    waiting: int = 128  # requests that have not begun
+    tokens: int = 262_144  # of all requests together: sources and the most of their answers, once for each row
+    side_by_side: int | None = None  # sentences of a kind; unless given, 32 on a CPU and 128 on a GPU
+    drain_seconds: float = 10.0  # for what is there when the server is shut down
+
+
+class Batcher:
+    """Takes requests from any event loop. Deadlines are moments of `time.monotonic`; whoever is cancelled is forgotten.
+
+    The thread starts with the first request. What goes wrong with one request is told to that one alone; should the
+    thread die all the same, `ready` is False and everybody is refused.
+    """
+
+    def __init__(self, model: TextModel, limits: BatchLimits | None = None, fixed: bool | None = None) -> None:
+        """`fixed`: slots of fixed size also on a CPU."""
+        self.limits = limits or BatchLimits()
+        seats = SeatMaker(model, self.limits.side_by_side, fixed)
+        self._scheduler = Scheduler(model, seats, self.limits.tokens)
+        self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: set[Job] = set()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._draining, self._died, self._last_turn = False, False, time.monotonic()
+
+    async def generate(self, texts: Sequence[str], deadline: float | None = None, **options: Any) -> list[Result]:
+        """What `TextModel.generate` answers with these options."""
+        if isinstance(texts, str):
+            raise UsageError("a list of texts is needed: write [text] for a single one")
+        with self._submitted(Texts(tuple(texts), options), deadline) as heard:
+            while not isinstance(event := await _heard(heard, deadline), Finished):
+                pass
+            results: list[Result] = event.value
+            return results
+
+    async def stream(self, text: str, deadline: float | None = None, **options: Any) -> AsyncIterator[str]:
+        """What is new of the answer, as it is decided; joined, the text that `generate` gives."""
+        with self._submitted(Texts((text,), options, streamed=True), deadline) as heard:
+            while isinstance(event := await _heard(heard, deadline), Told):
+                yield event.item
+
+    async def run(self, work: Callable[[], T], deadline: float | None = None) -> T:
+        """Anything else that needs the model, done in its thread between two steps of others."""
+
+        def once() -> Iterator[T]:
+            yield work()
+
+        found = [item async for item in self.each(once, deadline)]
+        return found[0]
+
+    async def each(self, work: Callable[[], Iterator[T]], deadline: float | None = None) -> AsyncIterator[T]:
+        """What an iterator gives, an item between two steps of others."""
+        with self._submitted(Work(work), deadline) as heard:
+            while isinstance(event := await _heard(heard, deadline), Told):
+                yield event.item
+
+    async def drain(self) -> None:
+        """Takes nothing new and finishes what is there, as long as the time for it lasts; then the thread ends."""
+        self._draining = True
+        until = time.monotonic() + self.limits.drain_seconds
+        while self._jobs and self.ready_to_compute and time.monotonic() < until:
+            await asyncio.sleep(_LOOK_SECONDS)
+        self._inbox.put(None)
+        while self._thread is not None and self._thread.is_alive() and time.monotonic() < until + 1:
+            await asyncio.sleep(_LOOK_SECONDS)
+        self._tell_all("draining")
+
+    @property
+    def waiting(self) -> int:
+        """Requests that have not begun."""
+        with self._lock:
+            return self._not_begun()
+
+    @property
+    def running(self) -> int:
+        """Requests that have begun."""
+        with self._lock:
+            return sum(job.begun and job.listened_to for job in self._jobs)
+
+    @property
+    def ready(self) -> bool:
+        """Whether a request would be taken, were there room for it."""
+        return self.ready_to_compute and not self._draining
+
+    @property
+    def ready_to_compute(self) -> bool:
+        return not self._died
+
+    @property
+    def seconds_without_a_step(self) -> float:
+        """How long whoever is there has seen nothing happen; 0 where nobody is."""
+        return time.monotonic() - self._last_turn if self._jobs else 0.0
+
+    @contextmanager
+    def _submitted(self, asked: Texts | Work, deadline: float | None) -> Iterator["asyncio.Queue[Event]"]:
+        """Where the events of a request arrive. Whoever leaves is forgotten before the next step."""
+        loop, events = asyncio.get_running_loop(), asyncio.Queue[Event]()
+
+        def heard(event: Event) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody is there
+                loop.call_soon_threadsafe(events.put_nowait, event)
+
+        job = Job(asked, heard, deadline)
+        self._enter(job)
+        try:
+            yield events
+        finally:
+            job.leave()
+            with self._lock:
+                self._jobs.discard(job)
+
+    def _enter(self, job: Job) -> None:
+        with self._lock:
+            if self._died or self._draining:
+                raise Refusal("stopped" if self._died else "draining")
+            waiting = self._not_begun()
+            if waiting >= self.limits.waiting:
+                raise Refusal("busy", waiting=waiting)
+            if not self._jobs:
+                self._last_turn = time.monotonic()
+            self._jobs.add(job)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._compute, name="attendo-batcher", daemon=True)
+                self._thread.start()
+        self._inbox.put(job)
+
+    def _not_begun(self) -> int:
+        return sum(not job.begun and job.listened_to for job in self._jobs)
+
+    def _compute(self) -> None:
+        """The thread: until it is told to end."""
+        try:
+            while self._taken_in():
+                self._scheduler.turn(time.monotonic())
+                self._last_turn = time.monotonic()
+        except BaseException as error:
+            _log.critical("the thread that computes died: %s", where(error))
+            self._died = True
+            self._tell_all("stopped")
+
+    def _taken_in(self) -> bool:
+        """All that has come since; without anything to do, the next that comes is waited for."""
+        with suppress(queue.Empty):
+            job = self._inbox.get(block=not self._scheduler.busy)
+            while job is not None:
+                self._scheduler.take(job)
+                job = self._inbox.get_nowait()
+            return False
+        return True
+
+    def _tell_all(self, code: str) -> None:
+        with self._lock:
+            left = [*self._jobs]
+        for job in left:
+            job.fail(Refusal(code))
+
+
+async def _heard(events: "asyncio.Queue[Event]", deadline: float | None) -> Told | Finished:
+    """The next event. The deadline holds here too: the thread may be busy with something that takes long."""
+    remaining = None if deadline is None else deadline - time.monotonic()
+    try:
+        event = await asyncio.wait_for(events.get(), remaining)
+    except TimeoutError:
+        raise Refusal("too_late") from None
+    if isinstance(event, Failed):
+        raise event.error
+    return event

@@ -1,0 +1,105 @@
+"""A request on its way through a batcher: what is asked, until when, and who hears what becomes of it."""
+
+import logging
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attendo.errors import AttendoError
+from attendo.serve.errors import Refusal
+
+_log = logging.getLogger("attendo.serve")
+
+
+@dataclass(frozen=True)
+class Texts:
+    """To be answered, all of them or, streamed, a single one; options as of `TextModel.generate`."""
+
+    texts: Sequence[str]
+    options: Mapping[str, Any]
+    streamed: bool = False
+
+
+@dataclass(frozen=True)
+class Work:
+    """Anything else that needs the model: what the iterator gives is told item by item."""
+
+    begin: Callable[[], Iterator[Any]]
+
+
+@dataclass(frozen=True)
+class Told:
+    """Something new, and more to come."""
+
+    item: Any
+
+
+@dataclass(frozen=True)
+class Finished:
+    """`value` is the answer, where it was not told in items."""
+
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class Failed:
+    error: Exception
+
+
+Event = Told | Finished | Failed
+
+
+class Job:
+    """`heard` is called in the thread that computes, and must return at once. The last event ends the job."""
+
+    def __init__(self, asked: Texts | Work, heard: Callable[[Event], None], deadline: float | None = None) -> None:
+        self.asked, self.deadline = asked, deadline
+        self._heard = heard
+        self.tokens = 0  # that it may take, sources and answers, of every row
+        self.begun = False
+        self.over = False
+        self._left = False
+
+    def leave(self) -> None:
+        """Nobody listens any more: from any thread, seen before the next step."""
+        self._left = True
+
+    @property
+    def listened_to(self) -> bool:
+        return not self._left and not self.over
+
+    def lost(self, now: float) -> bool:
+        """Whether its time is over, or nobody listens; whoever still does is told."""
+        if self._left:
+            self.over = True
+        elif self.deadline is not None and now >= self.deadline:
+            self.fail(Refusal("too_late"))
+        return self.over
+
+    def tell(self, item: Any) -> None:
+        self._say(Told(item))
+
+    def finish(self, value: Any = None) -> None:
+        self._say(Finished(value))
+        self.over = True
+
+    def fail(self, error: Exception) -> None:
+        """What is nobody's fault but ours is written down, without a word of any text."""
+        if not isinstance(error, AttendoError | Refusal):
+            _log.error("a request failed: %s", where(error))
+            error = Refusal("failed")
+        self._say(Failed(error))
+        self.over = True
+
+    def _say(self, event: Event) -> None:
+        if self.listened_to:
+            self._heard(event)
+
+
+def where(error: BaseException) -> str:
+    """The kind of an error and where it was raised. Its message is left out: it may hold what somebody wrote."""
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    places = " < ".join(f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in reversed(frames))
+    return f"{type(error).__name__} at {places or 'an unknown place'}"

@@ -1,0 +1,141 @@
+"""Who computes next: lanes of like requests and other work take turns, step by step."""
+
+from collections import deque
+from collections.abc import Callable
+
+from attendo.decode.search import Strategy
+from attendo.serve.errors import Refusal
+from attendo.serve.jobs import Job, Texts
+from attendo.serve.lanes import Lane, Reply
+from attendo.serve.pieces import Pieces
+from attendo.serve.seats import Kind, SeatMaker
+from attendo.text_model import TextModel
+from attendo.text_model.calls import Call
+
+_OPEN = 8  # lanes that take turns; more wait until one of these is empty
+_TURNS = 64  # that a lane has before it makes room for one that waits
+_KEPT = 8  # that nobody is in: on a GPU their steps are recorded
+
+
+class Scheduler:
+    """Everything happens in one thread. `tokens` is the most that all requests together may take."""
+
+    def __init__(self, model: TextModel, seats: SeatMaker, tokens: int) -> None:
+        self._model, self._seats, self._most_tokens = model, seats, tokens
+        self._jobs: dict[Job, tuple[Reply, list[Lane]] | None] = {}
+        self._lanes: dict[Kind, Lane] = {}  # the one that was asked for last at the end
+        self._asking: deque[Lane] = deque()  # that have something to do and no turn
+        self._open: dict[Lane, int] = {}  # that take turns, the first that came first, and how many it has had
+        self._pieces = Pieces(model)
+        self._turns: deque[Lane | Pieces] = deque()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._jobs)
+
+    def take(self, job: Job) -> None:
+        """What is wrong with a request is told at once."""
+        try:
+            self._take(job)
+        except Exception as error:  # whatever it is, the others are to be answered
+            self._remove(job)
+            job.fail(error)
+
+    def turn(self, now: float) -> None:
+        """One step of whoever is next; before it, those leave whose time is over or to whom nobody listens."""
+        for job in [job for job in self._jobs if job.over or job.lost(now)]:
+            self._remove(job)
+        self._give_turns()
+        if not self._turns:
+            return
+        next_one = self._turns.popleft()
+        if next_one.busy:
+            with self._model.runtime.evaluating():
+                next_one.step()
+            if isinstance(next_one, Lane):
+                self._open[next_one] += 1
+        if next_one.busy:
+            self._turns.append(next_one)
+        elif isinstance(next_one, Lane):
+            self._close(next_one)
+        for job in [job for job in self._jobs if job.over]:
+            self._remove(job)
+
+    def fail(self, refusal: Callable[[], Refusal]) -> None:
+        """Everybody who is there is told."""
+        for job in [*self._jobs]:
+            job.fail(refusal())
+        self._jobs.clear()
+
+    def _take(self, job: Job) -> None:
+        asked = job.asked
+        if not isinstance(asked, Texts):
+            self._jobs[job] = None
+            self._pieces.add(job)
+            return
+        call = self._model.call(asked.texts, **asked.options)
+        if asked.streamed:
+            call.check_stream()
+        self._admit(job, call)
+        several = asked.streamed and len(call.lines) > 1
+        if several or not self._seats.can_answer(call):
+            self._jobs[job] = None
+            self._pieces.add(job)
+            return
+        self._seat(job, call, asked.streamed)
+
+    def _admit(self, job: Job, call: Call) -> None:
+        strategy: Strategy = call.search()[1]
+        job.tokens = sum(len(line.source) + line.limit for line in call.lines) * strategy.width
+        others = [each.tokens for each in self._jobs if each.listened_to]
+        if others and sum(others) + job.tokens > self._most_tokens:
+            raise Refusal("busy", waiting=len(others))
+
+    def _seat(self, job: Job, call: Call, streamed: bool) -> None:
+        reply = Reply(job, call, streamed)
+        if not reply.missing:
+            reply.finish()
+            return
+        lanes: list[Lane] = []
+        self._jobs[job] = reply, lanes
+        for kind, request in self._seats.kinds(call):
+            lane = self._lane(kind)
+            lane.add(request, reply)
+            lanes.append(lane)
+
+    def _lane(self, kind: Kind) -> Lane:
+        lane = self._lanes.pop(kind, None) or Lane(lambda: self._seats.make(kind), self._seats.steps_between_looks)
+        self._lanes[kind] = lane
+        if lane not in self._open and lane not in self._asking:
+            self._asking.append(lane)
+        return lane
+
+    def _give_turns(self) -> None:
+        """To a few lanes at a time. While others ask, one that has had many takes nobody in any more."""
+        if self._pieces.busy and self._pieces not in self._turns:
+            self._turns.append(self._pieces)
+        while self._asking and len(self._open) < _OPEN:
+            lane = self._asking.popleft()
+            self._open[lane] = 0
+            self._turns.append(lane)
+        if self._asking and not any(lane.closing for lane in self._open):
+            first, turns = next(iter(self._open.items()))
+            first.closing = turns >= _TURNS
+
+    def _close(self, lane: Lane) -> None:
+        """It has nothing to do, or makes room for others."""
+        lane.closing = False
+        del self._open[lane]
+        if lane.waiting:
+            self._asking.append(lane)
+        idle = [kind for kind, each in self._lanes.items() if each not in self._open and each not in self._asking]
+        for kind in idle[: max(0, len(idle) - _KEPT)]:
+            del self._lanes[kind]
+
+    def _remove(self, job: Job) -> None:
+        there = self._jobs.pop(job, None)
+        self._pieces.remove(job)
+        if there is not None:
+            reply, lanes = there
+            for lane in lanes:
+                lane.remove(reply)

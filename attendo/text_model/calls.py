@@ -1,0 +1,68 @@
+"""One call of a text model, made ready: what must be searched for, and what becomes of that."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from attendo.decode.config import GenerationConfig
+from attendo.decode.frontier import Frontier
+from attendo.decode.requests import Request
+from attendo.decode.search import Rule, Strategy
+from attendo.errors import UsageError
+from attendo.text import Tokenizer
+from attendo.text_model.answering import Answering, Line
+from attendo.text_model.choices import ranking_of
+from attendo.text_model.lines import LineMaker
+from attendo.text_model.results import Result
+from attendo.text_model.streaming import Teller
+from attendo.text_model.wishes import Wishes
+
+
+@dataclass(frozen=True)
+class Call:
+    """Checked, and in ids; nothing has been computed."""
+
+    texts: Sequence[str]
+    wishes: Wishes
+    config: GenerationConfig
+    maker: LineMaker
+    made: Sequence[Sequence[Line]]  # of each text
+    answering: Answering
+    tokenizers: tuple[Tokenizer, Tokenizer]  # of the source and of the target
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        return [line for each in self.made for line in each]
+
+    @property
+    def one_search(self) -> bool:
+        """Whether each line is answered by one search of ours, which can go on beside those of other calls.
+
+        Then `told` makes a result of what was found for a line, without anything more being computed.
+        """
+        wishes, config = self.wishes, self.config
+        several = bool(wishes.constraints or wishes.ban) or config.mbr != "none"
+        return not several and not wishes.alignments and config.engine in ("auto", "fast")
+
+    def search(self) -> tuple[list[Request], Strategy, list[Rule]]:
+        """What an engine is to be asked, in the order of the lines; each line is to be found once."""
+        return self.answering.search(self.lines, ())
+
+    def told(self, found: Frontier) -> Result:
+        """The result of the line that these hypotheses are of."""
+        return Result(next(self.answering.told(found, [()])))
+
+    def results(self, found: Sequence[Result]) -> list[Result]:
+        """One for each text, from those of the lines."""
+        told = zip(self.maker.results(found, self.made), self.texts, strict=True)
+        return [self._with_unknown(result, text) for result, text in told]
+
+    def check_stream(self) -> None:
+        if self.wishes.n_best > 1 or self.wishes.alignments:
+            raise UsageError("a stream is one text: n_best and alignments are for generate")
+
+    def teller(self) -> Teller:
+        return Teller(ranking_of(self.config), self.tokenizers[1])
+
+    def _with_unknown(self, result: Result, text: str) -> Result:
+        return replace(result, unknown=tuple(self.tokenizers[0].unknown(text))) if text.strip() else result

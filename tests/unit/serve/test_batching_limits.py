@@ -1,0 +1,156 @@
+"""What a batcher does not do: go on past a deadline, for nobody, without end, or after it was told to stop."""
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+from batcher_users import LONG, asking, sentences, until
+
+from attendo.serve.batching import Batcher, BatchLimits
+from attendo.serve.errors import Refusal
+from attendo.serve.jobs import Failed, Job, Texts
+from attendo.serve.scheduler import Scheduler
+from attendo.serve.seats import SeatMaker
+from attendo.text_model import TextModel
+
+
+@pytest.mark.parametrize("options", [LONG, LONG | {"beam": 3}], ids=["greedy", "beam"])
+def test_S7_a_deadline_ends_what_runs(small_model: TextModel, options: dict[str, Any]) -> None:
+    batcher = Batcher(small_model)
+
+    async def work() -> None:
+        with pytest.raises(Refusal) as refused:
+            await batcher.generate(["the cat sat"], time.monotonic() + 0.05, **options | {"max_length": 5000})
+        assert (refused.value.code, refused.value.status_code) == ("too_late", 504)
+        await until(lambda: not batcher._scheduler.busy)
+        assert (batcher.waiting, batcher.running) == (0, 0)
+        assert await batcher.generate(["the cat sat"])
+
+    asking(batcher, work())
+
+
+def test_a_deadline_ends_what_waits_and_what_cannot_be_interrupted(small_model: TextModel) -> None:
+    batcher, released = Batcher(small_model), threading.Event()
+
+    async def work() -> None:
+        running = asyncio.create_task(batcher.run(lambda: released.wait(5)))
+        await until(lambda: batcher.running == 1)
+        late = [batcher.generate(["the cat"], time.monotonic() + 0.03), batcher.run(lambda: 1, time.monotonic() + 0.03)]
+        found: list[Any] = await asyncio.gather(*late, return_exceptions=True)
+        assert [error.code for error in found] == ["too_late", "too_late"]
+        assert batcher.waiting == 0
+        assert batcher.seconds_without_a_step > 0
+        released.set()
+        assert await running
+
+    asking(batcher, work())
+
+
+@pytest.mark.parametrize("now", [0.0, 100.0])
+def test_the_thread_looks_at_deadlines_itself(small_model: TextModel, now: float) -> None:
+    """An event loop that is late does not keep a slot busy."""
+    heard: list[Any] = []
+    scheduler = Scheduler(small_model, SeatMaker(small_model), 10_000)
+    scheduler.take(Job(Texts(("the cat",), LONG), heard.append, deadline=50.0))
+    scheduler.turn(0.0)
+    scheduler.turn(now)
+    assert scheduler.busy == (now == 0.0)
+    assert [type(each) for each in heard] == ([] if now == 0.0 else [Failed])
+
+
+@pytest.mark.parametrize("fixed", [False, True], ids=["crowd", "slots"])
+def test_S6_whoever_is_cancelled_leaves_a_free_place(small_model: TextModel, fixed: bool) -> None:
+    batcher = Batcher(small_model, BatchLimits(side_by_side=2), fixed)
+
+    async def listen(text: str) -> None:
+        async for _ in batcher.stream(text, **LONG):
+            pass
+
+    async def work() -> None:
+        tasks: list[asyncio.Task[Any]] = [
+            asyncio.create_task(batcher.generate([text], **LONG)) for text in ("the cat", "a dog", "NLP")
+        ]
+        tasks.append(asyncio.create_task(listen("I saw")))
+        await until(lambda: batcher.running == 2)
+        assert batcher.waiting == 2
+        tasks[0].cancel()
+        await until(lambda: batcher.waiting == 1)
+        assert batcher.running == 2
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert (batcher.waiting, batcher.running) == (0, 0)
+        await until(lambda: not batcher._scheduler.busy)
+        lanes = batcher._scheduler._lanes.values()
+        assert not any(lane.busy for lane in lanes)
+        assert await batcher.generate(["the cat"])
+
+    asking(batcher, work())
+
+
+def test_a_full_queue_refuses_at_once(small_model: TextModel) -> None:
+    batcher, released = Batcher(small_model, BatchLimits(waiting=2)), threading.Event()
+
+    async def work() -> None:
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(batcher.run(lambda: released.wait(5)))]
+        await until(lambda: batcher.running == 1)
+        tasks += [asyncio.create_task(batcher.generate(["the cat"])) for _ in range(2)]
+        await asyncio.sleep(0)
+        for call in (batcher.generate(["a dog"]), anext(batcher.stream("a dog")), batcher.run(lambda: 1)):
+            with pytest.raises(Refusal) as refused:
+                await call
+            assert (refused.value.code, refused.value.status_code) == ("busy", 429)
+        assert batcher.waiting == 2
+        released.set()
+        await asyncio.gather(*tasks)
+
+    asking(batcher, work())
+
+
+def test_tokens_in_flight_are_bounded(small_model: TextModel) -> None:
+    batcher = Batcher(small_model, BatchLimits(tokens=1000))
+
+    async def work() -> None:
+        alone = asyncio.create_task(batcher.generate(["the cat"], **LONG | {"beam": 3}))
+        await until(lambda: batcher.running == 1)
+        with pytest.raises(Refusal) as refused:
+            await batcher.generate(["the cat"], **LONG | {"beam": 2})
+        assert refused.value.code == "busy"
+        alone.cancel()
+        assert await batcher.generate(["the cat"])
+
+    asking(batcher, work())
+
+
+def test_drain_finishes_what_is_there_and_takes_nothing_new(small_model: TextModel) -> None:
+    batcher = Batcher(small_model)
+
+    async def work() -> None:
+        tasks = [asyncio.create_task(batcher.generate([text], max_length=30)) for text in sentences(20)]
+        await asyncio.sleep(0)
+        draining = asyncio.create_task(batcher.drain())
+        await asyncio.sleep(0)
+        assert not batcher.ready
+        with pytest.raises(Refusal) as refused:
+            await batcher.generate(["the cat"])
+        assert (refused.value.code, refused.value.status_code) == ("draining", 503)
+        assert len(await asyncio.gather(*tasks)) == 20
+        await draining
+
+    asking(batcher, work())
+
+
+def test_drain_has_an_end(small_model: TextModel) -> None:
+    batcher = Batcher(small_model, BatchLimits(drain_seconds=0.05))
+
+    async def work() -> None:
+        task = asyncio.create_task(batcher.generate(["the cat"], max_length=100_000, min_length=100_000))
+        await until(lambda: batcher.running == 1)
+        await batcher.drain()
+        with pytest.raises(Refusal) as refused:
+            await task
+        assert refused.value.code == "draining"
+
+    asking(batcher, work())
