@@ -29,6 +29,7 @@ class Recorder:
     """
 
     recordable = False  # as a CUDA graph: every step is looked at from the host
+    tells_forbidden = True  # so the numbers from before the rules are needed
 
     def __init__(self, strategy: Strategy, few: int = 5) -> None:
         self._strategy, self._few = strategy, few

@@ -2,13 +2,13 @@
 
 They change what is chosen and never what is told of it: the log-probability of an answer stays the model's, and what a
 rule added is booked beside it. The token that a prefix asks for is out of reach of the others: nobody chose it. All
-write in the numbers they are given.
+write in the numbers they are given. A rule that `forbids_alone` leaves all numbers as they are but for -∞.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -42,6 +42,8 @@ def but_for_the_prefix(call: Call) -> Call:
 class Forbid:
     """Tokens that are never chosen. What remains keeps its log-probability: scores stay those of the model."""
 
+    forbids_alone: ClassVar[bool] = True
+
     ids: Sequence[int] = (PAD, BOS)
 
     @but_for_the_prefix
@@ -55,6 +57,8 @@ class Forbid:
 class LeastLength:
     """No end before as many tokens as are asked for. Where the limit is lower, the answer is cut there."""
 
+    forbids_alone: ClassVar[bool] = True
+
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         log_probs[:, EOS].masked_fill_(frontier.length < frontier.asked.least, NOTHING)
         return log_probs
@@ -63,6 +67,8 @@ class LeastLength:
 @dataclass(frozen=True)
 class Prefix:
     """The answer begins with the prefix that is asked for: at each of its places nothing else may come."""
+
+    forbids_alone: ClassVar[bool] = True
 
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         if frontier.asked.prefix.size(1) == 0:
@@ -89,6 +95,8 @@ class Given:
 @dataclass(frozen=True)
 class BannedPhrases:
     """Sequences of one token or more that never stand in an answer: the token that would complete one is forbidden."""
+
+    forbids_alone: ClassVar[bool] = True
 
     phrases: Sequence[Sequence[int]]
     # Made once for each device: during a step nothing may be sent there.
@@ -121,6 +129,8 @@ class BannedPhrases:
 class NoRepeatNgram:
     """No sequence of `size` tokens stands twice in an answer."""
 
+    forbids_alone: ClassVar[bool] = True
+
     size: int
 
     def __post_init__(self) -> None:
@@ -143,6 +153,8 @@ class NoRepeatNgram:
 @dataclass(frozen=True)
 class EndAtLimit:
     """Behind the last token that the limit allows nothing but the end may come, however improbable."""
+
+    forbids_alone: ClassVar[bool] = True
 
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         others = torch.arange(log_probs.size(1), device=log_probs.device) != EOS

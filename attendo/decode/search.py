@@ -9,6 +9,7 @@ from torch import Tensor
 
 from attendo.decode.coverage import Covered
 from attendo.decode.frontier import Asked, Frontier
+from attendo.decode.watching import between_steps
 
 CLOSED_SHARE = 0.25  # of the sentences: so many closed ones leave the batch. Fewer are not worth the copy of the state.
 
@@ -86,13 +87,23 @@ def turn(
         frontier = state.tell(frontier)
     logits = logits[:, -1].float()
     log_probs = logits.log_softmax(-1)
-    ruled = log_probs.clone() if rules else log_probs
+    ruled = log_probs if _at_one(strategy, rules) else log_probs.clone()
     for rule in rules:
         # A rule of logits comes first; what it leaves are log-probabilities again.
         of_logits = getattr(rule, "of_logits", False)
         ruled = rule(logits, frontier).log_softmax(-1) if of_logits else rule(ruled, frontier)
     parents, frontier = strategy.advance(frontier, log_probs, ruled)
     return state if parents is None else state.follow(parents), frontier
+
+
+def _at_one(strategy: Strategy, rules: Sequence[Rule]) -> bool:
+    """Whether what is chosen has the log-probability that the model gave it, so that nobody needs both numbers.
+
+    To copy as many as there are tokens and rows takes a good part of a step on a CPU.
+    """
+    if getattr(strategy, "tells_forbidden", False):
+        return False
+    return all(getattr(rule, "forbids_alone", False) for rule in rules)
 
 
 def search(
@@ -110,6 +121,7 @@ def search(
             with torch.no_grad():
                 state, frontier = state.keep(staying, frontier.rows_of(staying)), frontier.keep(staying)
             here = here[staying]
+        between_steps()
         state, frontier = turn(stepper, state, frontier, strategy, rules)
         told = frontier if here.size(0) == asked.limit.size(0) else told.put(here, frontier)
         yield told
