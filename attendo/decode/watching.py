@@ -1,0 +1,23 @@
+"""Whoever looks on while a search goes: called before every step, and free to end it by an exception."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_LOOK: ContextVar[Callable[[], None] | None] = ContextVar("look", default=None)
+
+
+@contextmanager
+def looked_on_by(look: Callable[[], None]) -> Iterator[None]:
+    """In this thread, whatever searches."""
+    before = _LOOK.set(look)
+    try:
+        yield
+    finally:
+        _LOOK.reset(before)
+
+
+def between_steps() -> None:
+    """To be called by everything that goes step by step."""
+    if (look := _LOOK.get()) is not None:
+        look()
