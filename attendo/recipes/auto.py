@@ -94,14 +94,15 @@ def _choose_network(amount: Amount) -> Iterable[Choice]:
 
 def _choose_training(given: Mapping[str, Any], amount: Amount) -> Iterable[Choice]:
     tokens = f"about {amount.tokens:,} target tokens"
-    budget = 2 ** round(math.log2(min(max(amount.tokens / 50, 512), 16_384)))
+    budget = 2 ** round(math.log2(min(max(5.5 * amount.tokens**0.5, 512), 32_768)))
     yield Choice("train.batch_tokens", budget, tokens)
-    at_10_000, most = (10, 10) if _is_given(given, "start_from") else (100, 300)
+    at_10_000, most = (10, 10) if _is_given(given, "start_from") else (160, 300)
     epochs = min(max(round(at_10_000 * (10_000 / max(amount.pairs, 1)) ** 0.5), 3), most)
     in_use = _get(given, "train.batch_tokens", budget) * _get(given, "train.accumulate", 1)
     steps = _round(min(max(epochs * amount.tokens / in_use, 300), 200_000))
     yield Choice("train.steps", steps, f"{epochs} epochs of {tokens}")
     steps = _get(given, "train.steps", steps)
+    yield Choice("train.schedule", "cosine", "the last steps are small, and settle what the others have found")
     yield Choice("train.warmup", _round(min(max(steps / 10, 30), 4000)), "a tenth of the steps, 30 to 4,000 of them")
     every = _round(max(steps / 30, 25))
     yield Choice("train.validate_every", every, "30 times over the run, 25 steps apart at least")

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -89,20 +90,26 @@ class Learner:
         """Forward and backward: the gradients of one batch join those of the others."""
         batch = batch.to(self.device)
         with self.autocast(), kernels_for_any_shape():
-            loss = self._batch_loss(batch)
+            loss = self._batch_loss(batch.source_ids, batch.source_mask, batch.target_ids, batch.labels)
         (loss * self._share).backward()
         self._loss += loss.detach()
 
-    def _eager_loss(self, batch: Batch) -> Tensor:
+    def _eager_loss(
+        self,
+        source_ids: Int[Tensor, "B S"],
+        source_mask: Bool[Tensor, "B S"] | None,
+        target_ids: Int[Tensor, "B T"],
+        labels: Int[Tensor, "B T"],
+    ) -> Float[Tensor, ""]:
+        """Of tensors alone: for a list of pairs, the compiler would begin anew with every length it has."""
         smoothing = self.config.label_smoothing
         if not self.config.r_drop:
-            logits = self._wrapped(batch.source_ids, batch.target_ids, batch.source_mask)
-            return summed_loss(logits, batch.labels, smoothing)
+            return summed_loss(self._wrapped(source_ids, target_ids, source_mask), labels, smoothing)
         # R-Drop (Liang et al. 2021): half of its equation 4, so that a token weighs as much as without it.
-        twice = batch.repeated(2)
-        first, second = self._wrapped(twice.source_ids, twice.target_ids, twice.source_mask).chunk(2)
-        both = summed_loss(first, batch.labels, smoothing) + summed_loss(second, batch.labels, smoothing)
-        return (both + self.config.r_drop * summed_divergence(first, second, batch.labels)) / 2
+        mask = None if source_mask is None else source_mask.repeat(2, 1)
+        first, second = self._wrapped(source_ids.repeat(2, 1), target_ids.repeat(2, 1), mask).chunk(2)
+        both = summed_loss(first, labels, smoothing) + summed_loss(second, labels, smoothing)
+        return (both + self.config.r_drop * summed_divergence(first, second, labels)) / 2
 
     @torch.no_grad()
     def _finish(self) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("compiled_network.py")
+HERE = Path(__file__).parent
 COMPILER = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 
 
@@ -24,10 +24,20 @@ def test_compiled_logits_equal_eager_ones(positions: str) -> None:
     assert _compare("inductor", positions, "pre") == "equal\n"
 
 
+@pytest.mark.parametrize("r_drop", ["0", "1"])
+def test_learning_is_compiled_once_for_batches_of_any_shape(r_drop: str) -> None:
+    """And once more for those without a mask: for each new number of pairs it would take longer than it saves."""
+    assert 1 <= int(_said("compiled_learning.py", r_drop)) <= 2
+
+
 def _compare(backend: str, positions: str, norm: str) -> str:
+    return _said("compiled_network.py", backend, positions, norm)
+
+
+def _said(script: str, *arguments: str) -> str:
     """In a process of its own, because the shape checks of this one would break the graph."""
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), backend, positions, norm],
+        [sys.executable, str(HERE / script), *arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -16,6 +16,7 @@ from attendo.errors import ModelError
 from attendo.interop.ctranslate2 import placeholder_pieces, to_ctranslate2
 from attendo.interop.marian import to_marian
 from attendo.interop.onnx_network import OnnxNetwork
+from attendo.interop.pegasus import to_pegasus
 from attendo.model.transformer import Transformer
 from attendo.recipes.bench.ours import ALL_AT_ONCE, answering
 from attendo.recipes.bench.work import DTYPES, Precision, System, Work
@@ -52,13 +53,14 @@ def version(name: str) -> str | None:
 
 
 class Transformers:
-    """A MarianMTModel, called as its documentation does."""
+    """A MarianMTModel, or with the norms before the sub-layers a Pegasus model, called as the documentation does."""
 
     def __init__(self, network: Transformer, precision: Precision, device: torch.device, longest: int) -> None:
         if precision not in DTYPES:
-            raise ModelError(f"a MarianMTModel has no {precision}")
+            raise ModelError(f"transformers has no {precision}")
         self.name = f"transformers {precision}"
-        self._model: Any = to_marian(network, longest).to(device, DTYPES[precision])
+        made = to_marian if network.config.norm == "post" else to_pegasus
+        self._model: Any = made(network, longest).to(device, DTYPES[precision])
         # What a trained network does not say anyway need not cost time.
         self._model.generation_config.suppress_tokens = None
         self._device = device
