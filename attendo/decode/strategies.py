@@ -48,9 +48,14 @@ class Sample:
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
         row = torch.arange(frontier.length.size(0), device=ruled.device) % self.width
-        keys = mixed(mixed(mixed(frontier.asked.number + self.seed * 0x10001) + row) + frontier.length)
+        keys = mixed(mixed(mixed(frontier.asked.number + _in_64_bits(self.seed * 0x10001)) + row) + frontier.length)
         ids = highest(self.shape(ruled) + gumbel(keys, ruled.size(1)))
         return None, _grown(frontier, ids, log_probs, ruled, self.free_end)
+
+
+def _in_64_bits(number: int) -> int:
+    """As it wraps around: a seed may be any number."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def _grown(

@@ -11,7 +11,7 @@ from attendo.decode.beam import Beam
 from attendo.decode.frontier import Asked, Frontier
 from attendo.decode.rules import Forbid
 from attendo.decode.search import Rule, Stepper, Strategy, search
-from attendo.decode.strategies import Greedy
+from attendo.decode.strategies import Greedy, Sample
 from attendo.text import BOS, EOS, PAD, UNK
 
 
@@ -131,3 +131,11 @@ def test_rows_and_their_state_follow_their_parents() -> None:
     assert rows[0] != rows[1]
     for ids, told in zip(rows, last.log_probability.tolist(), strict=True):
         assert told == pytest.approx(log_probability(7, ids), abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", [2**62, -(2**63), 2**63 - 1])
+def test_any_seed_draws_a_sample(seed: int) -> None:
+    ways = [Sample(4, seed=each).start(Asked.of(torch.tensor([3]))) for each in (seed, 1)]
+    even = torch.full((4, 50), -4.0).log_softmax(-1)
+    drawn = [Sample(4, seed=each).advance(way, even, even)[1] for each, way in zip((seed, 1), ways, strict=True)]
+    assert drawn[0].last.tolist() != drawn[1].last.tolist()
