@@ -1,7 +1,7 @@
 """A model folder on disk: weights, configuration, tokenizers, decoding defaults, scores, and a checksum of each.
 
     config.json  weights.safetensors  source.* and target.* (or joint.*)  generation.json  scores.json
-    sample.jsonl  manifest.json
+    about.json  sample.jsonl  manifest.json
 
 Nothing in it is code. A folder is written beside its place and moved there whole; what is read is first compared with
 the manifest, byte for byte.
@@ -25,10 +25,12 @@ from attendo.errors import AttendoError, ModelError, UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.text import Tokenizer, load_tokenizer
+from attendo.text.about import About
 
 FORMAT = "attendo.model"
 VERSION = 1
 SAMPLE = "sample.jsonl"
+ABOUT = "about.json"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class StoredModel:
     generation: dict[str, Any] = field(default_factory=dict)
     scores: dict[str, Any] = field(default_factory=dict)
     sample: list[tuple[str, str]] = field(default_factory=list)  # validation pairs to check the model with
+    about: dict[str, Any] = field(default_factory=dict)  # fields of `About` that are known
 
 
 def save_model(folder: Path, model: StoredModel) -> None:
@@ -56,6 +59,8 @@ def save_model(folder: Path, model: StoredModel) -> None:
     _write_json(new / "scores.json", model.scores)
     if model.sample:
         _write_sample(new / SAMPLE, model.sample)
+    if model.about:
+        _write_json(new / ABOUT, model.about)
     # named_parameters names a tied table once, so it is stored once.
     weights = {name: weight.detach().float().cpu().contiguous() for name, weight in model.network.named_parameters()}
     try:
@@ -97,7 +102,16 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
             )
     generation, scores = _read_json(folder / "generation.json"), _read_json(folder / "scores.json")
     sample = _read_sample(folder / SAMPLE) if SAMPLE in names else []
-    return StoredModel(network.to(device).eval(), source, target, generation, scores, sample)
+    about = read_about(folder) if ABOUT in names else {}
+    return StoredModel(network.to(device).eval(), source, target, generation, scores, sample, about)
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """What about.json says, checked."""
+    try:
+        return About(**_read_json(folder / ABOUT)).told()
+    except UsageError as error:
+        raise ModelError(f"{folder / ABOUT}: {error}") from None
 
 
 def write_manifest(folder: Path, kind: str, version: int, facts: dict[str, Any] | None = None) -> None:

@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attendo.cli.lines import one_line
 
 if TYPE_CHECKING:
-    from attendo.text_model import Hypothesis, Result
+    from attendo.text_model import Result
 
 
 def plain(result: "Result") -> str:
@@ -26,14 +25,9 @@ def n_best(number: int, result: "Result") -> Iterator[str]:
 
 def as_json(number: int, result: "Result", several: bool) -> str:
     """One object; `line` is counted from 1. `several`: with all hypotheses."""
-    content: dict[str, Any] = {"line": number + 1, **_content(result.best)}
-    if result.unknown:
-        content["unknown"] = result.unknown
-    if result.sentences:
-        content["sentences"] = [_content(each.best) for each in result.sentences]
-    if several:
-        content["hypotheses"] = [_content(each) for each in result.hypotheses]
-    return json.dumps(content, ensure_ascii=False)
+    from attendo.text_model.plain import plain_result
+
+    return json.dumps({"line": number + 1, **plain_result(result, several)}, ensure_ascii=False)
 
 
 def warnings(number: int, result: "Result") -> Iterator[str]:
@@ -44,22 +38,3 @@ def warnings(number: int, result: "Result") -> Iterator[str]:
         yield f"line {number + 1}: cut at {len(result.ids)} tokens; see --max-length"
     if not all(result.constraints):
         yield f"line {number + 1}: {result.constraints.count(False)} of {len(result.constraints)} constraints not met"
-
-
-def _content(each: "Hypothesis") -> dict[str, Any]:
-    content: dict[str, Any] = {
-        "text": each.text,
-        "score": each.score,
-        "parts": asdict(each.parts),
-        "pieces": each.pieces,
-        "ids": each.ids,
-        "cut": each.cut,
-    }
-    if each.constraints:
-        content["constraints"] = each.constraints
-    if each.utility is not None:
-        content["utility"] = each.utility
-    if each.alignment is not None:
-        content["alignments"] = each.alignment.links
-        content["attention"] = [[round(weight, 4) for weight in row] for row in each.alignment.weights.tolist()]
-    return content

@@ -1,4 +1,4 @@
-"""`attendo bench`: speed beside other systems with the same weights."""
+"""`attendo bench`: speed beside other systems with the same weights, and servers under load."""
 
 import json
 import sys
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from attendo.cli.bench_serve import serve
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,13 +16,9 @@ if TYPE_CHECKING:
     from attendo.text_model import TextModel
 
 bench = typer.Typer(no_args_is_help=True, help="Measure speed beside other systems, as ratios in one run.")
+bench.command()(serve)
 
 LENGTH = 32  # of sources and answers, unless given
-
-
-@bench.callback()
-def _group() -> None:
-    """A group even while it has one command."""
 
 
 @bench.command()

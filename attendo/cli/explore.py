@@ -22,19 +22,20 @@ def explore(
 
     Prints the address of the page. Ctrl-C ends it. Needs `pip install 'attendo[serve]'`.
     """
-    from attendo.serve.running import listening, serve
-    from attendo.text_model import load
+    from attendo.serve.running import listening, opening, serve
 
     with listening(host, port) as place:  # a port that is taken is told before a model is read
         from attendo.serve.app import create_app
         from attendo.serve.settings import LOOPBACK, ServeSettings
         from attendo.serve.shelf import named_models
+        from attendo.text_model import load
 
         app = create_app(
             named_models(models, [load(folder, device) for folder in models]),
-            ServeSettings(hosts=(*LOOPBACK, host.lower())),
+            ServeSettings(hosts=(*LOOPBACK, host.lower()), drain_seconds=1.0),
         )
         if host not in LOOPBACK:
             print(f"whoever reaches {host} can use this page: there is no password", file=sys.stderr)
         print(place.address, flush=True)
-        serve(app, place, browser=not no_open)
+        code = serve(app, place, begun=lambda: None if no_open else opening(place.address), quiet=True)
+    raise typer.Exit(code)

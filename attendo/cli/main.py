@@ -22,6 +22,7 @@ from attendo.cli.plot import plot
 from attendo.cli.plot_attention import plot_attention
 from attendo.cli.prepare import prepare
 from attendo.cli.score import score
+from attendo.cli.serve import serve
 from attendo.cli.trace import trace
 from attendo.cli.train import train
 from attendo.cli.verify import verify
@@ -53,6 +54,7 @@ app.command()(evaluate)
 app.command()(verify)
 app.command()(describe)
 app.command()(trace)
+app.command()(serve)
 app.command()(explore)
 app.command()(heads)
 app.command("plot-attention")(plot_attention)

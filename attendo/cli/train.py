@@ -85,7 +85,7 @@ def new_config(
     told: str = "",
 ) -> "RunConfig":
     """The settings of a new run, those left open chosen from its data; choices that begin with `told` are told."""
-    from attendo.recipes.run_config import RunConfig, apply_changes, read_run_file
+    from attendo.recipes.run_config import RunConfig, apply_changes, named_about, read_run_file
 
     named = files["source"] is not None and files["target"] is not None
     if run_file is None and (needs_out or not (named or changes)):
@@ -95,6 +95,9 @@ def new_config(
         values["data"] |= {name: path for name, path in files.items() if path is not None}
     values = apply_changes(values, changes)
     config = RunConfig(**values)
+    if about := named_about(config).told():
+        values["about"] = about
+        config = config.replace(about=about)
     if config.preset != "auto":
         return config
     return _chosen(values, config, told)

@@ -18,6 +18,7 @@ from attendo.decode.outlet import Outlet
 from attendo.decode.recorded import Recorded
 from attendo.decode.requests import Answers, Request, asked_of
 from attendo.decode.search import Network, Rule, Strategy, turn
+from attendo.decode.watching import between_steps
 
 _SHARE = 4  # of the slots, one of so many changes at a time: reading few sentences takes almost as long as many
 
@@ -61,6 +62,7 @@ class Slots:
         self.forget()
         waiting = deque(requests)
         while waiting or self.busy:
+            between_steps()
             yield from self.advance(waiting)
 
     def advance(self, waiting: "deque[Request]") -> Iterator[Answers]:

@@ -1,7 +1,7 @@
 """A whole text model as a folder of CTranslate2: network, vocabularies, tokenizers and decoding defaults.
 
 model.bin  config.json  shared_vocabulary.json (or source_ and target_)     CTranslate2's own
-joint.* (or source.* and target.*)  generation.json                         ours, as in a model folder
+joint.* (or source.* and target.*)  generation.json  about.json             ours, as in a model folder
 """
 
 import json
@@ -20,7 +20,7 @@ from attendo.interop.parties import CTranslate2Party, OurNetwork
 from attendo.interop.place import FORMAT, VERSION
 from attendo.interop.sentences import prefixes_of
 from attendo.interop.vocabularies import names_of, sentencepiece_file
-from attendo.store import check_manifest
+from attendo.store import ABOUT, check_manifest
 from attendo.text import Tokenizer, load_tokenizer
 from attendo.text_model import TextModel
 
@@ -58,6 +58,8 @@ def write_ctranslate2(model: TextModel, folder: Path, precision: Precision) -> l
     to_ctranslate2(model.network, folder, precision, longest_of(model), names)
     save_tokenizers(model, folder)
     write_json(folder / "generation.json", model.stored.generation)
+    if model.about:
+        write_json(folder / ABOUT, model.about)
     return [
         f"the {side} tokenizer is of {tokenizer.kind}, for which other programs have no file: only attendo reads it"
         for side, tokenizer in zip(("source", "target"), tokenizers, strict=True)

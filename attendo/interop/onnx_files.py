@@ -20,7 +20,7 @@ from attendo.interop.onnx_network import OnnxNetwork
 from attendo.interop.place import FORMAT, VERSION
 from attendo.interop.sentences import prefixes_of
 from attendo.model.config import ModelConfig
-from attendo.store import check_manifest, write_manifest
+from attendo.store import ABOUT, check_manifest, write_manifest
 from attendo.text import Tokenizer, load_tokenizer
 from attendo.text_model import TextModel
 
@@ -69,6 +69,8 @@ def to_onnx(
     save_tokenizers(model, folder)
     write_json(folder / "config.json", network.config.model_dump(mode="json"))
     write_json(folder / "generation.json", model.stored.generation)
+    if model.about:
+        write_json(folder / ABOUT, model.about)
     write_manifest(folder, FORMAT, VERSION, {"to": "onnx", "precision": precision})
 
 

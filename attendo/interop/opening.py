@@ -7,6 +7,7 @@ from typing import Any
 from attendo import text_model
 from attendo.errors import ModelError, UsageError
 from attendo.interop.place import FORMAT, SUFFIX
+from attendo.store import ABOUT, read_about
 from attendo.text_model import ExportedFolder, Runtime, TextModel, pick_device
 from attendo.text_model.runtimes import OUTSIDE
 
@@ -30,7 +31,8 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
         )
     opened, runtime = _onnx(folder, device) if engine == "onnx" else _ctranslate2(folder, device)
     own = {name: value for name, value in opened.generation.items() if name not in _OF_THE_MACHINE}
-    found = ExportedFolder(folder, opened.source_tokenizer, opened.target_tokenizer, own)
+    about = read_about(folder) if (folder / ABOUT).is_file() else {}
+    found = ExportedFolder(folder, opened.source_tokenizer, opened.target_tokenizer, own, about=about)
     try:
         return TextModel(found, runtime)
     except UsageError as error:

@@ -22,13 +22,14 @@ def averaged_model(run: Path, steps: Sequence[int]) -> TextModel:
     data = open_prepared(config.data.prepared or run / "data")
     source, target = data.source_tokenizer, data.target_tokenizer
     generation: dict[str, Any] = {}
+    about = config.about.told()
     if config.start_from is None:
         network = Transformer(config.network(source.vocab_size, target.vocab_size))
     else:
         old = load_model(config.start_from)
-        network, generation = old.network, old.generation
+        network, generation, about = old.network, old.generation, about or old.about
     weights = average_checkpoints(Checkpoints(run / "checkpoints"), steps)
     with torch.no_grad():
         for name, weight in network.named_parameters():
             weight.copy_(weights[name])
-    return TextModel(StoredModel(network, source, target, generation, sample=data.valid[:SAMPLE_PAIRS]))
+    return TextModel(StoredModel(network, source, target, generation, sample=data.valid[:SAMPLE_PAIRS], about=about))

@@ -36,6 +36,7 @@ def demo_config(seed: int = 1) -> RunConfig:
             "validate_every": 700,
             "save_every": 700,
         },
+        about={"task": "translation", "source_language": "en", "target_language": "zh"},
     )
 
 

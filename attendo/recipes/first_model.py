@@ -1,6 +1,5 @@
 """The model that a run begins with: new weights, or those of the model it goes on from."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,27 +17,29 @@ SAMPLE_PAIRS = 1000  # validation pairs that the model folder keeps, to be check
 
 
 def first_model(config: RunConfig, data: Prepared) -> StoredModel:
-    """One that goes on answers by the settings it had, which say what stands before every source and answer."""
+    """One that goes on is for what it was, and answers by the settings it had, unless the run says otherwise."""
     source, target = data.source_tokenizer, data.target_tokenizer
     generation: dict[str, Any] = {}
+    about = config.about.told()
     if config.start_from is None:
         generator = torch.Generator().manual_seed(config.seed)
         network = Transformer(config.network(source.vocab_size, target.vocab_size), generator)
     else:
-        network, generation = _going_on(config.start_from, config, data)
+        old = load_model(config.start_from)
+        network, generation, about = _going_on(old, config, data), old.generation, about or old.about
     _refuse_too_long(network.config, data, max(map(len, prefixes_of(GenerationConfig(**generation), source, target))))
-    return StoredModel(network, source, target, generation, sample=data.valid[:SAMPLE_PAIRS])
+    return StoredModel(network, source, target, generation, sample=data.valid[:SAMPLE_PAIRS], about=about)
 
 
-def _going_on(model: Path, config: RunConfig, data: Prepared) -> tuple[Transformer, dict[str, Any]]:
-    old = load_model(model)
+def _going_on(old: StoredModel, config: RunConfig, data: Prepared) -> Transformer:
     if (data.source_tokenizer, data.target_tokenizer) != (old.source_tokenizer, old.target_tokenizer):
         raise UsageError(
-            f"{data.folder} was prepared with other tokenizers than {model} has: prepare it with start_from set to it"
+            f"{data.folder} was prepared with other tokenizers than {config.start_from} has: prepare it with "
+            "start_from set to it"
         )
     network = Transformer(old.network.config.replace(**config.model))
     network.load_state_dict(old.network.state_dict())
-    return network, old.generation
+    return network
 
 
 def _refuse_too_long(network: ModelConfig, data: Prepared, prefix: int) -> None:

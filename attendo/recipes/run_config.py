@@ -11,6 +11,7 @@ from attendo.data.config import DataConfig
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
 from attendo.settings import Settings
+from attendo.text.about import About, languages_of
 from attendo.text.config import TokenizerConfig
 from attendo.train.config import DEFAULT_PEAK, TrainConfig
 
@@ -27,6 +28,7 @@ class RunConfig(Settings):
     tokenizer: TokenizerConfig = Field(TokenizerConfig(), description="table [tokenizer]: how text becomes ids")
     model: dict[str, Any] = Field({}, description="table [model]: what differs from the preset's network")
     train: TrainConfig = Field(TrainConfig(), description="table [train]: how the network learns")
+    about: About = Field(About(), description="table [about]: what the model is for")
 
     @model_validator(mode="after")
     def _network_makes_sense(self) -> Self:
@@ -63,6 +65,17 @@ class RunConfig(Settings):
             return ModelConfig.preset(preset, **sizes, **self.model)
         except UsageError as error:
             raise UsageError(f"[model] {error}") from None
+
+
+def named_about(config: RunConfig) -> About:
+    """What the names of its files tell, where the run does not say what it is for and goes on from nothing."""
+    if config.about != About() or config.start_from is not None:
+        return config.about
+    told = {
+        About() if each.source is None or each.target is None else languages_of(each.source, each.target)
+        for each in config.data.training
+    }
+    return told.pop() if len(told) == 1 else About()
 
 
 def read_run_file(path: Path) -> dict[str, Any]:
@@ -104,6 +117,8 @@ def to_toml(config: RunConfig) -> str:
         del content["tokenizer"], content["preset"]
         if config.tokenizer.dropout:
             content["tokenizer"] = {"dropout": config.tokenizer.dropout}
+    if not content["about"]:  # as it was before there was such a table: checkpoints know a run by this text
+        del content["about"]
     corpora = content["data"].pop("corpora")
     tables = {key: value for key, value in content.items() if isinstance(value, dict)}
     lines = [f"{key} = {toml_literal(value)}" for key, value in content.items() if key not in tables]

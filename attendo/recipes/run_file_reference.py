@@ -13,6 +13,7 @@ from attendo.model.config import PRESETS, VOCABULARIES, ModelConfig
 from attendo.recipes.auto import Amount, choose
 from attendo.recipes.run_config import RunConfig, toml_literal
 from attendo.settings import Settings
+from attendo.text.about import About
 from attendo.text.config import TokenizerConfig
 from attendo.train.config import TrainConfig
 
@@ -40,6 +41,13 @@ takes as much as its weight says: 2 is all of it twice, 0.5 about half of it, dr
 `start_from` only the three kinds of dropout can be set.""",
     ),
     ("train", TrainConfig, "How the network learns, what is looked at meanwhile, and what is kept."),
+    (
+        "about",
+        About,
+        """What the model is for. Training does not look at it; the model folder keeps it in `about.json`, and
+`attendo serve` finds the model of a language pair by it. Left out, it is taken from the names of the two text files
+where they end in languages (`train.en.gz` and `train.de`), or from the model of `start_from`.""",
+    ),
 )
 
 _OPENING = """# The run file

@@ -5,31 +5,21 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from attendo.errors import UsageError
 from attendo.serve.errors import Refusal
 from attendo.serve.jobs import Event, Failed, Finished, Job, Texts, Told, Work, where
-from attendo.serve.scheduler import Scheduler
+from attendo.serve.scheduler import BatchLimits, Scheduler
 from attendo.serve.seats import SeatMaker
 from attendo.text_model import Result, TextModel
 
 T = TypeVar("T")
 _LOOK_SECONDS = 0.01  # between two looks at whether all is done, while draining
+_TAKING_SECONDS = 0.02  # in which requests are taken in between two steps
 _log = logging.getLogger("attendo.serve")
-
-
-@dataclass(frozen=True)
-class BatchLimits:
-    """What is above one of these is refused at once, never kept."""
-
-    waiting: int = 128  # requests that have not begun
-    tokens: int = 262_144  # of all requests together: sources and the most of their answers, once for each row
-    side_by_side: int | None = None  # sentences of a kind; unless given, 32 on a CPU and 128 on a GPU
-    drain_seconds: float = 10.0  # for what is there when the server is shut down
 
 
 class Batcher:
@@ -43,12 +33,14 @@ class Batcher:
         """`fixed`: slots of fixed size also on a CPU."""
         self.limits = limits or BatchLimits()
         seats = SeatMaker(model, self.limits.side_by_side, fixed)
-        self._scheduler = Scheduler(model, seats, self.limits.tokens)
+        self._scheduler = Scheduler(model, seats, self.limits, self._beat)
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._jobs: set[Job] = set()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._draining, self._died, self._last_turn = False, False, time.monotonic()
+        self._draining, self._died = False, False
+        self._idle, self._last_beat = True, time.monotonic()
+        self.timed: Callable[[float, float], None] | None = None  # hears how long a request waited and was computed for
 
     async def generate(self, texts: Sequence[str], deadline: float | None = None, **options: Any) -> list[Result]:
         """What `TextModel.generate` answers with these options."""
@@ -60,11 +52,19 @@ class Batcher:
             results: list[Result] = event.value
             return results
 
-    async def stream(self, text: str, deadline: float | None = None, **options: Any) -> AsyncIterator[str]:
-        """What is new of the answer, as it is decided; joined, the text that `generate` gives."""
+    async def stream(
+        self,
+        text: str,
+        deadline: float | None = None,
+        done: Callable[[Result], None] | None = None,
+        **options: Any,
+    ) -> AsyncGenerator[str, None]:
+        """What is new of the answer, as it is decided; joined, the text of the result that `done` hears at the end."""
         with self._submitted(Texts((text,), options, streamed=True), deadline) as heard:
             while isinstance(event := await _heard(heard, deadline), Told):
                 yield event.item
+            if done is not None:
+                done(event.value[0])
 
     async def run(self, work: Callable[[], T], deadline: float | None = None) -> T:
         """Anything else that needs the model, done in its thread between two steps of others."""
@@ -75,7 +75,7 @@ class Batcher:
         found = [item async for item in self.each(once, deadline)]
         return found[0]
 
-    async def each(self, work: Callable[[], Iterator[T]], deadline: float | None = None) -> AsyncIterator[T]:
+    async def each(self, work: Callable[[], Iterator[T]], deadline: float | None = None) -> AsyncGenerator[T, None]:
         """What an iterator gives, an item between two steps of others."""
         with self._submitted(Work(work), deadline) as heard:
             while isinstance(event := await _heard(heard, deadline), Told):
@@ -115,8 +115,16 @@ class Batcher:
 
     @property
     def seconds_without_a_step(self) -> float:
-        """How long whoever is there has seen nothing happen; 0 where nobody is."""
-        return time.monotonic() - self._last_turn if self._jobs else 0.0
+        """How long nothing has happened in the thread; 0 where it has nothing to do.
+
+        Whether anybody still waits does not matter: from a thread that hangs all are gone after their deadlines.
+        """
+        return 0.0 if self._idle else time.monotonic() - self._last_beat
+
+    @property
+    def batch_size(self) -> int:
+        """Sentences that are being answered side by side."""
+        return self._scheduler.batch_size
 
     @contextmanager
     def _submitted(self, asked: Texts | Work, deadline: float | None) -> Iterator["asyncio.Queue[Event]"]:
@@ -131,6 +139,8 @@ class Batcher:
         self._enter(job)
         try:
             yield events
+            if self.timed is not None:
+                self.timed(*job.seconds)
         finally:
             job.leave()
             with self._lock:
@@ -143,8 +153,6 @@ class Batcher:
             waiting = self._not_begun()
             if waiting >= self.limits.waiting:
                 raise Refusal("busy", waiting=waiting)
-            if not self._jobs:
-                self._last_turn = time.monotonic()
             self._jobs.add(job)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._compute, name="attendo-batcher", daemon=True)
@@ -159,21 +167,37 @@ class Batcher:
         try:
             while self._taken_in():
                 self._scheduler.turn(time.monotonic())
-                self._last_turn = time.monotonic()
+                self._beat()
         except BaseException as error:
             _log.critical("the thread that computes died: %s", where(error))
             self._died = True
             self._tell_all("stopped")
 
     def _taken_in(self) -> bool:
-        """All that has come since; without anything to do, the next that comes is waited for."""
+        """What has come since, or as much as leaves time for a step; without anything to do, the next is waited for."""
+        until = time.monotonic() + _TAKING_SECONDS
         with suppress(queue.Empty):
-            job = self._inbox.get(block=not self._scheduler.busy)
+            job = self._next()
             while job is not None:
+                self._beat()
                 self._scheduler.take(job)
+                if time.monotonic() > until:
+                    return True
                 job = self._inbox.get_nowait()
             return False
         return True
+
+    def _next(self) -> Job | None:
+        if self._scheduler.busy:
+            return self._inbox.get_nowait()
+        self._idle = True
+        job = self._inbox.get()
+        self._beat()
+        self._idle = False
+        return job
+
+    def _beat(self) -> None:
+        self._last_beat = time.monotonic()
 
     def _tell_all(self, code: str) -> None:
         with self._lock:

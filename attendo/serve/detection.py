@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
+from typing import NamedTuple
 
 from attendo.errors import UsageError
 
@@ -51,7 +52,14 @@ _UNSPACED = ("han", "kana", "hangul", "thai", "lao", "myanmar", "khmer", "tibeta
 _OTHER_NAMES = {"nb": "no", "iw": "he", "zt": "zh"}  # what py3langid has for a language that it does not know
 
 
-def detect(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
+class Detected(NamedTuple):
+    """A language that a text may be in, with a confidence from 0 to 1."""
+
+    language: str
+    confidence: float
+
+
+def detect(text: str, languages: Sequence[str]) -> list[Detected]:
     """Each of the languages with a confidence from 0 to 1, the likeliest first.
 
     Where nothing can be told, as of digits, of no text, or of letters that none of them has, all have 0, in the order
@@ -70,7 +78,7 @@ def detect(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
         rivals = _written_in(main, named)
         among = _told_apart(text[:_MOST_CHARACTERS], rivals) if len(rivals) > 1 else dict.fromkeys(rivals, 1.0)
         found |= {language: shares[main] * part for language, part in among.items()}
-    return sorted(found.items(), key=lambda each: -each[1])
+    return sorted((Detected(*each) for each in found.items()), key=lambda each: -each.confidence)
 
 
 def _base(language: str) -> str:

@@ -13,15 +13,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from attendo.errors import AttendoError
+from attendo.serve.error_shapes import content_in, shape_of, status_in
 from attendo.serve.messages import FAULTS, MESSAGES, OTHER_FAULT, SETTINGS
+from attendo.serve.requests_log import CURRENT, current_id, where
 from attendo.settings import nearest
 
+RETRY_SECONDS = {429: 1, 503: 5}  # after which it is worth asking again: told with these statuses
 _FAULTS_TOLD = 5
+_TOLD = 100  # signs of what was sent
+_FORMS = ("multipart/", "application/x-www-form-urlencoded")
 _log = logging.getLogger("attendo.serve")
 
 
 class Refusal(HTTPException):
-    """A request that cannot be met, by the code of its message; `extra` is told beside it."""
+    """A request that cannot be met, by the code of its message; `extra` is told beside it.
+
+    `extra={"param": name}` names the field at fault, for which OpenAI's errors have a place.
+    """
 
     def __init__(self, code: str, extra: Mapping[str, Any] | None = None, **values: Any) -> None:
         message = MESSAGES[code]
@@ -29,12 +37,33 @@ class Refusal(HTTPException):
         self.code, self.extra = code, dict(extra or {})
         self.english, self.chinese = message.filled(values)
 
-    def content(self) -> dict[str, Any]:
-        told = {"code": self.code, "message": self.english, "message_zh": self.chinese, **self.extra}
-        return {"error": told}
+    def content(self, path: str = "", request_id: str | None = None) -> dict[str, Any]:
+        """In the shape of the API that `path` belongs to; without one, in our own.
 
-    def response(self) -> Response:
-        return answer(self.content(), self.status_code)
+        The id is that of the request that is being answered, unless another is given.
+        """
+        told = {"code": self.code, "message": self.english, "message_zh": self.chinese, **self.extra}
+        if (number := request_id or current_id()) is not None:
+            told["request_id"] = number
+        return content_in(shape_of(path), self.status(path), told)
+
+    def status(self, path: str) -> int:
+        return status_in(shape_of(path), self.code, self.status_code)
+
+
+def rendered(refusal: Refusal, path: str, request_id: str | None = None) -> Response:
+    """The answer to a request at `path` that is refused."""
+    answered = answer(refusal.content(path, request_id), refusal.status(path))
+    if answered.status_code in RETRY_SECONDS:
+        answered.headers["retry-after"] = str(RETRY_SECONDS[answered.status_code])
+    if answered.status_code == 401:
+        answered.headers["www-authenticate"] = "Bearer"
+    return answered
+
+
+def refused(refusal: Refusal, path: str) -> Response:
+    """Rendered for the request that is being answered now."""
+    return rendered(_noted(refusal), path, current_id())
 
 
 def answer(content: Any, status: int = 200) -> Response:
@@ -43,13 +72,15 @@ def answer(content: Any, status: int = 200) -> Response:
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """What to tell of an error, wherever it was raised."""
+    """What to tell of an error, wherever it was raised. It is noted for whoever counts."""
     if isinstance(error, Refusal):
-        return error
-    if isinstance(error, AttendoError):
-        return Refusal("bad_setting", detail=str(error), detail_zh=_chinese(str(error)))
-    _log.error("a request failed", exc_info=error)
-    return Refusal("failed")
+        refusal = error
+    elif isinstance(error, AttendoError):
+        refusal = Refusal("bad_setting", detail=str(error), detail_zh=_chinese(str(error)))
+    else:
+        _log.error("a request failed: %s", where(error))
+        refusal = Refusal("failed")
+    return _noted(refusal)
 
 
 def handle_errors(app: FastAPI, known: Sequence[str]) -> None:
@@ -57,9 +88,7 @@ def handle_errors(app: FastAPI, known: Sequence[str]) -> None:
 
     async def unfit(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        told = [_fault(each, known) for each in error.errors()[:_FAULTS_TOLD]]
-        english, chinese = ("; ".join(each[0] for each in told), "；".join(each[1] for each in told))
-        return Refusal("bad_request", detail=english, detail_zh=chinese).response()
+        return refused(_unfit(error, known), request.scope["path"])
 
     app.add_exception_handler(RequestValidationError, unfit)
     app.add_exception_handler(HTTPException, _other)
@@ -68,21 +97,42 @@ def handle_errors(app: FastAPI, known: Sequence[str]) -> None:
 
 
 async def _told(request: Request, error: Exception) -> Response:
-    """What is nobody's fault but ours goes on to the server, which writes it down."""
-    known = isinstance(error, AttendoError)
-    return (refusal_of(error) if known else Refusal("failed")).response()
+    return refused(refusal_of(error), request.scope["path"])
 
 
 async def _other(request: Request, error: Exception) -> Response:
+    """What Starlette and FastAPI refuse by themselves is told as we tell it."""
     assert isinstance(error, HTTPException)
-    if isinstance(error, Refusal):
-        return error.response()
-    path = request.url.path
+    path = request.scope["path"]
+    response = refused(error if isinstance(error, Refusal) else _ours(request, error), path)
+    response.headers.update(error.headers or {})  # with 405, which methods there are
+    return response
+
+
+def _ours(request: Request, error: HTTPException) -> Refusal:
+    path, detail = request.scope["path"][:_TOLD], str(error.detail)[:_TOLD]
     if error.status_code == 405:
-        return Refusal("bad_method", path=path, method=request.method).response()
+        return Refusal("bad_method", path=path, method=request.method[:_TOLD])
     if error.status_code == 404:
-        return Refusal("not_found", path=path).response()
-    return Refusal("bad_json", detail=str(error.detail)).response()
+        return Refusal("not_found", path=path)
+    if request.headers.get("content-type", "").startswith(_FORMS):
+        return Refusal("bad_form", detail=detail)
+    return Refusal("bad_json", detail=detail)
+
+
+def _noted(refusal: Refusal) -> Refusal:
+    """For whoever counts, and for the line that the request will have in the log."""
+    if (entry := CURRENT.get()) is not None:
+        entry.refused = refusal.code
+    return refusal
+
+
+def _unfit(error: RequestValidationError, known: Sequence[str]) -> Refusal:
+    faults = error.errors()[:_FAULTS_TOLD]
+    told = [_fault(each, known) for each in faults]
+    english, chinese = ("; ".join(each[0] for each in told), "；".join(each[1] for each in told))
+    param = _place(faults[0])
+    return Refusal("bad_request", {"param": param} if param else None, detail=english, detail_zh=chinese)
 
 
 def _chinese(message: str) -> str:
@@ -93,17 +143,22 @@ def _chinese(message: str) -> str:
     return message
 
 
+def _place(fault: Mapping[str, Any]) -> str:
+    """The field that is at fault; none where it is the body as a whole."""
+    return ".".join(str(part) for part in fault["loc"] if part != "body")[:_TOLD]
+
+
 def _fault(fault: Mapping[str, Any], known: Sequence[str]) -> tuple[str, str]:
-    place = [str(part) for part in fault["loc"] if part != "body"]
-    if not place:  # there is no body, or it was sent as something else
+    name = _place(fault)
+    if not name:  # there is no body, or it was sent as something else
         return (
             "the body must be a JSON object, sent as application/json",
             "请求体必须是 JSON 对象，并以 application/json 发送",
         )
-    near = nearest(place[-1], list(known))
+    last = str(fault["loc"][-1])[:_TOLD]
+    near = nearest(last, [each for each in known if each != last])  # another request may have a field of that name
     values = {**(fault.get("ctx") or {}), "near": near, "near_zh": _chinese_near(near)}
     english, chinese = FAULTS.get(fault["type"], OTHER_FAULT)
-    name = ".".join(place)
     return f"{name} {english.format(**values)}", f"{name} {chinese.format(**values)}"
 
 

@@ -1,12 +1,21 @@
 """What every request passes before anything looks at it: names, sizes, time; and the headers of every answer."""
 
 import asyncio
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from attendo.serve.errors import Refusal
-from attendo.serve.settings import ServeSettings
+from attendo.serve.cors import cors_headers, preflight
+from attendo.serve.errors import Refusal, refusal_of, refused
+from attendo.serve.metrics import LEFT
+from attendo.serve.requests_log import CURRENT, METHODS, QUIET, Entry, request_id
+from attendo.serve.templates import Templates
+
+if TYPE_CHECKING:
+    from attendo.serve.office import Office
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
@@ -21,59 +30,160 @@ HEADERS = {
     "x-frame-options": "DENY",
     "cache-control": "no-store",
 }
+DOCUMENTS = ("/v2/document", "/translate_file")  # whose bodies may be as large as a document
+_READ_OFF = 8  # times the largest body: so much of one that is refused is read, for its client to hear why
+_READ_OFF_SECONDS = 2.0
 
 
 class Guard:
-    """Reads the whole body itself, so that it can tell when a client leaves and stop the work then."""
+    """Reads the whole body itself, so that it can tell when a client leaves and stop the work then.
 
-    def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
-        self._app, self._settings = app, settings
+    Everything about a request that is counted or written down is so here, once, whatever became of it.
+    """
+
+    def __init__(self, app: ASGIApp, office: "Office") -> None:
+        self.app, self.office = app, office
+        self._settings, self._tally = office.settings, office.tally
+        self._templates = Templates(getattr(app, "routes", ()))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        answering = _with_headers(send)
+        method = scope["method"] if scope["method"] in METHODS else "OTHER"
+        entry = Entry(request_id(scope["headers"]), method, self._templates.of(scope["path"]))
+        answering = _Answering(send, {**HEADERS, "x-request-id": entry.request_id})
+        begin, token = time.monotonic(), CURRENT.set(entry)
         try:
-            self._check_headers(scope["headers"])
-            body = await asyncio.wait_for(self._body(receive), self._settings.body_seconds)
-        except (Refusal, TimeoutError) as error:
-            late = Refusal("body_too_slow", seconds=self._settings.body_seconds)
-            refusal = error if isinstance(error, Refusal) else late
-            await refusal.response()(scope, receive, answering)
-            return
-        if body is not None:
-            await _while_there(self._app, scope, body, receive, answering)
+            with self._tally.in_flight():
+                await self._answer(scope, receive, answering, entry)
+        finally:
+            entry.status = entry.status or answering.status
+            entry.seconds = time.monotonic() - begin
+            self._count(entry)
+            CURRENT.reset(token)
 
-    def _check_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, answering: "_Answering", entry: Entry) -> None:
+        """Whatever goes wrong, somebody who waits is answered."""
+        try:
+            there = await self._passed(scope, receive, answering)
+            entry.status = 0 if there else LEFT
+        except asyncio.CancelledError:  # the server ends, and does not wait for this one
+            await _refuse(Refusal("draining"), scope, receive, answering)
+            raise
+        except Exception as error:
+            # What came from the application has been answered and written down; this is for all else.
+            refusal = Refusal("failed") if entry.refused else refusal_of(error)
+            await _refuse(refusal, scope, receive, answering)
+
+    async def _passed(self, scope: Scope, receive: Receive, answering: "_Answering") -> bool:
+        """Whether the client stayed until it was answered."""
+        settings = self._settings
+        most = settings.documents_bytes if scope["path"] in DOCUMENTS else settings.body_bytes
+        incoming, allowed = _Body(receive, most), cors_headers(settings, scope["headers"])
+        answering.headers.update(allowed)
+        try:
+            self._check_headers(scope["headers"], most)
+            if self.office.draining and scope["path"] not in QUIET:  # who came before is still answered
+                raise Refusal("draining")
+            if (told := preflight(scope["method"], scope["headers"], allowed)) is not None:
+                await Response(status_code=204, headers=told)(scope, receive, answering)
+                return True
+            body = await asyncio.wait_for(incoming.read(), settings.body_seconds)
+        except TimeoutError:
+            await _refuse(Refusal("body_too_slow", seconds=settings.body_seconds), scope, receive, answering)
+            return True
+        except Refusal as refusal:
+            if not any(name == b"expect" for name, _ in scope["headers"]):  # else it has sent nothing, and waits
+                await incoming.read_off(min(_READ_OFF_SECONDS, settings.body_seconds))
+            await _refuse(refusal, scope, receive, answering)
+            return True
+        return body is not None and await _while_there(self.app, scope, body, receive, answering)
+
+    def _check_headers(self, headers: Iterable[tuple[bytes, bytes]], most: int) -> None:
         headers, settings = list(headers), self._settings
         if sum(len(name) + len(value) + 4 for name, value in headers) > settings.header_bytes:
             raise Refusal("headers_too_large", most=settings.header_bytes)
         named = [value.decode("latin-1") for name, value in headers if name == b"host"]
         if len(named) != 1 or host_name(named[0]) not in settings.hosts:
             raise Refusal("bad_host", host=", ".join(named)[:100])
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}:
+            # Two servers in a row may each believe another one, and take the end of a body for a request.
+            raise Refusal("two_lengths")
         for name, value in headers:
             text = value.decode("latin-1").strip().lower()
             if name == b"content-encoding" and text not in ("", "identity"):
                 raise Refusal("bad_encoding", encoding=text[:40])
-            if name == b"content-length" and (not text.isdecimal() or int(text[:20]) > settings.body_bytes):
-                raise Refusal("body_too_large", most=settings.body_bytes)
+            if name == b"content-length" and (not text.isdecimal() or int(text[:20]) > most):
+                raise Refusal("body_too_large", most=most)
 
-    async def _body(self, receive: Receive) -> bytes | None:
+    def _count(self, entry: Entry) -> None:
+        self._tally.request(entry.route, entry.status, entry.seconds)
+        if entry.status == LEFT:
+            self._tally.cancelled()
+        elif entry.refused:
+            self._tally.rejected(entry.refused)
+        entry.write()
+
+
+class _Answering:
+    """Sends, with headers of its own, and remembers how far it has come."""
+
+    def __init__(self, send: Send, headers: Mapping[str, str]) -> None:
+        self._send, self.headers = send, dict(headers)
+        self.status, self.complete = 0, False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            given = {name.lower() for name, _ in message.get("headers", ())}
+            more = [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
+            headers = [*message.get("headers", ()), *(each for each in more if each[0] not in given)]
+            message = {**message, "headers": headers}
+        await self._send(message)
+        if message["type"] != "http.response.start" and not message.get("more_body", False):
+            self.complete = True
+        elif "body" in message:
+            await asyncio.sleep(0)  # whoever does nothing but send would keep the watch from seeing that nobody reads
+
+
+class _Body:
+    """What a client sends behind its headers: kept up to a limit, and beyond it only read."""
+
+    def __init__(self, receive: Receive, most: int) -> None:
+        self._receive, self._most = receive, most
+        self._ended = False
+
+    async def read(self) -> bytes | None:
         """None where the client left before it had sent all of it."""
         body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
+        while not self._ended:
+            part = await self._part()
+            if part is None:
                 return None
-            body += message.get("body", b"")
-            if len(body) > self._settings.body_bytes:
-                raise Refusal("body_too_large", most=self._settings.body_bytes)
-            if not message.get("more_body", False):
-                return bytes(body)
+            body += part
+            if len(body) > self._most:
+                raise Refusal("body_too_large", most=self._most)
+        return bytes(body)
+
+    async def read_off(self, seconds: float) -> None:
+        """What comes of a body that is refused: a client that is cut off while it sends does not read the answer."""
+        try:
+            async with asyncio.timeout(seconds):
+                left = self._most * _READ_OFF
+                while left > 0 and not self._ended:
+                    left -= len(await self._part() or b"")
+        except TimeoutError:
+            return
+
+    async def _part(self) -> bytes | None:
+        message = await self._receive()
+        left = message["type"] == "http.disconnect"
+        self._ended = left or not message.get("more_body", False)
+        return None if left else message.get("body", b"")
 
 
 def host_name(host: str) -> str:
@@ -84,8 +194,17 @@ def host_name(host: str) -> str:
     return host.partition(":")[0]
 
 
-async def _while_there(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-    """Runs the app until it has answered, or until nobody waits for the answer."""
+async def _refuse(refusal: Refusal, scope: Scope, receive: Receive, answering: _Answering) -> None:
+    """Unless something was answered already. What is left of the request is not read, so nothing can follow it."""
+    if answering.status:
+        return
+    response = refused(refusal, scope["path"])
+    response.headers["connection"] = "close"
+    await response(scope, receive, answering)
+
+
+async def _while_there(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, answering: _Answering) -> bool:
+    """Runs the app until it has answered, or until nobody waits for the answer: then it is False."""
     left, pending = asyncio.Event(), [body]
 
     async def replayed() -> Message:
@@ -99,26 +218,18 @@ async def _while_there(app: ASGIApp, scope: Scope, body: bytes, receive: Receive
             pass
         left.set()
 
-    answering = asyncio.ensure_future(app(scope, replayed, send))
+    working = asyncio.ensure_future(app(scope, replayed, answering))
     watching = asyncio.ensure_future(watch())
     try:
-        await asyncio.wait({answering, watching}, return_when=asyncio.FIRST_COMPLETED)
-        if not answering.done():
-            answering.cancel()
-        await asyncio.gather(answering, return_exceptions=True)
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        # An answer that is complete ends the watch too.
+        there = working.done() or answering.complete
+        if not there:
+            working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
     finally:
         watching.cancel()
-        answering.cancel()
-    if not answering.cancelled() and (error := answering.exception()):
+        working.cancel()
+    if there and not working.cancelled() and (error := working.exception()):
         raise error
-
-
-def _with_headers(send: Send) -> Send:
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            given = {name.lower() for name, _ in message.get("headers", ())}
-            more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in given]
-            message = {**message, "headers": [*message.get("headers", ()), *more]}
-        await send(message)
-
-    return sending
+    return there

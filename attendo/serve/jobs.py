@@ -1,6 +1,7 @@
 """A request on its way through a batcher: what is asked, until when, and who hears what becomes of it."""
 
 import logging
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,9 +59,24 @@ class Job:
         self.asked, self.deadline = asked, deadline
         self._heard = heard
         self.tokens = 0  # that it may take, sources and answers, of every row
-        self.begun = False
+        self.entered, self._begun = time.monotonic(), 0.0
         self.over = False
         self._left = False
+
+    @property
+    def begun(self) -> bool:
+        return self._begun > 0
+
+    def begin(self) -> None:
+        """Something is being computed for it."""
+        self._begun = self._begun or time.monotonic()
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """That it waited, and that it has been computed for until now."""
+        now = time.monotonic()
+        begun = self._begun or now
+        return begun - self.entered, now - begun
 
     def leave(self) -> None:
         """Nobody listens any more: from any thread, seen before the next step."""

@@ -66,12 +66,18 @@ class Lane:
         return bool(self._waiting)
 
     @property
+    def seated(self) -> int:
+        """Sentences; from any thread."""
+        return max(0, len(self._replies) - len(self._waiting))
+
+    @property
     def _seated(self) -> bool:
         return self._seats is not None and self._seats.busy
 
     def add(self, request: Request, reply: Reply) -> None:
         if request in self._replies:
-            reply.job.begun = reply.job.begun or request not in self._waiting
+            if request not in self._waiting:
+                reply.job.begin()
             self._replies[request].append(reply)
             return
         self._replies[request] = [reply]
@@ -98,7 +104,7 @@ class Lane:
             return
         for request in before[: len(before) - len(feed)]:
             for reply in self._replies[request]:
-                reply.job.begun = True
+                reply.job.begin()
         for each in answers:
             for request, hypotheses in each.one_by_one():
                 self._answered(request, hypotheses)

@@ -1,20 +1,8 @@
 """Every message of the server, in English and in Chinese, with the status it goes with."""
 
-from dataclasses import dataclass
-from typing import Any
-
-
-@dataclass(frozen=True)
-class Message:
-    """Both languages have the same gaps to fill."""
-
-    status: int
-    english: str
-    chinese: str
-
-    def filled(self, values: dict[str, Any]) -> tuple[str, str]:
-        return self.english.format(**values), self.chinese.format(**values)
-
+from attendo.serve.message import Message
+from attendo.serve.messages_of_apis import OF_APIS
+from attendo.serve.messages_of_the_page import OF_THE_PAGE
 
 MESSAGES: dict[str, Message] = {
     # what a request is made of
@@ -22,8 +10,8 @@ MESSAGES: dict[str, Message] = {
     "bad_request": Message(400, "{detail}", "{detail_zh}"),
     "bad_host": Message(
         400,
-        "this server is not called {host!r}: use the address that it printed, or start it with --host",
-        "本服务器不叫 {host!r}：请用启动时显示的地址，或用 --host 启动",
+        "this server is not called {host!r}: use the address that it printed, or name it with --allow-host",
+        "本服务器不叫 {host!r}：请用启动时显示的地址，或在启动时用 --allow-host 指定",
     ),
     "bad_encoding": Message(
         415,
@@ -64,78 +52,64 @@ MESSAGES: dict[str, Message] = {
     "failed": Message(
         500, "something went wrong in the server: its terminal says what", "服务器内部出错：详情见运行它的终端"
     ),
-    # what is asked of a model
-    "empty_text": Message(400, "the text is empty: write something to look at", "文本是空的：请输入要观察的内容"),
-    "too_long": Message(
+    # The gate
+    "no_key": Message(
+        401,
+        "this server answers only with a key: send it as Authorization: Bearer KEY, or in X-API-Key",
+        "本服务器需要密钥：请用 Authorization: Bearer KEY 或 X-API-Key 发送",
+    ),
+    "bad_key": Message(
+        401, "this is no key of this server: ask whoever runs it for one", "密钥无效：请向服务器的管理者索取"
+    ),
+    "bad_http": Message(400, "this is no request that HTTP knows", "这不是有效的 HTTP 请求"),
+    "bad_form": Message(400, "the form cannot be read: {detail}", "无法读取表单：{detail}"),
+    "two_lengths": Message(
+        400,
+        "the request has both Content-Length and Transfer-Encoding: send one of them",
+        "请求同时带有 Content-Length 和 Transfer-Encoding：只能有其中之一",
+    ),
+    "metrics_closed": Message(
+        403,
+        "metrics are told to this machine, or with a key: ask from there, or start the server with metrics_open",
+        "指标只告诉本机或持有密钥者：请在本机查询，或在启动时打开 metrics_open",
+    ),
+    # Office: which model, and how much may be asked of it
+    "unknown_language": Message(400, "{language} is not among the languages that are served", "不支持语言 {language}"),
+    "no_such_pair": Message(
+        400, "no model translates from {source} to {target}", "没有从 {source} 到 {target} 的翻译模型"
+    ),
+    "too_many_texts": Message(
         413,
-        "the {side} has {tokens} tokens; at most {most} can be shown: choose a part of it",
-        "{side_zh}有 {tokens} 个词元，最多能显示 {most} 个：请选取其中一部分",
+        "{count} texts in one request, and {most} is the most: send them in several",
+        "一次请求有 {count} 段文本，最多 {most} 段：请分几次发送",
     ),
-    "block_too_large": Message(
+    "text_too_long": Message(
         413,
-        "the maps would take {size:.0f} MB, and {most:.0f} MB is the most: choose fewer layers",
-        "注意力图共需 {size:.0f} MB，上限为 {most:.0f} MB：请减少层数",
+        "a text has {characters} characters, and {most} is the most: send it in parts",
+        "一段文本有 {characters} 个字符，最多 {most} 个：请分段发送",
     ),
-    "trace_too_large": Message(
+    "source_too_long": Message(
         413,
-        "a ledger of {source} source and {target} target tokens is too much for this model: shorten the text",
-        "源文 {source} 个词元、译文 {target} 个词元，对这个模型来说账本太大：请缩短文本",
+        "a text has {tokens} tokens, and {most} is the most: send it in parts",
+        "一段文本有 {tokens} 个词元，最多 {most} 个：请分段发送",
     ),
-    "tree_too_large": Message(
-        413,
-        "the search considered {nodes} hypotheses, and {most} can be shown: take a smaller beam or a shorter text",
-        "搜索考虑了 {nodes} 个候选，最多能显示 {most} 个：请减小束宽或缩短文本",
-    ),
-    "unknown_model": Message(
-        404, "there is no model named {name!r}: {known}", "没有名为 {name!r} 的模型，现有：{known}"
-    ),
-    "unknown_checkpoint": Message(
-        404, "model {model} has no checkpoint {name!r}: {known}", "模型 {model} 没有检查点 {name!r}，现有：{known}"
-    ),
-    "bad_checkpoint": Message(
-        409, "the checkpoint cannot be read: {detail}", "无法读取检查点：{detail}"
-    ),
-    "unknown_layer": Message(
+    "above_limit": Message(
         400,
-        "there is no layer {layer}: the {stack} has {count}, counted from 0",
-        "没有第 {layer} 层：{stack_zh}共有 {count} 层，从 0 数起",
+        "{name} is {value}, and {most} is the most that this server allows",
+        "{name} 为 {value}，超过了本服务器的上限 {most}",
     ),
-    "unknown_site": Message(
+    "of_the_server": Message(
+        400, "{name} is for whoever runs this server to choose: leave it out", "{name} 由运行服务器的人决定：请去掉"
+    ),
+    # Our own API
+    "one_text_a_stream": Message(
         400,
-        "there is no attention at {site!r}: places are {known}",
-        "{site!r} 处没有注意力，可选：{known}",
+        "a stream is of one text, and there are {count}: ask for each in a request of its own",
+        "一个流只对应一段文本，而这里有 {count} 段：请逐段请求",
     ),
-    "unknown_head": Message(
-        400,
-        "there is no head {head!r}: a layer has {count} heads, counted from 0",
-        "没有第 {head!r} 个头：每层有 {count} 个头，从 0 数起",
-    ),
-    "unknown_step": Message(
-        400,
-        "there is no step {step}: the answer has {count}, counted from 0",
-        "没有第 {step} 步：这个回答共有 {count} 步，从 0 数起",
-    ),
-    "unknown_piece": Message(
-        400,
-        "{piece!r} is no piece of the target vocabulary: take one that was offered",
-        "目标词表里没有 {piece!r}：请从给出的词元中选取",
-    ),
-    "forced_control": Message(
-        400,
-        "{piece!r} cannot stand in an answer: only {end} may, as the last one",
-        "{piece!r} 不能出现在回答里：只有 {end} 可以，而且必须在最后",
-    ),
-    "bad_setting": Message(400, "{detail}", "这样的设置不成立：{detail_zh}"),
-    "no_training": Message(
-        404,
-        "model {model} has no metrics.jsonl beside it: there is one where its run folder is kept",
-        "模型 {model} 旁边没有 metrics.jsonl：保留训练目录才能看到训练曲线",
-    ),
-    "bad_training": Message(409, "the metrics cannot be read: {detail}", "无法读取训练记录：{detail}"),
-    "no_page": Message(
-        404, "the page has no file {path!r}", "页面没有文件 {path!r}"
-    ),
-}  # fmt: skip
+    **OF_THE_PAGE,
+    **OF_APIS,
+}
 
 SIDES = {"source": "源文", "target": "译文"}
 STACKS = {"encoder": "编码器", "decoder": "解码器"}
@@ -169,6 +143,7 @@ FAULTS: dict[str, tuple[str, str]] = {
     "less_than": ("must be below {lt}", "必须小于 {lt}"),
     "less_than_equal": ("must be at most {le}", "不能大于 {le}"),
     "too_long": ("must have at most {max_length} entries", "最多只能有 {max_length} 项"),
+    "too_short": ("must have at least {min_length} entries", "至少要有 {min_length} 项"),
     "string_too_long": ("must have at most {max_length} characters", "最多只能有 {max_length} 个字符"),
 }
 OTHER_FAULT = ("cannot be used", "无法使用")

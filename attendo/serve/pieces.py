@@ -1,22 +1,33 @@
 """Work that cannot be taken apart into steps, done piece by piece between the steps of others."""
 
+import time
 from collections import deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
+from attendo.decode.watching import looked_on_by
 from attendo.serve.jobs import Job, Texts, Work
-from attendo.text_model import TextModel
+from attendo.text_model import Result, TextModel
 
 _GATHERED = 64  # texts that are given to the model in one call
+_GATHERED_CHARACTERS = 16_384  # of all of them, so that no call takes long
+
+
+class _NobodyWaits(Exception):  # noqa: N818  (it is no error)
+    """What goes on would be for nothing."""
 
 
 class Pieces:
-    """First come, first served, but whoever has more than one piece goes behind the others after each."""
+    """First come, first served, but whoever has more than one piece goes behind the others after each.
 
-    def __init__(self, model: TextModel) -> None:
-        self._model = model
+    `alive` is called all the time, also within a piece, wherever it searches.
+    """
+
+    def __init__(self, model: TextModel, alive: Callable[[], None]) -> None:
+        self._model, self._alive = model, alive
         self._jobs: deque[Job] = deque()
         self._begun: dict[Job, Iterator[Any]] = {}
+        self._found: dict[Job, list[Result]] = {}  # of those of whose texts some are answered
         self._alone: set[Job] = set()  # after trouble in a call for several
 
     @property
@@ -30,34 +41,47 @@ class Pieces:
         if job in self._jobs:
             self._jobs.remove(job)
         self._alone.discard(job)
+        self._found.pop(job, None)
         if (begun := self._begun.pop(job, None)) is not None and hasattr(begun, "close"):
             begun.close()
 
     def step(self) -> None:
         """One piece."""
         job = self._jobs[0]
-        together = self._alike(job)
-        for each in together:
-            each.begun = True
+        shares = self._shares(job)
+        jobs = [*shares] or [job]
+        for each in jobs:
+            each.begin()
         try:
-            self._call(together) if together else self._piece(job)
+            with looked_on_by(lambda: self._look(jobs)):
+                self._call(shares) if shares else self._piece(job)
+        except _NobodyWaits:
+            for each in jobs:
+                self.remove(each)
         except Exception as error:  # whatever it is, the others are to be answered
-            if len(together) > 1:
-                self._alone.update(together)
+            if len(jobs) > 1:
+                self._alone.update(jobs)
                 return
             self.remove(job)
             job.fail(error)
 
+    def _look(self, jobs: Sequence[Job]) -> None:
+        """Ends what is for nobody any more: their time is over, or they have left."""
+        self._alive()
+        now = time.monotonic()
+        lost = [job.over or job.lost(now) for job in jobs]  # everybody whose time is over hears so
+        if all(lost):
+            raise _NobodyWaits
+
     def _piece(self, job: Job) -> None:
         """The next item of whatever it is."""
         if job not in self._begun:
-            job.begun = True
             self._begun[job] = self._items(job.asked)
         try:
             item = next(self._begun[job])
-        except StopIteration:
+        except StopIteration as end:
             self.remove(job)
-            job.finish()
+            job.finish([end.value])  # of a stream, the whole result
             return
         job.tell(item)
         self._jobs.rotate(-1)
@@ -65,35 +89,63 @@ class Pieces:
     def _items(self, asked: Texts | Work) -> Iterator[Any]:
         return asked.begin() if isinstance(asked, Work) else self._model.stream(asked.texts[0], **asked.options)
 
-    def _alike(self, first: Job) -> list[Job]:
-        """The first and those behind it that one call can answer with it; nobody where it is no call."""
-        key, found, texts = _key(first), list[Job](), 0
+    def _shares(self, first: Job) -> dict[Job, Sequence[str]]:
+        """What one call can answer: texts of the first, and of those behind it; nothing where it is no call."""
+        key, shares, room = _key(first), dict[Job, Sequence[str]](), _Room()
         if key is None:
-            return []
+            return {}
         for job in self._jobs:
-            alone = job in self._alone
-            if _key(job) == key and (not found or not alone) and isinstance(job.asked, Texts):
-                texts += len(job.asked.texts)
-                if found and texts > _GATHERED:
-                    break
-                found.append(job)
-                if alone:
-                    break
-        return found
+            if _key(job) != key or (shares and job in self._alone) or not isinstance(job.asked, Texts):
+                continue
+            rest = job.asked.texts[len(self._found.get(job, ())) :]
+            share = room.taken(rest) if _plain(job.asked) else rest
+            if shares and rest and not share:
+                break
+            shares[job] = share
+            if len(share) < len(rest) or job in self._alone:
+                break
+        return shares
 
-    def _call(self, jobs: list[Job]) -> None:
-        asked = [job.asked for job in jobs if isinstance(job.asked, Texts)]
-        results = iter(self._model.generate([text for each in asked for text in each.texts], **asked[0].options))
-        for job, each in zip(jobs, asked, strict=True):
-            self.remove(job)
-            job.finish([next(results) for _ in each.texts])
+    def _call(self, shares: dict[Job, Sequence[str]]) -> None:
+        """Who has more texts than that goes behind the others."""
+        asked = next(iter(shares)).asked
+        assert isinstance(asked, Texts)
+        results = iter(self._model.generate([text for share in shares.values() for text in share], **asked.options))
+        for job, share in shares.items():
+            found = self._found.setdefault(job, [])
+            found += [next(results) for _ in share]
+            if isinstance(job.asked, Texts) and len(found) == len(job.asked.texts):
+                self.remove(job)
+                job.finish(found)
+        if self._jobs and self._jobs[0] in shares:
+            self._jobs.rotate(-1)
+
+
+class _Room:
+    """Of one call."""
+
+    def __init__(self) -> None:
+        self._texts, self._characters = _GATHERED, _GATHERED_CHARACTERS
+
+    def taken(self, texts: Sequence[str]) -> Sequence[str]:
+        """As many as fit, and at least one into an empty room."""
+        for count, text in enumerate(texts):
+            empty = self._texts == _GATHERED
+            if not empty and (self._texts == 0 or len(text) > self._characters):
+                return texts[:count]
+            self._texts, self._characters = self._texts - 1, self._characters - len(text)
+        return texts
 
 
 def _key(job: Job) -> Hashable | None:
-    """The same for jobs that one call can answer. What is a list may hold one for each text, so it goes alone."""
+    """The same for jobs that one call can answer."""
     asked = job.asked
     if isinstance(asked, Work) or asked.streamed:
         return None
-    options = tuple(sorted(asked.options.items()))
-    plain = all(isinstance(value, str | int | float | None) for _, value in options)
-    return options if plain else id(job)
+    return repr(sorted(asked.options.items())) if _plain(asked) else id(job)
+
+
+def _plain(asked: Texts) -> bool:
+    """Whether all is asked for all texts alike, so that they need not be answered together."""
+    prefix, constraints = asked.options.get("prefix"), asked.options.get("constraints")
+    return isinstance(prefix, str | None) and all(isinstance(each, str) for each in constraints or ())

@@ -1,24 +1,38 @@
 """A server on a port of this machine, until it is told to stop."""
 
+import asyncio
 import errno
 import ipaddress
+import os
+import signal
 import socket
 import threading
+import time
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING
 
 from attendo.errors import UsageError
 
 try:
+    import fastapi  # noqa: F401  (whatever is missing is told before anything is read)
+    import prometheus_client  # noqa: F401
+    import python_multipart  # noqa: F401
     import uvicorn
-    from starlette.types import ASGIApp
 except ModuleNotFoundError as error:
     raise UsageError(f"a server needs {error.name}: pip install 'attendo[serve]'") from None
 
-_HEADER_BYTES = 32 * 1024  # beyond what the guard refuses with words, h11 closes the connection
-_SECONDS_TO_END = 1  # for what is being answered when the server is stopped
+if TYPE_CHECKING:
+    from attendo.serve.guard import Guard
+    from attendo.serve.watchdog import Watchdog
+
+_NOTICE_SECONDS = 0.5  # in which whoever asks /readyz hears of the end, before nobody can connect any more
+_TELLING_SECONDS = 1.0  # of the time to end, for those who must be told that it is over
+_FORCED_SECONDS = 0.5  # that a second signal leaves
+_LEFT = 128  # added to the number of a signal, where not all were answered
 
 
 @dataclass(frozen=True)
@@ -30,9 +44,12 @@ class Place:
 
 
 @contextmanager
-def listening(host: str, port: int) -> Iterator[Place]:
-    """A socket that is bound: only then is it sure that nobody else has the port."""
-    kind, address = _resolved(host)
+def listening(host: str, port: int, everywhere: bool = False) -> Iterator[Place]:
+    """A socket that is bound: only then is it sure that nobody else has the port.
+
+    `everywhere`: also on all addresses of this machine at once.
+    """
+    kind, address = _resolved(host, everywhere)
     taken = socket.socket(kind, socket.SOCK_STREAM)
     try:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -47,46 +64,91 @@ def listening(host: str, port: int) -> Iterator[Place]:
         taken.close()
 
 
-def serve(app: ASGIApp, place: Place, browser: bool) -> None:
-    """Until Ctrl-C or SIGTERM."""
-    config = uvicorn.Config(
-        app,
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        h11_max_incomplete_event_size=_HEADER_BYTES,
-        timeout_graceful_shutdown=_SECONDS_TO_END,
-    )
-    # A browser may take its time, or the terminal.
-    opening = threading.Thread(target=webbrowser.open, args=(place.address,), daemon=True)
-    server = _Server(config, opening if browser else None)
+def serve(app: "Guard", place: Place, begun: Callable[[], None], quiet: bool = False) -> int:
+    """Until Ctrl-C or SIGTERM: the exit code. `begun` is called when requests are answered; `quiet`: only of trouble.
+
+    Every model answers once before anybody is listened to. Told to end, it says so (/readyz), stops listening, and
+    answers whoever is there. Told twice, it ends at once.
+    """
+    from attendo.serve.connections import uvicorn_options
+    from attendo.serve.watchdog import Watchdog
+
+    settings = app.office.settings
+    seconds = max(1.0, settings.drain_seconds - _NOTICE_SECONDS - _TELLING_SECONDS)
+    options = uvicorn_options(settings)
+    if quiet:
+        options["log_config"]["loggers"]["attendo"]["level"] = "WARNING"
+    config = uvicorn.Config(app, lifespan="off", timeout_graceful_shutdown=seconds, **options)  # type: ignore[arg-type]
+    server = _Server(config, app, Watchdog(app.office), begun)
     with suppress(KeyboardInterrupt):  # it has ended by then
         server.run(sockets=[place.socket])
+    return server.code
+
+
+def opening(address: str) -> None:
+    """In a browser, which may take its time, or the terminal."""
+    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
 class _Server(uvicorn.Server):
-    """Opens the page when it can be answered."""
+    """Begins when all models are warm, and ends in order."""
 
-    def __init__(self, config: uvicorn.Config, opening: threading.Thread | None) -> None:
+    def __init__(self, config: uvicorn.Config, app: "Guard", watchdog: "Watchdog", begun: Callable[[], None]) -> None:
         super().__init__(config)
-        self._opening = opening
+        self._office, self._watchdog, self._begun = app.office, watchdog, begun
+        self._end_at: float | None = None
+        self.code = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._office.warm_up()
         await super().startup(sockets)
-        if self._opening is not None:
-            self._opening.start()
+        self._watchdog.start()
+        self._begun()
+
+    async def on_tick(self, counter: int) -> bool:
+        await super().on_tick(counter)
+        return self.should_exit or (self._end_at is not None and time.monotonic() >= self._end_at)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if not self.force_exit:
+            draining = [each.batcher.drain() for each in self._office.shelf.all()]
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.gather(*draining), _TELLING_SECONDS)
+        self._watchdog.stop()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's own, but a signal that was obeyed is not raised again: the exit code is ours to choose."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._end_at is None:
+            self._office.draining = True
+            self._end_at = time.monotonic() + (_NOTICE_SECONDS if sig == signal.SIGTERM else 0)
+            return
+        self.code = _LEFT + sig
+        self.should_exit = self.force_exit = True
+        forced = threading.Timer(_FORCED_SECONDS, os._exit, (self.code,))  # whatever still hangs
+        forced.daemon = True
+        forced.start()
 
 
-def _resolved(host: str) -> tuple[socket.AddressFamily, str]:
+def _resolved(host: str, everywhere: bool) -> tuple[socket.AddressFamily, str]:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise UsageError(f"--host {host} is no address of this machine: take 127.0.0.1, or leave it out") from None
     kind, address = found[0][0], str(found[0][4][0])
-    if ipaddress.ip_address(address.partition("%")[0]).is_unspecified:
+    if not everywhere and ipaddress.ip_address(address.partition("%")[0]).is_unspecified:
         raise UsageError(f"--host {host} stands for every address: name the one that others reach this machine by")
     return kind, address
 

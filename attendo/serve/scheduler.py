@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from attendo.decode.search import Strategy
 from attendo.serve.errors import Refusal
@@ -17,21 +18,38 @@ _TURNS = 64  # that a lane has before it makes room for one that waits
 _KEPT = 8  # that nobody is in: on a GPU their steps are recorded
 
 
-class Scheduler:
-    """Everything happens in one thread. `tokens` is the most that all requests together may take."""
+@dataclass(frozen=True)
+class BatchLimits:
+    """What is above one of these is refused at once, never kept."""
 
-    def __init__(self, model: TextModel, seats: SeatMaker, tokens: int) -> None:
-        self._model, self._seats, self._most_tokens = model, seats, tokens
+    waiting: int = 128  # requests that have not begun
+    tokens: int = 262_144  # of all requests together: sources and the most of their answers, once for each row
+    side_by_side: int | None = None  # sentences of a kind; unless given, 32 on a CPU and 128 on a GPU
+    drain_seconds: float = 10.0  # for what is there when the server is shut down
+    source_tokens: int = 1_000_000  # of a text
+    answer_tokens: int = 1_000_000  # of an answer: a longer one is cut, as it would be at its own limit
+
+
+class Scheduler:
+    """Everything happens in one thread. `alive` is called in between, wherever one thing takes long."""
+
+    def __init__(self, model: TextModel, seats: SeatMaker, limits: BatchLimits, alive: Callable[[], None]) -> None:
+        self._model, self._seats, self._limits = model, seats, limits
         self._jobs: dict[Job, tuple[Reply, list[Lane]] | None] = {}
         self._lanes: dict[Kind, Lane] = {}  # the one that was asked for last at the end
         self._asking: deque[Lane] = deque()  # that have something to do and no turn
         self._open: dict[Lane, int] = {}  # that take turns, the first that came first, and how many it has had
-        self._pieces = Pieces(model)
+        self._pieces = Pieces(model, alive)
         self._turns: deque[Lane | Pieces] = deque()
 
     @property
     def busy(self) -> bool:
         return bool(self._jobs)
+
+    @property
+    def batch_size(self) -> int:
+        """Sentences that are being answered side by side."""
+        return sum(lane.seated for lane in [*self._open])
 
     def take(self, job: Job) -> None:
         """What is wrong with a request is told at once."""
@@ -76,6 +94,9 @@ class Scheduler:
         call = self._model.call(asked.texts, **asked.options)
         if asked.streamed:
             call.check_stream()
+        if any(line.limit > self._limits.answer_tokens for line in call.lines):
+            call = call.within(self._limits.answer_tokens)
+            job.asked = replace(asked, options={**asked.options, "max_length": self._limits.answer_tokens})
         self._admit(job, call)
         several = asked.streamed and len(call.lines) > 1
         if several or not self._seats.can_answer(call):
@@ -85,10 +106,12 @@ class Scheduler:
         self._seat(job, call, asked.streamed)
 
     def _admit(self, job: Job, call: Call) -> None:
+        if (longest := max(call.source_tokens, default=0)) > self._limits.source_tokens:
+            raise Refusal("source_too_long", tokens=longest, most=self._limits.source_tokens)
         strategy: Strategy = call.search()[1]
         job.tokens = sum(len(line.source) + line.limit for line in call.lines) * strategy.width
         others = [each.tokens for each in self._jobs if each.listened_to]
-        if others and sum(others) + job.tokens > self._most_tokens:
+        if others and sum(others) + job.tokens > self._limits.tokens:
             raise Refusal("busy", waiting=len(others))
 
     def _seat(self, job: Job, call: Call, streamed: bool) -> None:

@@ -1,5 +1,6 @@
-"""The models of a server, by name, each with its worker, and the checkpoints of its run, read when asked for."""
+"""The models of a server, by name, each with its thread, and the checkpoints of its run, read when asked for."""
 
+import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,31 +10,51 @@ import torch
 
 from attendo.errors import AttendoError
 from attendo.model.transformer import Transformer
+from attendo.serve.batching import Batcher
 from attendo.serve.errors import Refusal
+from attendo.serve.languages import code_of
+from attendo.serve.scheduler import BatchLimits
 from attendo.serve.settings import ServeSettings
-from attendo.serve.worker import Worker
 from attendo.store import StoredModel, misfits
+from attendo.text.about import About
 from attendo.text_model import TextModel
 from attendo.train.checkpoint import Checkpoints
 
 
 @dataclass(frozen=True)
 class NamedModel:
-    """A model to serve; `folder` is where it lies, beside what its run left."""
+    """A model to serve; `folder` is where it lies, beside what its run left, `about` what it says of itself."""
 
     name: str
     model: TextModel
     folder: Path | None = None
+    about: About | None = None  # where it is to be served as something else than it says
 
 
 class Served:
-    """One model. What is not named async runs in the worker's thread."""
+    """One model. Whatever needs it, for the page or for any API, is done in the one thread of its batcher."""
 
     def __init__(self, named: NamedModel, settings: ServeSettings) -> None:
-        self.name, self.model = named.name, named.model
-        self.worker = Worker(settings.waiting)
+        self.name, self.model, self.folder = named.name, named.model, named.folder
+        self.about = _with_known_codes(named.about or About(**named.model.about))
+        limits = BatchLimits(
+            waiting=settings.waiting,
+            tokens=settings.queue_tokens,
+            drain_seconds=settings.drain_seconds,
+            source_tokens=settings.source_tokens,
+            answer_tokens=settings.answer_tokens,
+        )
+        # A folder that is replaced meanwhile goes on being served as it was.
+        self.sha256 = None if named.folder is None else _sha256(named.folder)
+        self.batcher = Batcher(named.model, limits)
         self.run_folder = None if named.folder is None else named.folder.resolve().parent
         self._most_kept, self._kept = settings.checkpoints, OrderedDict[str, TextModel]()
+
+    @property
+    def sample(self) -> str:
+        """A text that it can answer."""
+        stored = self.model.stored.sample if self.model.runtime.name == "torch" else []
+        return next((source for source, _ in stored if source.strip()), "a")
 
     @property
     def checkpoints(self) -> list[str]:
@@ -77,7 +98,7 @@ class Served:
                 weight.copy_(weights[name])
         network = network.to(self.model.device).eval()
         source, target = stored.source_tokenizer, stored.target_tokenizer
-        return TextModel(StoredModel(network, source, target, stored.generation))
+        return TextModel(StoredModel(network, source, target, stored.generation, about=stored.about))
 
     def _found_checkpoints(self) -> Checkpoints | None:
         return None if self.run_folder is None else Checkpoints(self.run_folder / "checkpoints")
@@ -98,6 +119,23 @@ class Shelf:
         if name not in self._served:
             raise Refusal("unknown_model", name=name[:100], known=", ".join(self._served))
         return self._served[name]
+
+
+def _with_known_codes(about: About) -> About:
+    """Languages as requests are understood too; one that nobody can ask for is none."""
+    codes = {
+        name: None if told is None else code_of(told)
+        for name, told in (("source_language", about.source_language), ("target_language", about.target_language))
+    }
+    return about.replace(**codes)
+
+
+def _sha256(folder: Path) -> str | None:
+    """Of all that the manifest names."""
+    try:
+        return str(json.loads((folder / "manifest.json").read_bytes())["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def named_models(folders: Sequence[Path], models: Sequence[TextModel]) -> list[NamedModel]:

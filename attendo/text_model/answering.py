@@ -12,6 +12,7 @@ from attendo.decode.ranking import Ranking
 from attendo.decode.requests import Request
 from attendo.decode.risk import by_probability, least_risk
 from attendo.decode.search import Rule, Strategy
+from attendo.decode.watching import between_steps
 from attendo.errors import UsageError
 from attendo.metrics.pairwise import pairwise_bleu, pairwise_chrf
 from attendo.text import EOS, PAD, Tokenizer
@@ -115,6 +116,7 @@ class Answering:
 
     def _best(self, found: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
         if self._config.mbr != "none":
+            between_steps()  # comparing all with all takes its time
             found = self._by_risk(found)
         return found[: self._wishes.n_best]
 

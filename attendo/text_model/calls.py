@@ -54,8 +54,20 @@ class Call:
 
     def results(self, found: Sequence[Result]) -> list[Result]:
         """One for each text, from those of the lines."""
-        told = zip(self.maker.results(found, self.made), self.texts, strict=True)
-        return [self._with_unknown(result, text) for result, text in told]
+        told = zip(self.maker.results(found, self.made), self.texts, self.source_tokens, strict=True)
+        return [replace(result, unknown=self._unknown(text), source_tokens=read) for result, text, read in told]
+
+    @property
+    def source_tokens(self) -> list[int]:
+        """Of each text, eos left out."""
+        return [sum(len(line.source) for line in lines) for lines in self.made]
+
+    def within(self, answer_tokens: int) -> "Call":
+        """The same with no answer longer than this."""
+        if (longest := max((len(line.prefix) for line in self.lines), default=0)) > answer_tokens:
+            raise UsageError(f"the prefix has {longest} tokens, more than max_length {answer_tokens}")
+        shorter = [[replace(line, limit=min(line.limit, answer_tokens)) for line in lines] for lines in self.made]
+        return replace(self, made=shorter)
 
     def check_stream(self) -> None:
         if self.wishes.n_best > 1 or self.wishes.alignments:
@@ -64,5 +76,5 @@ class Call:
     def teller(self) -> Teller:
         return Teller(ranking_of(self.config), self.tokenizers[1])
 
-    def _with_unknown(self, result: Result, text: str) -> Result:
-        return replace(result, unknown=tuple(self.tokenizers[0].unknown(text))) if text.strip() else result
+    def _unknown(self, text: str) -> tuple[str, ...]:
+        return tuple(self.tokenizers[0].unknown(text)) if text.strip() else ()

@@ -1,6 +1,6 @@
 """Text in, text out: the one place where tokenizers, network and search meet."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ class TextModel:
             raise ModelError("a decoder-only network has no source to translate: use its network directly")
         self.generation = GenerationConfig(**stored.generation)
         self.scores: dict[str, Any] = stored.scores
+        self.about: dict[str, Any] = stored.about  # fields of `About` that are known
         self.runtime: Runtime = runtime or TorchRuntime(self.network)
         self._engines: dict[Hashable, Engine] = {}
 
@@ -135,8 +136,8 @@ class TextModel:
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
         return Call(texts, wishes, config, maker, maker.of(texts), answering, tokenizers)
 
-    def stream(self, text: str, **options: Any) -> Iterator[str]:
-        """The answer in pieces, each as soon as it is decided; joined, they are the text that `generate` gives.
+    def stream(self, text: str, **options: Any) -> Generator[str, None, Result]:
+        """The answer in pieces, each as soon as it is decided; joined, they are the text of the result returned.
 
         Greedy and samples come token by token. Of a beam comes what all hypotheses that can still win begin with. What
         is only known at the end comes whole: with mbr, with ban (an answer may have to be searched for again), with
@@ -147,8 +148,7 @@ class TextModel:
         engine = self.runtime.watched(call.config)
         several = call.config.mbr != "none" or call.wishes.ban or call.wishes.constraints or len(call.lines) != 1
         if engine is None or several:
-            yield from self._stream_whole(text, call.wishes, options)
-            return
+            return (yield from self._stream_whole(text, call, options))
         teller = call.teller()
         with self.runtime.evaluating():
             frontiers = engine.frontiers(*call.search())
@@ -160,8 +160,10 @@ class TextModel:
             last = step
             if new := teller.new(last):
                 yield new
-        if rest := teller.rest(call.told(last.hypotheses.cpu()).text):
+        (result,) = call.results([call.told(last.hypotheses.cpu())])
+        if rest := teller.rest(result.text):
             yield rest
+        return result
 
     def alternatives(self, text: str, prefix: str = "", count: int = 5, **options: Any) -> list[Alternative]:
         """The most probable next words behind a prefix of the answer, each with the whole answer it leads to."""
@@ -235,15 +237,14 @@ class TextModel:
         network = Tapped(self.network, scaled_heads(merged(self._heads, heads)))
         return TextModel(self.stored, TorchRuntime(network))
 
-    def _stream_whole(self, text: str, wishes: Wishes, options: dict[str, Any]) -> Iterator[str]:
-        told: list[str] = []
-        _, config = self._asked(options)
-        sentences = self._lines(wishes, config).sentences(text, 0) if wishes.split else [text]
-        for sentence in sentences:
-            before = joined(told)
-            told.append(self.generate([sentence], **options)[0].text)
-            if new := joined(told).removeprefix(before):
+    def _stream_whole(self, text: str, call: Call, options: dict[str, Any]) -> Generator[str, None, Result]:
+        told: list[Result] = []
+        for sentence in call.maker.sentences(text, 0) if call.lines else ():
+            before = joined([each.text for each in told])
+            told += self.generate([sentence], **options)
+            if new := joined([each.text for each in told]).removeprefix(before):
                 yield new
+        return call.results(told)[0]
 
     def _lines(self, wishes: Wishes, config: GenerationConfig) -> LineMaker:
         return LineMaker(wishes, config, self.source_tokenizer, self.target_tokenizer, self.runtime.longest)

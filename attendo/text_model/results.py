@@ -70,6 +70,7 @@ class Result:
     hypotheses: tuple[Hypothesis, ...]
     unknown: tuple[str, ...] = ()  # parts of the source that the vocabulary does not have
     sentences: tuple["Result", ...] = ()  # that the source was split into, where it was too long
+    source_tokens: int = 0  # that the network read, eos left out
 
     @property
     def best(self) -> Hypothesis:

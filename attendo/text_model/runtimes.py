@@ -68,6 +68,7 @@ class ExportedFolder:
     target_tokenizer: Tokenizer
     generation: dict[str, Any]
     scores: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)
 
 
 def engine_left_out(runtime: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -91,6 +91,11 @@ OPTIONS = {
     ],
     "prepare": ["--data", "--help", "--out", "--set", "--source", "--target", "--verify", "RUN.toml"],
     "score": ["--device", "--help", "--json", "--normalise", "--source", "--target", "--words", "MODEL"],
+    "serve": [
+        *("--allow-host", "--check", "--cors-origin", "--deadline", "--device", "--documents-folder", "--help"),
+        *("--host", "--key-file", "--languages", "--log-format", "--metrics-open", "--port", "--precision", "--set"),
+        *("--task", "--threads", "MODEL"),
+    ],
     "trace": [
         *("--device", "--head", "--help", "--html", "--json", "--lang", "--layer", "--no-mask", "--step", "--target"),
         *("MODEL", "TEXT"),

@@ -32,7 +32,7 @@ class Stub:
         self.most = 10**9
         self.app = FastAPI()
         self.app.get("/api/v1/models")(self.models)
-        self.app.post("/api/v1/generate")(self.generate)
+        self.app.post("/api/v1/answer")(self.answer)
         self.app.post("/api/v1/trace")(self.trace)
         self.app.include_router(page.routes())
 
@@ -40,7 +40,7 @@ class Stub:
         sizes = {"encoder_layers": self.layers, "decoder_layers": self.layers, "heads": self.heads, "parameters": 1}
         return {"models": [{"name": "stub", "checkpoints": [], "has_training": False, "samples": ["a b"], **sizes}]}
 
-    async def generate(self) -> StreamingResponse:
+    async def answer(self) -> StreamingResponse:
         async def events() -> AsyncIterator[str]:
             yield 'event: text\ndata: {"text": "whole", "whole": "whole"}\n\n'
             if self.breaks:

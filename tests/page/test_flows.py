@@ -40,7 +40,7 @@ def test_a_text_is_translated_and_the_address_and_the_back_button_follow(visit: 
     page.fill("#source", "the cat sat")
     page.click("#translate")
     page.locator(".output .whole").wait_for()
-    answer = visit.ask("/generate", text="the cat sat")["hypotheses"][0]
+    answer = visit.ask("/answer", text="the cat sat")["hypotheses"][0]
     assert page.locator(".output .whole").text_content() == answer["text"]
     assert state(page)["text"] == "the cat sat"
     page.go_back()

@@ -1,5 +1,7 @@
 // Calls to the server: answers are kept, streams can be cancelled, and a saved page answers from what it holds.
 
+import { askedForKey, credentials, currentKey } from "./key.js";
+
 const ROOM = 96 << 20; // letters of maps that are kept; the oldest answers go first
 const answers = new Map();
 let recording = null;
@@ -64,18 +66,22 @@ function keyOf(path, body) {
 }
 
 async function send(path, body, signal) {
-  let response;
+  const key = currentKey(), response = await fetched(path, body, signal);
+  if (response.ok) return response;
+  if (response.status === 401 && await askedForKey(key)) return send(path, body, signal);
+  const told = await response.json().catch(() => null);
+  throw new Trouble(told?.error?.code ? told.error : { code: "http", message: `HTTP ${response.status}` });
+}
+
+async function fetched(path, body, signal) {
   try {
-    const json = { "Content-Type": "application/json" };
-    const post = { method: "POST", headers: json, body: JSON.stringify(body), signal };
-    response = await fetch(`/api/v1${path}`, body === null ? { signal } : post);
+    const headers = body === null ? credentials() : { ...credentials(), "Content-Type": "application/json" };
+    const post = { method: "POST", headers, body: JSON.stringify(body), signal };
+    return await fetch(`/api/v1${path}`, body === null ? { headers, signal } : post);
   } catch (error) {
     if (wasCancelled(error)) throw error;
     throw cutOff();
   }
-  if (response.ok) return response;
-  const told = await response.json().catch(() => null);
-  throw new Trouble(told?.error?.code ? told.error : { code: "http", message: `HTTP ${response.status}` });
 }
 
 async function parsed(response) {

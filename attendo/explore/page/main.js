@@ -63,14 +63,15 @@ class Page extends HTMLElement {
   modelChoice() {
     const { checkpoint } = current(), found = chosen();
     if (!found) return [];
-    const facts = t("page.facts", { parameters: whole(found.parameters),
+    // An exported model tells no sizes.
+    const facts = found.parameters === null ? "" : t("page.facts", { parameters: whole(found.parameters),
       layers: `${found.encoder_layers}+${found.decoder_layers}`, heads: found.heads });
     return [
       models().length > 1 ? select("model", t("page.model"), found.name,
         models().map((each) => [each.name, each.name])) : h("span", { class: "model" }, found.name),
       found.checkpoints?.length ? select("checkpoint", t("page.checkpoint"), checkpoint,
         [["", t("page.final")], ...found.checkpoints.map((each) => [each, each])]) : null,
-      h("span", { class: "facts" }, found.direction ? `${found.direction} · ${facts}` : facts),
+      h("span", { class: "facts" }, [found.direction, facts].filter(Boolean).join(" · ")),
     ].filter(Boolean);
   }
 

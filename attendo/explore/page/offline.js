@@ -30,7 +30,7 @@ export async function wholePage() {
 async function gather() {
   const state = current(), quietly = (work) => work.catch(() => null);
   await quietly(ask("/models"));
-  await quietly(drained(stream("/generate", ofStream(state))));
+  await quietly(drained(stream("/answer", ofStream(state))));
   for (const view of Object.values(VIEWS)) {
     const unseen = new view();
     await quietly(Promise.resolve(unseen.load(state)));

@@ -1,44 +1,54 @@
 """/ablate and /rank: what becomes of an answer without some heads."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from attendo.model.heads import sites
-from attendo.serve.events import Event, event_stream
-from attendo.serve.explorer.desk import Desk, checked_heads, model_for
+from attendo.serve.events import Event, Events, EventStream, begun, event_stream
+from attendo.serve.explorer.desk import OF_PAGE, answered, checked_heads, model_for
+from attendo.serve.explorer.replies import AblateReply
 from attendo.serve.explorer.requests import AblateRequest, RankRequest
-from attendo.serve.explorer.searching import Search
+from attendo.serve.explorer.searching import Search, Turns
 from attendo.serve.explorer.subject import Subject
+from attendo.serve.office import Office
+from attendo.serve.openapi import EVENTS, refusals
 from attendo.serve.settings import ServeSettings
 from attendo.serve.shelf import Served
 from attendo.serve.strict_json import StrictRoute
+from attendo.text_model import TextModel
 
 
-def routes(desk: Desk) -> APIRouter:
-    router = APIRouter(route_class=StrictRoute)
+def routes(office: Office) -> APIRouter:
+    router = APIRouter(route_class=StrictRoute, tags=["page"])
+    refused = refusals("ours", *OF_PAGE)
 
-    @router.post("/ablate", response_model=None)
+    @router.post("/ablate", response_model=None, responses={**refused, 200: {"model": AblateReply}})
     async def ablate(asked: AblateRequest) -> Response:
+        """The answer without some heads, and what the old answer is then worth."""
         whole = asked.model_copy(update={"heads": {}})  # the answer is that of the model as it is
-        return await desk.answer(whole, lambda model: _ablated(model, asked, desk.settings))
+        return await answered(office, whole, lambda model: _ablated(model, asked, office.settings))
 
-    @router.post("/rank", response_model=None)
+    @router.post(
+        "/rank", response_model=None, response_class=EventStream, responses={**refused, 200: {"content": EVENTS}}
+    )
     async def rank(asked: RankRequest) -> Response:
-        return await _ranked(desk, asked)
+        """What the answer loses without each head: server-sent events `head`, then `done`."""
+        return event_stream(await begun(_ranked(office, asked)))
 
     return router
 
 
-def _ablated(model: Any, asked: AblateRequest, settings: ServeSettings) -> dict[str, Any]:
+def _ablated(model: TextModel, asked: AblateRequest, settings: ServeSettings) -> Turns[dict[str, Any]]:
     heads = checked_heads(model.network.config, asked.heads)
-    subject = Subject.of(model, asked, settings)
+    subject = yield from Subject.of(model, asked, settings)
     changed = model.with_heads(heads) if heads else model
     before, after = subject.log_probabilities(), subject.log_probabilities(changed)
     search = Search(changed, asked.text, asked.decoder, settings.tokens, settings.tokens - 1)
-    best = search.answers()[0]
+    best = (yield from search.answers())[0]
     pieces = model.target_tokenizer.pieces(subject.predicted_ids)
     return {
         "before": {"text": subject.text, "log_probability": sum(before), "tokens": _tokens(pieces, before)},
@@ -57,24 +67,22 @@ def _tokens(pieces: list[str], values: list[float]) -> list[dict[str, Any]]:
     return [{"piece": piece, "log_probability": value} for piece, value in zip(pieces, values, strict=True)]
 
 
-async def _ranked(desk: Desk, asked: RankRequest) -> Response:
-    """Each head is a piece of work of its own, so that other requests come in between, and none is done for nobody."""
-    served = desk.shelf.named(asked.model)
-    subject = await served.worker.run(lambda: Subject.of(model_for(served, asked), asked, desk.settings))
-
-    async def events() -> AsyncIterator[Event]:
-        base = sum(await served.worker.run(subject.log_probabilities))
-        config = subject.model.network.config
-        for site in sites(config):
-            for head in range(config.num_heads):
-                yield "head", {"site": site, "head": head, "delta": await _without(served, subject, site, head) - base}
-        yield "done", {"log_probability": base, "text": subject.text, "heads": len(sites(config)) * config.num_heads}
-
-    return event_stream(events())
+async def _ranked(office: Office, asked: RankRequest) -> Events:
+    """Others compute between two heads, and whoever leaves is not computed for."""
+    served = office.served(asked.model)
+    async with aclosing(served.batcher.each(lambda: _heads(served, asked, office.settings))) as heads:
+        async for event in heads:
+            if event is not None:
+                yield event
 
 
-async def _without(served: Served, subject: Subject, site: str, head: int) -> float:
-    """The log-probability of the answer with one more head switched off."""
-    return await served.worker.run(
-        lambda: sum(subject.log_probabilities(subject.model.with_heads({site: {head: 0.0}})))
-    )
+def _heads(served: Served, asked: RankRequest, settings: ServeSettings) -> Iterator[Event | None]:
+    """In the thread of the model: the answer token by token, then a head at a time."""
+    subject = yield from Subject.of(model_for(served, asked), asked, settings)
+    base, config = sum(subject.log_probabilities()), subject.model.network.config
+    for site in sites(config):
+        for head in range(config.num_heads):
+            without = subject.model.with_heads({site: {head: 0.0}})
+            delta = sum(subject.log_probabilities(without)) - base
+            yield "head", {"site": site, "head": head, "delta": delta}
+    yield "done", {"log_probability": base, "text": subject.text, "heads": len(sites(config)) * config.num_heads}

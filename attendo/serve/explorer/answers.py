@@ -1,19 +1,25 @@
-"""/generate, /steps and /tree: answers, how they were chosen, and what else was considered."""
+"""/answer, /steps and /tree: answers, how they were chosen, and what else was considered."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import torch
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from attendo.serve.events import Event, event_stream
+from attendo.serve.errors import answer
+from attendo.serve.events import Event, Events, begun, event_stream
 from attendo.serve.explorer.beam_tree import told_tree
-from attendo.serve.explorer.desk import Desk, model_for
+from attendo.serve.explorer.desk import OF_PAGE, answered, model_for
 from attendo.serve.explorer.predictions import predictions
-from attendo.serve.explorer.requests import GenerateRequest, StepsRequest, TreeRequest
-from attendo.serve.explorer.searching import Search
+from attendo.serve.explorer.replies import AnswerReply, StepsReply, TreeReply
+from attendo.serve.explorer.requests import AnswerRequest, StepsRequest, TreeRequest
+from attendo.serve.explorer.searching import Search, Turns
+from attendo.serve.office import Office
+from attendo.serve.openapi import events_or, refusals
 from attendo.serve.settings import ServeSettings
+from attendo.serve.shelf import Served
 from attendo.serve.strict_json import StrictRoute
 from attendo.text import BOS, EOS
 from attendo.text_model import TextModel
@@ -22,56 +28,59 @@ from attendo.text_model.results import Hypothesis
 SHORT = 128  # tokens of a source for which other beginnings are looked for: each is an answer of its own
 
 
-def routes(desk: Desk) -> APIRouter:
-    router = APIRouter(route_class=StrictRoute)
+def routes(office: Office) -> APIRouter:
+    router = APIRouter(route_class=StrictRoute, tags=["page"])
 
-    @router.post("/generate", response_model=None)
-    async def generate(asked: GenerateRequest) -> Response:
+    @router.post("/answer", response_model=None, responses={**refusals("ours", *OF_PAGE), **events_or(AnswerReply)})
+    async def answer_whole(asked: AnswerRequest) -> Response:
+        """One answer as the page shows it, with other texts beside it; `stream`: as it is decided."""
+        events = _events(office, asked)
         if asked.stream:
-            return await _streamed(desk, asked)
-        return await desk.answer(asked, lambda model: _generated(model, asked, desk.settings))
+            # What cannot be meant is refused before the stream begins.
+            return event_stream(await begun(events))
+        async with aclosing(events):
+            (whole,) = [told async for name, told in events if name == "done"]
+        return answer(whole)
 
-    @router.post("/steps", response_model=None)
+    @router.post("/steps", response_model=None, responses={**refusals("ours", *OF_PAGE), 200: {"model": StepsReply}})
     async def steps(asked: StepsRequest) -> Response:
-        return await desk.answer(asked, lambda model: _steps(model, asked, desk.settings))
+        """The answer step by step, behind a prefix that is forced."""
+        return await answered(office, asked, lambda model: _steps(model, asked, office.settings))
 
-    @router.post("/tree", response_model=None)
+    @router.post("/tree", response_model=None, responses={**refusals("ours", *OF_PAGE), 200: {"model": TreeReply}})
     async def tree(asked: TreeRequest) -> Response:
-        return await desk.answer(asked, lambda model: _tree(model, asked, desk.settings))
+        """Every hypothesis that the search considered, and what became of it."""
+        return await answered(office, asked, lambda model: _tree(model, asked, office.settings))
 
     return router
 
 
-def _generated(model: TextModel, asked: GenerateRequest, settings: ServeSettings) -> dict[str, Any]:
-    search, prefix = _prepared(model, asked, settings)
-    return _whole(search, search.answers(prefix), asked)
+async def _events(office: Office, asked: AnswerRequest) -> Events:
+    """What is new of the best answer each time, then all that there is to tell."""
+    served, whole = office.served(asked.model), ""
+    async with aclosing(served.batcher.each(lambda: _parts(served, asked, office.settings))) as parts:
+        async for name, told in parts:
+            if name == "done":
+                yield name, told
+            elif told:  # others may have had a turn all the same
+                whole += told
+                yield "text", {"text": told, "whole": whole}
 
 
-async def _streamed(desk: Desk, asked: GenerateRequest) -> Response:
-    """What cannot be meant is refused before the stream begins."""
-    served = desk.shelf.named(asked.model)
-    search, prefix = await served.worker.run(lambda: _prepared(model_for(served, asked), asked, desk.settings))
-
-    def parts() -> Iterator[Event]:
-        whole = ""
-        for new in search.stream(prefix):
-            whole += new
-            yield "text", {"text": new, "whole": whole}
-        yield "done", _whole(search, search.streamed, asked)
-
-    async def events() -> AsyncIterator[Event]:
-        async for event in served.worker.each(parts):
-            yield event
-
-    return event_stream(events())
+def _parts(served: Served, asked: AnswerRequest, settings: ServeSettings) -> Iterator[Event]:
+    """In the thread of the model, a token at a time."""
+    search, prefix = _prepared(model_for(served, asked), asked, settings)
+    for new in search.stream(prefix):
+        yield "text", new
+    yield "done", _whole(search, search.streamed, asked)
 
 
-def _prepared(model: TextModel, asked: GenerateRequest, settings: ServeSettings) -> tuple[Search, tuple[int, ...]]:
+def _prepared(model: TextModel, asked: AnswerRequest, settings: ServeSettings) -> tuple[Search, tuple[int, ...]]:
     search = Search(model, asked.text, asked.decoder, settings.source_tokens, settings.answer_tokens)
     return search, search.prefix_ids(asked.prefix or ())
 
 
-def _whole(search: Search, found: Sequence[Hypothesis], asked: GenerateRequest) -> dict[str, Any]:
+def _whole(search: Search, found: Sequence[Hypothesis], asked: AnswerRequest) -> dict[str, Any]:
     pieces = search.model.source_tokenizer.pieces([*search.source, EOS])
     return {
         "source": {"pieces": pieces},
@@ -103,7 +112,7 @@ def _told(search: Search, hypothesis: Hypothesis) -> dict[str, Any]:
     }
 
 
-def _alternatives(search: Search, found: Sequence[Hypothesis], asked: GenerateRequest) -> list[str]:
+def _alternatives(search: Search, found: Sequence[Hypothesis], asked: AnswerRequest) -> list[str]:
     """Other texts than the best: what else was found, then answers that begin with other words."""
     texts = list(dict.fromkeys(each.text for each in found))
     if len(texts) <= asked.alternatives and not asked.prefix and len(search.source) <= SHORT:
@@ -115,17 +124,16 @@ def _alternatives(search: Search, found: Sequence[Hypothesis], asked: GenerateRe
     return texts[1 : asked.alternatives + 1]
 
 
-@torch.inference_mode()
-def _steps(model: TextModel, asked: StepsRequest, settings: ServeSettings) -> dict[str, Any]:
+def _steps(model: TextModel, asked: StepsRequest, settings: ServeSettings) -> Turns[dict[str, Any]]:
     """The answer that a decoder finds behind the prefix, and at each of its tokens what there was to choose from."""
     search = Search(model, asked.text, asked.decoder, settings.tokens, settings.tokens - 1)
     prefix = search.prefix_ids(asked.prefix)
-    best = search.answers(prefix)[0]
+    best = (yield from search.answers(prefix))[0]
     predicted = list(best.ids) if best.cut else [*best.ids, EOS]
     read = [BOS, *predicted[:-1]]
     reader, device = model.runtime.reader(search.config), model.device
     assert reader is not None  # only exported models have none
-    with model.runtime.evaluating():
+    with model.runtime.evaluating(), torch.inference_mode():
         memory = reader.encode(torch.tensor([[*search.source, EOS]], device=device))
         logits, _ = reader.step(torch.tensor([read], device=device), reader.start(memory))
     labels, forced = model.target_tokenizer.pieces(read), len(search.begin) + len(prefix)
@@ -148,6 +156,6 @@ def _steps(model: TextModel, asked: StepsRequest, settings: ServeSettings) -> di
     return {"source": {"pieces": pieces}, "steps": told, "text": best.text, "ended": not best.cut}
 
 
-def _tree(model: TextModel, asked: TreeRequest, settings: ServeSettings) -> dict[str, Any]:
+def _tree(model: TextModel, asked: TreeRequest, settings: ServeSettings) -> Turns[dict[str, Any]]:
     search = Search(model, asked.text, asked.decoder, settings.tokens, settings.tokens - 1)
-    return told_tree(search)
+    return (yield from told_tree(search))

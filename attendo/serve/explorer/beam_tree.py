@@ -4,7 +4,7 @@ from typing import Any
 
 from attendo.decode.tree import Node, Tree
 from attendo.serve.errors import Refusal
-from attendo.serve.explorer.searching import Search
+from attendo.serve.explorer.searching import Search, Turns
 from attendo.text_model.choices import ranking_of
 
 MOST_NODES = 10_000
@@ -23,9 +23,9 @@ REASONS = {
 }
 
 
-def told_tree(search: Search) -> dict[str, Any]:
+def told_tree(search: Search) -> Turns[dict[str, Any]]:
     """Nodes have numbers of their own over all groups of a diverse beam."""
-    trees = search.trees()
+    trees = yield from search.trees()
     nodes = sum(len(tree.nodes) for tree in trees)
     if nodes > MOST_NODES:
         raise Refusal("tree_too_large", nodes=nodes, most=MOST_NODES)

@@ -11,48 +11,69 @@ from attendo.errors import AttendoError
 from attendo.explore.curves import History, read_histories
 from attendo.explore.formulas import catalogue_json
 from attendo.serve.errors import Refusal, answer
-from attendo.serve.explorer.desk import Desk
+from attendo.serve.explorer.replies import FormulasReply, ModelsReply, TrainingReply
+from attendo.serve.office import Office
+from attendo.serve.openapi import refusals
 from attendo.serve.shelf import Served
+from attendo.text_model import TextModel
 
 SAMPLES = 8
 MOST_POINTS = 2_000
+OF_TRAINING = ("bad_request", "unknown_model", "no_training", "bad_training")
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(office: Office) -> APIRouter:
     router = APIRouter()
 
-    @router.get("/models", response_model=None)
+    @router.get("/models", response_model=None, tags=["programs"], responses={200: {"model": ModelsReply}})
     async def models() -> Response:
-        return await run_in_threadpool(lambda: answer({"models": [_described(each) for each in desk.shelf.all()]}))
+        """The models that are served, with their sizes, settings and languages; the first is the default."""
+        return await run_in_threadpool(lambda: answer({"models": [_described(each) for each in office.shelf.all()]}))
 
-    @router.get("/training", response_model=None)
+    told = {**refusals("ours", *OF_TRAINING), 200: {"model": TrainingReply}}
+
+    @router.get("/training", response_model=None, tags=["page"], responses=told)
     async def training(model: Annotated[str | None, Query(max_length=500)] = None) -> Response:
-        served = desk.shelf.named(model)
+        """Loss, learning rate and scores of the run that a model comes from."""
+        served = office.served(model)
         return await run_in_threadpool(lambda: answer(_training(served)))
 
-    @router.get("/formulas", response_model=None)
+    @router.get("/formulas", response_model=None, tags=["page"], responses={200: {"model": FormulasReply}})
     async def formulas() -> Response:
+        """The catalogue of formulas, in English and Chinese."""
         return await run_in_threadpool(lambda: answer({"formulas": _formulas()}))
 
     return router
 
 
 def _described(served: Served) -> dict[str, Any]:
-    stored = served.model.stored
-    config = stored.network.config
+    model, about = served.model, served.about
+    languages = (about.source_language, about.target_language)
     return {
         "name": served.name,
-        "direction": None,  # a model folder does not tell
-        "parameters": sum(each.numel() for each in stored.network.parameters()),
+        "direction": " → ".join(each for each in languages if each) if all(languages) else None,
+        **about.model_dump(),
+        **_network(model),
+        "checkpoints": served.checkpoints,
+        "has_training": served.metrics is not None,
+        "scores": model.scores,
+        "generation": model.generation.model_dump(mode="json", exclude_unset=True),
+    }
+
+
+def _network(model: TextModel) -> dict[str, Any]:
+    """What only a model folder tells: an exported model can be asked, not looked into."""
+    if model.runtime.name != "torch":
+        names = ("parameters", "config", "encoder_layers", "decoder_layers", "heads")
+        return {**dict.fromkeys(names), "samples": []}
+    config = model.network.config
+    return {
+        "parameters": sum(each.numel() for each in model.network.parameters()),
         "config": config.model_dump(mode="json"),
         "encoder_layers": config.num_encoder_layers,
         "decoder_layers": config.num_decoder_layers,
         "heads": config.num_heads,
-        "checkpoints": served.checkpoints,
-        "has_training": served.metrics is not None,
-        "samples": list(dict.fromkeys(source for source, _ in stored.sample))[:SAMPLES],
-        "scores": stored.scores,
-        "generation": stored.generation,
+        "samples": list(dict.fromkeys(source for source, _ in model.stored.sample))[:SAMPLES],
     }
 
 

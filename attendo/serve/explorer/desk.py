@@ -1,6 +1,7 @@
-"""Where requests of the page meet a model: found, checked, computed in its worker, written as JSON there too."""
+"""Where requests of the page meet a model: found, checked, computed in its thread, written as JSON there too."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from typing import Any
 
 from starlette.responses import Response
@@ -9,31 +10,45 @@ from attendo.model.config import ModelConfig
 from attendo.model.heads import sites
 from attendo.serve.errors import Refusal, answer
 from attendo.serve.explorer.requests import OfHeads, OfModel
-from attendo.serve.settings import ServeSettings
-from attendo.serve.shelf import Served, Shelf
+from attendo.serve.explorer.searching import Turns
+from attendo.serve.office import Office
+from attendo.serve.openapi import OF_MODELS
+from attendo.serve.shelf import Served
 from attendo.text_model import TextModel
 
-Work = Callable[[TextModel], Any]
+# Why a request of the page may be refused.
+OF_PAGE = (
+    *OF_MODELS,
+    "empty_text",
+    "too_long",
+    "block_too_large",
+    "trace_too_large",
+    "tree_too_large",
+    "unknown_checkpoint",
+    "bad_checkpoint",
+)
+
+Work = Callable[[TextModel], Turns[Any]]
 
 
-class Desk:
-    """What all endpoints of the page share."""
+async def answered(office: Office, asked: OfModel, work: Work) -> Response:
+    """What comes of `work`, done with the model that is asked for, between the steps of whoever else asks it."""
+    served = office.served(asked.model)
 
-    def __init__(self, shelf: Shelf, settings: ServeSettings) -> None:
-        self.shelf, self.settings = shelf, settings
+    def turns() -> Iterator[Response | None]:
+        yield answer((yield from work(model_for(served, asked))))
 
-    async def answer(self, asked: OfModel, work: Work) -> Response:
-        """What comes of `work`, done with the model that is asked for."""
-        served = self.shelf.named(asked.model)
-        return await served.worker.run(lambda: answer(work(model_for(served, asked))))
+    async with aclosing(served.batcher.each(turns)) as items:
+        (found,) = [item async for item in items if item is not None]
+    return found
 
 
 def model_for(served: Served, asked: OfModel) -> TextModel:
     """At its checkpoint, with its heads scaled."""
     model = served.at(asked.checkpoint)
-    if isinstance(asked, OfHeads) and asked.heads:
-        return model.with_heads(checked_heads(model.network.config, asked.heads))
-    return model
+    config = model.network.config  # an exported model has no network to look into, and says so here
+    heads = checked_heads(config, asked.heads) if isinstance(asked, OfHeads) else {}
+    return model.with_heads(heads) if heads else model
 
 
 def checked_heads(config: ModelConfig, heads: dict[str, dict[str, float]]) -> dict[str, dict[int, float]]:

@@ -7,42 +7,50 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from attendo.serve.errors import Refusal
-from attendo.serve.explorer.desk import Desk
+from attendo.serve.explorer.desk import OF_PAGE, answered
 from attendo.serve.explorer.head_numbers import head_numbers
+from attendo.serve.explorer.inside_replies import LedgerReply, MaskReply, TraceReply
 from attendo.serve.explorer.ledger import LedgerBook
 from attendo.serve.explorer.maps import KINDS, Maps, block, check_block, check_layers, fits, rollout
 from attendo.serve.explorer.pieces import words
 from attendo.serve.explorer.predictions import predictions
 from attendo.serve.explorer.requests import LedgerRequest, MaskRequest, TraceRequest
+from attendo.serve.explorer.searching import Turns
 from attendo.serve.explorer.subject import Subject
 from attendo.serve.messages import STACKS
+from attendo.serve.office import Office
+from attendo.serve.openapi import refusals
 from attendo.serve.settings import ServeSettings
 from attendo.serve.strict_json import StrictRoute
 from attendo.text_model import TextModel
 
 
-def routes(desk: Desk) -> APIRouter:
-    router = APIRouter(route_class=StrictRoute)
+def routes(office: Office) -> APIRouter:
+    router = APIRouter(route_class=StrictRoute, tags=["page"])
+    refused, settings = refusals("ours", *OF_PAGE), office.settings
 
-    @router.post("/trace", response_model=None)
+    @router.post("/trace", response_model=None, responses={**refused, 200: {"model": TraceReply}})
     async def trace(asked: TraceRequest) -> Response:
-        return await desk.answer(asked, lambda model: _trace(model, asked, desk.settings))
+        """Pieces, words, attention maps of all layers and heads, numbers about them, and what was expected."""
+        return await answered(office, asked, lambda model: _trace(model, asked, settings))
 
-    @router.post("/mask", response_model=None)
+    @router.post("/mask", response_model=None, responses={**refused, 200: {"model": MaskReply}})
     async def mask(asked: MaskRequest) -> Response:
-        return await desk.answer(asked, lambda model: _mask(model, asked, desk.settings))
+        """Scores before and after the mask, and the loss with and without it."""
+        return await answered(office, asked, lambda model: _mask(model, asked, settings))
 
-    @router.post("/ledger", response_model=None)
+    @router.post("/ledger", response_model=None, responses={**refused, 200: {"model": LedgerReply}})
     async def ledger(asked: LedgerRequest) -> Response:
-        return await desk.answer(asked, lambda model: _ledger(model, asked, desk.settings))
+        """Every sub-layer, sum and norm with its formula, its shapes and its numbers."""
+        return await answered(office, asked, lambda model: _ledger(model, asked, settings))
 
     return router
 
 
-def _trace(model: TextModel, asked: TraceRequest, settings: ServeSettings) -> dict[str, Any]:
+def _trace(model: TextModel, asked: TraceRequest, settings: ServeSettings) -> Turns[dict[str, Any]]:
     config = model.network.config
     check_layers(config, asked.layers)
-    subject = Subject.of(model, asked, settings)
+    subject = yield from Subject.of(model, asked, settings)
     check_block(config, subject, asked.layers, settings.block_bytes)
     maps = Maps(subject, asked.masked)
     source, target = model.source_tokenizer, model.target_tokenizer
@@ -74,7 +82,7 @@ def _trace(model: TextModel, asked: TraceRequest, settings: ServeSettings) -> di
     }
 
 
-def _mask(model: TextModel, asked: MaskRequest, settings: ServeSettings) -> dict[str, Any]:
+def _mask(model: TextModel, asked: MaskRequest, settings: ServeSettings) -> Turns[dict[str, Any]]:
     """The decoder's self-attention before and after its mask, and what the mask is for."""
     config = model.network.config
     if asked.layer >= config.num_decoder_layers:
@@ -82,7 +90,7 @@ def _mask(model: TextModel, asked: MaskRequest, settings: ServeSettings) -> dict
         raise Refusal("unknown_layer", layer=asked.layer, stack="decoder", stack_zh=chinese, count=count)
     if asked.head >= config.num_heads:
         raise Refusal("unknown_head", head=str(asked.head), count=config.num_heads)
-    subject = Subject.of(model, asked, settings)
+    subject = yield from Subject.of(model, asked, settings)
     with_mask, without = subject.trace(layer=asked.layer), subject.trace(masked=False, layer=asked.layer)
     place, head, size = f"decoder.{asked.layer}.self", asked.head, len(subject.read_ids)
     return {
@@ -100,8 +108,8 @@ def _mask(model: TextModel, asked: MaskRequest, settings: ServeSettings) -> dict
     }
 
 
-def _ledger(model: TextModel, asked: LedgerRequest, settings: ServeSettings) -> dict[str, Any]:
-    subject = Subject.of(model, asked, settings)
+def _ledger(model: TextModel, asked: LedgerRequest, settings: ServeSettings) -> Turns[dict[str, Any]]:
+    subject = yield from Subject.of(model, asked, settings)
     if asked.step is not None and asked.step >= len(subject.predicted_ids):
         raise Refusal("unknown_step", step=asked.step, count=len(subject.predicted_ids))
     source, target = len(subject.source_ids), len(subject.read_ids)

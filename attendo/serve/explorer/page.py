@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from fastapi import APIRouter
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, Response
 
 import attendo.explore
 from attendo.serve.errors import Refusal
+from attendo.serve.openapi import Responses, refusals
 
 FOLDER = Path(attendo.explore.__file__).parent / "page"
 KINDS = {
@@ -21,14 +22,19 @@ KINDS = {
 
 
 def routes(folder: Path = FOLDER) -> APIRouter:
-    router = APIRouter()
+    router = APIRouter(tags=["page"])
 
-    @router.get("/", response_model=None)
+    @router.get("/", response_class=HTMLResponse, response_model=None)
     async def index() -> Response:
+        """The page."""
         return _file(folder, "index.html")
 
-    @router.get("/page/{path:path}", response_model=None)
+    kinds = {kind.partition(";")[0]: {"schema": {"type": "string"}} for kind in KINDS.values()}
+    told: Responses = {**refusals("ours", "no_page"), 200: {"content": kinds}}
+
+    @router.get("/page/{path:path}", response_class=Response, response_model=None, responses=told)
     async def file(path: str) -> Response:
+        """A file of the page."""
         return _file(folder, path)
 
     return router

@@ -2,23 +2,32 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-Count = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
-Share = Annotated[float, Field(gt=0, le=1)]
+from attendo.serve.fields import (
+    Asked,
+    Diversity,
+    Least,
+    LengthPenalty,
+    ModelName,
+    Natural,
+    Ngram,
+    Normalise,
+    Patience,
+    RepetitionPenalty,
+    Seed,
+    Share,
+    Stop,
+    Temperature,
+    TopK,
+    WordPenalty,
+)
+
 Scale = Annotated[float, Field(ge=0, le=10)]
 Piece = Annotated[str, Field(max_length=200)] | Natural
 
 _OF_BEAMS = ("beam", "groups", "diversity", "stop", "patience")
 _OF_SAMPLES = ("temperature", "top_k", "top_p", "min_p", "typical", "seed")
-
-
-class Asked(BaseModel):
-    """Numbers are numbers and texts are texts: nothing is turned into the other."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class Decoder(Asked):
@@ -31,22 +40,22 @@ class Decoder(Asked):
 
     beam: Annotated[int, Field(ge=1, le=12)] | None = None
     groups: Annotated[int, Field(ge=1, le=12)] | None = None
-    diversity: Annotated[float, Field(ge=0)] | None = None
-    stop: Literal["first", "settled", "exhaustive", "first_come", "leader", "shrinking"] | None = None
-    patience: Positive | None = None
+    diversity: Diversity | None = None
+    stop: Stop | None = None
+    patience: Patience | None = None
 
-    temperature: Positive | None = None
-    top_k: Natural | None = None
+    temperature: Temperature | None = None
+    top_k: TopK | None = None
     top_p: Share | None = None
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    min_p: Least | None = None
     typical: Share | None = None
-    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    seed: Seed | None = None
 
-    normalise: Literal["none", "average", "gnmt", "reward"] | None = None
-    length_penalty: Annotated[float, Field(ge=-10, le=10)] | None = None
-    word_penalty: Annotated[float, Field(ge=-100, le=100)] | None = None
-    no_repeat_ngram: Annotated[int, Field(ge=0, le=100)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
+    normalise: Normalise | None = None
+    length_penalty: LengthPenalty | None = None
+    word_penalty: WordPenalty | None = None
+    no_repeat_ngram: Ngram | None = None
+    repetition_penalty: RepetitionPenalty | None = None
 
     def options(self) -> dict[str, Any]:
         """As `TextModel.generate` takes them: those that concern this kind."""
@@ -68,7 +77,7 @@ class Decoder(Asked):
 class OfModel(Asked):
     """About one text and one model."""
 
-    model: Annotated[str, Field(max_length=500)] | None = None
+    model: ModelName | None = None
     checkpoint: Annotated[str, Field(max_length=100)] | None = None
     text: str
     decoder: Decoder = Decoder()
@@ -86,7 +95,7 @@ class OfTarget(OfHeads):
     target: str | None = None
 
 
-class GenerateRequest(OfHeads):
+class AnswerRequest(OfHeads):
     prefix: Annotated[list[Piece], Field(max_length=512)] | None = None
     alternatives: Annotated[int, Field(ge=0, le=8)] = 3
     stream: bool = False
@@ -124,7 +133,7 @@ class RankRequest(OfTarget):
 
 
 REQUESTS = (
-    GenerateRequest,
+    AnswerRequest,
     TraceRequest,
     StepsRequest,
     TreeRequest,
@@ -133,7 +142,3 @@ REQUESTS = (
     AblateRequest,
     RankRequest,
 )
-
-
-def known_names() -> list[str]:
-    return sorted({name for each in (Decoder, *REQUESTS) for name in each.model_fields})

@@ -1,12 +1,16 @@
 """Answers by any decoder, from any prefix: what the page's generation, steps and tree are made of."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 
 from attendo.data.batch import Example
+from attendo.decode.frontier import Frontier
 from attendo.decode.recording import Recorder
+from attendo.decode.requests import Request
+from attendo.decode.search import Rule, Strategy
 from attendo.decode.tree import Tree
 from attendo.serve.errors import Refusal
 from attendo.serve.explorer.lengths import checked_ids
@@ -20,9 +24,11 @@ from attendo.text_model.choices import ranking_of
 from attendo.text_model.lines import LineMaker
 from attendo.text_model.prefixes import prefixes_of
 from attendo.text_model.results import Hypothesis, Score
-from attendo.text_model.searching import SearchEngine
-from attendo.text_model.streaming import decided
+from attendo.text_model.streaming import Teller
 from attendo.text_model.wishes import divided
+
+T = TypeVar("T")
+Turns = Generator[None, None, T]  # work that lets others compute whenever it yields, and then has something to give
 
 
 class Search:
@@ -39,39 +45,30 @@ class Search:
         self._answering = Answering(self.wishes, self.config, model.target_tokenizer)
         self.streamed: tuple[Hypothesis, ...] = ()
 
-    def answers(self, prefix: Sequence[int] = ()) -> tuple[Hypothesis, ...]:
+    def answers(self, prefix: Sequence[int] = ()) -> Turns[tuple[Hypothesis, ...]]:
         """Best first. A prefix that ends with eos is the answer."""
-        if prefix and prefix[-1] == EOS:
-            return (self._ended(prefix[:-1]),)
-        with self.model.runtime.evaluating():
-            (found,) = self._answering.hypotheses([self._line(prefix)], self._watched())
-        return found
+        for _ in self.stream(prefix):
+            yield
+        return self.streamed
 
     def stream(self, prefix: Sequence[int] = ()) -> Iterator[str]:
-        """The best answer in parts, each as soon as it is decided; the whole of it is then in `streamed`."""
+        """What is new of the best answer after each token, often nothing; all answers are then in `streamed`."""
         if prefix and prefix[-1] == EOS:
-            self.streamed = self.answers(prefix)
+            self.streamed = (self._ended(prefix[:-1]),)
             yield self.streamed[0].text
             return
-        told = ""
-        asked = self._answering.search([self._line(prefix)], ())
-        with self.model.runtime.evaluating():
-            frontiers = self._watched().frontiers(*asked)
-            for new, frontier in decided(frontiers, ranking_of(self.config), self.model.target_tokenizer):
-                told, last = told + new, frontier
-                if new:
-                    yield new
+        teller = Teller(ranking_of(self.config), self.model.target_tokenizer)
+        for last in self._frontiers(*self._answering.search([self._line(prefix)], ())):
+            yield teller.new(last)
         self.streamed = next(self._answering.told(last.hypotheses.cpu(), [()]))[: self.wishes.n_best]
-        if rest := self.streamed[0].text.removeprefix(told):
-            yield rest
+        yield teller.rest(self.streamed[0].text)
 
-    def trees(self) -> list[Tree]:
+    def trees(self) -> Turns[list[Tree]]:
         """Every hypothesis that is considered; a diverse beam has a tree a group."""
         requests, strategy, rules = self._answering.search([self._line(())], ())
         recorder = Recorder(strategy)
-        with self.model.runtime.evaluating():
-            for _ in self._watched().answers(requests, recorder, rules):
-                pass
+        for _ in self._frontiers(requests, recorder, rules):
+            yield
         return recorder.trees
 
     def token_log_probabilities(self, hypothesis: Hypothesis) -> list[float]:
@@ -119,7 +116,15 @@ class Search:
         log_probability = sum(self.token_log_probabilities(whole))
         return replace(whole, parts=Score(log_probability, tokens=tokens, divisor=divisor, reward=reward))
 
-    def _watched(self) -> SearchEngine:
+    def _frontiers(self, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]) -> Iterator[Frontier]:
+        """After every token. Between two of them others compute in this thread: nothing stays set up for this one."""
         engine = self.model.runtime.watched(self.config)
         assert engine is not None  # only exported models have none
-        return engine
+        with self.model.runtime.evaluating():
+            frontiers = engine.frontiers(requests, strategy, rules)
+        while True:
+            with self.model.runtime.evaluating():
+                frontier = next(frontiers, None)
+            if frontier is None:
+                return
+            yield frontier

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from attendo.data.batch import Example
 from attendo.serve.explorer.lengths import checked_ids
 from attendo.serve.explorer.requests import OfTarget
-from attendo.serve.explorer.searching import Search
+from attendo.serve.explorer.searching import Search, Turns
 from attendo.serve.settings import ServeSettings
 from attendo.text import BOS, EOS
 from attendo.text_model import TextModel
@@ -27,11 +27,12 @@ class Subject:
     unknown: tuple[str, ...]
 
     @staticmethod
-    def of(model: TextModel, asked: OfTarget, settings: ServeSettings) -> "Subject":
+    def of(model: TextModel, asked: OfTarget, settings: ServeSettings) -> "Turns[Subject]":
+        """Where no answer is given, the model's own is searched for, token by token."""
         search = Search(model, asked.text, asked.decoder, settings.tokens, settings.tokens - 1)
         unknown = tuple(model.source_tokenizer.unknown(asked.text))
         if asked.target is None:
-            best = search.answers()[0]
+            best = (yield from search.answers())[0]
             return Subject(model, search.source, best.ids, best.cut, best.text, False, unknown)
         positions = model.runtime.longest
         most = settings.tokens if positions is None else min(settings.tokens, positions + 1)

@@ -1,9 +1,15 @@
-"""/generate, /steps and /tree say what the model says."""
+"""/answer, /steps and /tree say what the model says."""
+
+from typing import Any
 
 import pytest
 import torch
 from small_server import TEXT, Asking, random_model
 
+from attendo.serve.explorer.requests import Decoder, TraceRequest
+from attendo.serve.explorer.searching import Search, Turns
+from attendo.serve.explorer.subject import Subject
+from attendo.serve.settings import ServeSettings
 from attendo.serve.shelf import NamedModel
 from attendo.text import EOS
 from attendo.text_model import TextModel
@@ -23,7 +29,7 @@ DECODERS = [
 def test_hypotheses_are_those_of_the_model(
     server: Asking, small_model: TextModel, decoder: dict, options: dict
 ) -> None:
-    answer = server.post("generate", decoder=decoder, alternatives=0)
+    answer = server.post("answer", decoder=decoder, alternatives=0)
     meant = small_model.generate([TEXT], **options)[0]
     assert answer["source"]["pieces"] == [*TEXT.split(), "</s>"]
     assert [each["text"] for each in answer["hypotheses"]] == [each.text for each in meant.hypotheses]
@@ -43,7 +49,7 @@ def test_hypotheses_are_those_of_the_model(
 
 @pytest.mark.parametrize("decoder", [DECODERS[0][0], DECODERS[2][0], DECODERS[4][0], DECODERS[5][0]])
 def test_streamed_text_joined_is_the_whole(server: Asking, decoder: dict) -> None:
-    *parts, (last, whole) = server.events("generate", decoder=decoder, stream=True, alternatives=0)
+    *parts, (last, whole) = server.events("answer", decoder=decoder, stream=True, alternatives=0)
     assert {name for name, _ in parts} <= {"text"}
     assert last == "done"
     assert "".join(part["text"] for _, part in parts) == whole["hypotheses"][0]["text"]
@@ -51,28 +57,28 @@ def test_streamed_text_joined_is_the_whole(server: Asking, decoder: dict) -> Non
     for _, part in parts:
         told += part["text"]
         assert part["whole"] == told
-    plain = server.post("generate", decoder=decoder, alternatives=0)
+    plain = server.post("answer", decoder=decoder, alternatives=0)
     assert [each["text"] for each in whole["hypotheses"]] == [each["text"] for each in plain["hypotheses"]]
 
 
 def test_greedy_text_comes_word_by_word(server: Asking, small_model: TextModel) -> None:
-    parts = server.events("generate", stream=True, alternatives=0)[:-1]
+    parts = server.events("answer", stream=True, alternatives=0)[:-1]
     assert len(parts) == len(small_model.generate([TEXT])[0].ids) > 1
 
 
 def test_an_answer_goes_on_behind_its_prefix(server: Asking, small_model: TextModel) -> None:
-    answer = server.post("generate", prefix=["猫", "坐"], alternatives=0)["hypotheses"][0]
+    answer = server.post("answer", prefix=["猫", "坐"], alternatives=0)["hypotheses"][0]
     meant = small_model.generate([TEXT], prefix="猫 坐")[0]
     assert answer["text"] == meant.text
     assert answer["text"].startswith("猫 坐")
     ids = [token["id"] for token in answer["tokens"]][:2]
-    assert server.post("generate", prefix=ids, alternatives=0)["hypotheses"][0] == answer
-    streamed = server.events("generate", prefix=ids, alternatives=0, stream=True)
+    assert server.post("answer", prefix=ids, alternatives=0)["hypotheses"][0] == answer
+    streamed = server.events("answer", prefix=ids, alternatives=0, stream=True)
     assert "".join(part["text"] for name, part in streamed if name == "text") == meant.text
 
 
 def test_an_end_can_be_forced(server: Asking, small_model: TextModel) -> None:
-    (answer,) = server.post("generate", prefix=["猫", "</s>"], alternatives=0)["hypotheses"]
+    (answer,) = server.post("answer", prefix=["猫", "</s>"], alternatives=0)["hypotheses"]
     assert (answer["text"], answer["cut"]) == ("猫", False)
     assert answer["log_probability"] == pytest.approx(small_model.score([TEXT], ["猫"])[0], abs=1e-5)
     steps = server.post("steps", prefix=["猫", "</s>"])
@@ -81,10 +87,10 @@ def test_an_end_can_be_forced(server: Asking, small_model: TextModel) -> None:
 
 def test_alternatives_are_other_texts(server: Asking) -> None:
     for decoder in ({"kind": "greedy"}, {"kind": "beam", "n_best": 4}):
-        answer = server.post("generate", decoder=decoder, alternatives=3)
+        answer = server.post("answer", decoder=decoder, alternatives=3)
         texts = [answer["hypotheses"][0]["text"], *answer["alternatives"]]
         assert 1 < len(set(texts)) == len(texts) <= 4
-    assert server.post("generate", alternatives=0)["alternatives"] == []
+    assert server.post("answer", alternatives=0)["alternatives"] == []
 
 
 def test_steps_are_the_distributions_of_the_answer(server: Asking, small_model: TextModel) -> None:
@@ -161,8 +167,29 @@ def test_heads_that_are_off_change_answers(server: Asking, small_model: TextMode
     heads = {"decoder.1.cross": {"0": 0.0, "1": 0.0}, "encoder.0.self": {"1": 0.5}}
     without = small_model.with_heads({"decoder.1.cross": {0: 0.0, 1: 0.0}, "encoder.0.self": {1: 0.5}})
     meant = without.generate([TEXT])[0]
-    answer = server.post("generate", heads=heads, alternatives=0)["hypotheses"][0]
+    answer = server.post("answer", heads=heads, alternatives=0)["hypotheses"][0]
     assert answer["text"] == meant.text
     assert answer["log_probability"] == pytest.approx(meant.log_probability, abs=1e-5)
-    assert answer["log_probability"] != server.post("generate", alternatives=0)["hypotheses"][0]["log_probability"]
+    assert answer["log_probability"] != server.post("answer", alternatives=0)["hypotheses"][0]["log_probability"]
     assert server.post("steps", heads=heads)["text"] == meant.text
+
+
+def test_whoever_decodes_for_the_page_lets_others_in_after_every_token(small_model: TextModel) -> None:
+    def turns(work: Turns[Any]) -> tuple[int, Any]:
+        count = 0
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                return count, end.value
+            count += 1
+
+    for decoder in (Decoder(), Decoder(kind="beam", beam=3)):
+        search = Search(small_model, TEXT, decoder, most=99, longest=99)
+        tokens = len(small_model.generate([TEXT], **decoder.options())[0].ids)
+        count, found = turns(search.answers())
+        assert count > tokens == len(found[0].ids) > 3
+        count, trees = turns(search.trees())
+        assert count >= max(node.step for node in trees[0].nodes) > 3
+        asked = TraceRequest(text=TEXT, decoder=decoder)
+        assert turns(Subject.of(small_model, asked, ServeSettings()))[0] > tokens

@@ -66,22 +66,22 @@ def test_every_endpoint_refuses_the_same_things(server: Asking, path: str) -> No
 
 
 def test_a_mistyped_name_is_told_the_nearest(server: Asking) -> None:
-    error = server.refused("generate", 400, "bad_request", text=TEXT, decoder={"kind": "beam", "lenght_penalty": 1.0})
+    error = server.refused("answer", 400, "bad_request", text=TEXT, decoder={"kind": "beam", "lenght_penalty": 1.0})
     assert error["message"] == "decoder.lenght_penalty is unknown (did you mean length_penalty?)"
     assert error["message_zh"] == "decoder.lenght_penalty 无法识别（是否指 length_penalty？）"
 
 
 def test_every_fault_of_a_request_is_told(server: Asking) -> None:
-    error = server.refused("generate", 400, "bad_request", text=5, decoder={"kind": "beam", "beam": 99})
+    error = server.refused("answer", 400, "bad_request", text=5, decoder={"kind": "beam", "beam": 99})
     assert error["message"] == "text must be a text; decoder.beam must be at most 12"
 
 
 def test_settings_that_exclude_each_other_are_refused(server: Asking) -> None:
-    error = server.refused("generate", 400, "bad_setting", text=TEXT, decoder={"kind": "beam", "beam": 4, "groups": 3})
+    error = server.refused("answer", 400, "bad_setting", text=TEXT, decoder={"kind": "beam", "beam": 4, "groups": 3})
     assert "groups must divide the beam evenly" in error["message"]
     assert error["message_zh"] == "这样的设置不成立：束宽必须能被组数整除：组数 3，束宽 4"
     for decoder in ({"min_length": 5, "max_length": 2}, {"kind": "beam", "groups": 2, "stop": "leader"}):
-        error = server.refused("generate", 400, "bad_setting", text=TEXT, decoder=decoder)
+        error = server.refused("answer", 400, "bad_setting", text=TEXT, decoder=decoder)
         assert error["message"] not in error["message_zh"]
 
 
@@ -103,8 +103,8 @@ def test_settings_that_exclude_each_other_are_refused(server: Asking) -> None:
         ("steps", "bad_request", {"prefix": [None]}),
         ("steps", "bad_request", {"prefix": [1.5]}),
         ("steps", "bad_request", {"prefix": "猫"}),
-        ("generate", "unknown_piece", {"prefix": ["猫 坐"], "stream": True}),
-        ("generate", "bad_request", {"stream": "yes"}),
+        ("answer", "unknown_piece", {"prefix": ["猫 坐"], "stream": True}),
+        ("answer", "bad_request", {"stream": "yes"}),
         ("rank", "bad_request", {"target": 5}),
     ],
 )
@@ -114,7 +114,7 @@ def test_what_a_view_does_not_have_is_named(server: Asking, path: str, code: str
 
 def test_a_prefix_longer_than_an_answer_may_be_is_refused(server: Asking) -> None:
     server.refused("steps", 413, "too_long", text=TEXT, prefix=["猫"] * 300)
-    server.refused("generate", 413, "too_long", text=TEXT, prefix=["猫"] * 3, decoder={"max_length": 2})
+    server.refused("answer", 413, "too_long", text=TEXT, prefix=["猫"] * 3, decoder={"max_length": 2})
 
 
 def test_a_text_that_is_too_long_comes_back_in_parts(small_model: TextModel) -> None:

@@ -190,7 +190,10 @@ def test_more_kinds_than_take_turns_are_all_answered(small_model: TextModel, mon
     """Also while those that take turns always have something to do."""
     monkeypatch.setattr("attendo.serve.scheduler._OPEN", 2)
     monkeypatch.setattr("attendo.serve.scheduler._TURNS", 4)
-    scheduler, under_way = Scheduler(small_model, SeatMaker(small_model), 10_000), list[tuple[int, list[Event]]]()
+    scheduler, under_way = (
+        Scheduler(small_model, SeatMaker(small_model), BatchLimits(tokens=10_000), lambda: None),
+        list[tuple[int, list[Event]]](),
+    )
 
     texts = iter(sentences(400))
 

@@ -199,4 +199,5 @@ def test_nothing_is_left_of_jobs_that_are_over(small_model: TextModel) -> None:
     pieces: Pieces = scheduler._pieces
     assert (batcher.waiting, batcher.running, len(batcher._jobs)) == (0, 0, 0)
     assert not any((scheduler._jobs, scheduler._open, scheduler._asking, pieces._jobs, pieces._begun, pieces._alone))
+    assert not pieces._found
     assert not any(lane._replies or lane.waiting or lane.busy for lane in scheduler._lanes.values())

@@ -52,7 +52,7 @@ def test_a_deadline_ends_what_waits_and_what_cannot_be_interrupted(small_model: 
 def test_the_thread_looks_at_deadlines_itself(small_model: TextModel, now: float) -> None:
     """An event loop that is late does not keep a slot busy."""
     heard: list[Any] = []
-    scheduler = Scheduler(small_model, SeatMaker(small_model), 10_000)
+    scheduler = Scheduler(small_model, SeatMaker(small_model), BatchLimits(tokens=10_000), lambda: None)
     scheduler.take(Job(Texts(("the cat",), LONG), heard.append, deadline=50.0))
     scheduler.turn(0.0)
     scheduler.turn(now)

@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
-from small_server import SOURCES, TEXT, Asking, error_of, finished_run, random_model
+from small_server import POSTS, SOURCES, TEXT, Asking, error_of, finished_run, random_model
 
 from attendo.serve.settings import ServeSettings
 from attendo.serve.shelf import NamedModel, Shelf, named_models
-from attendo.text_model import TextModel
+from attendo.text_model import ExportedFolder, TextModel
+from attendo.text_model.torch_runtime import TorchRuntime
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def test_a_checkpoint_answers_with_its_own_weights(run: NamedModel, others: dict
     for step, model in others.items():
         answer = server.post("trace", checkpoint=f"step-{step:08d}", target="猫")
         assert answer["log_probability"] == pytest.approx(model.score([TEXT], ["猫"])[0], abs=1e-5)
-        assert server.post("generate", checkpoint=f"step-{step:08d}")["hypotheses"][0]["text"] == (
+        assert server.post("answer", checkpoint=f"step-{step:08d}")["hypotheses"][0]["text"] == (
             model.generate([TEXT])[0].text
         )
     here = server.post("trace", target="猫")["log_probability"]
@@ -107,6 +108,24 @@ def test_a_model_is_asked_for_by_its_name(small_model: TextModel, others: dict[i
     for name, model in ((None, small_model), ("one", small_model), ("two", others[100])):
         answer = server.post("trace", model=name, target="猫")
         assert answer["log_probability"] == pytest.approx(model.score([TEXT], ["猫"])[0], abs=1e-5)
+
+
+class Elsewhere(TorchRuntime):
+    """Computes as torch does, and is said to be another."""
+
+    name = "ctranslate2"
+
+
+def test_an_exported_model_answers_and_says_that_it_cannot_be_looked_into(small_model: TextModel) -> None:
+    tokenizers = small_model.source_tokenizer, small_model.target_tokenizer
+    folder = ExportedFolder(Path("exported"), *tokenizers, {}, about={"source_language": "en", "target_language": "zh"})
+    server = Asking(NamedModel("exported", TextModel(folder, Elsewhere(small_model.network))))
+    (told,) = server.get("models")["models"]
+    assert (told["parameters"], told["config"], told["heads"], told["samples"]) == (None, None, None, [])
+    assert (told["direction"], told["source_language"], told["target_language"]) == ("en → zh", "en", "zh")
+    for path in POSTS:
+        assert "exported" in server.refused(path, 400, "bad_setting", text=TEXT)["message"]
+    assert server.raw("generate", texts=[TEXT]).json()["results"][0]["text"]
 
 
 def test_the_api_describes_itself(server: Asking) -> None:

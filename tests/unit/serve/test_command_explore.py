@@ -1,6 +1,8 @@
 """`attendo explore`: an address, a page, a quiet end."""
 
+import asyncio
 import os
+import queue
 import signal
 import socket
 import subprocess
@@ -63,33 +65,31 @@ def test_a_folder_that_holds_no_model_is_told(attendo: Command, tmp_path: Path) 
     assert "is not a folder" in failed.error
 
 
-def test_the_browser_is_opened_when_the_page_can_be_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
+def test_the_browser_is_opened_when_the_page_can_be_answered(
+    attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: queue.SimpleQueue[str] = queue.SimpleQueue()
+    monkeypatch.setattr(running.webbrowser, "open", opened.put)
+    monkeypatch.setattr(running.uvicorn.Config, "configure_logging", lambda _: None)  # it would stay for other tests
 
-    def run(server: running._Server, sockets: list[socket.socket]) -> None:
-        import asyncio
-
-        async def started() -> None:
+    def interrupted(server: running._Server, sockets: list[socket.socket]) -> None:
+        async def main() -> None:
+            server.config.load()
+            server.lifespan = server.config.lifespan_class(server.config)
+            assert opened.empty()
             await server.startup(sockets)
-            server.should_exit = True
+            server.handle_exit(signal.SIGINT, None)
+            await server.main_loop()
             await server.shutdown(sockets)
 
-        server.config.load()
-        server.lifespan = server.config.lifespan_class(server.config)
-        asyncio.run(started())
-        if server._opening is not None:
-            server._opening.join(5)
+        asyncio.run(main())
 
-    async def app(scope: object, receive: object, send: object) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(running.webbrowser, "open", opened.append)
-    monkeypatch.setattr(running._Server, "run", run)
-    for browser in (True, False):
-        with running.listening("127.0.0.1", 0) as place:
-            running.serve(app, place, browser)
-            address = place.address
-        assert opened == [address] if browser else len(opened) == 1
+    monkeypatch.setattr(running._Server, "run", interrupted)
+    outcome = attendo("explore", model_folder, "--port", "0")
+    assert outcome.code == 0
+    assert opened.get(timeout=10) == outcome.output.strip()
+    assert attendo("explore", model_folder, "--port", "0", "--no-open").code == 0
+    assert opened.empty()
 
 
 def test_missing_packages_are_told_with_how_to_install_them(

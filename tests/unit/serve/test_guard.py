@@ -3,34 +3,22 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from small_gate import written
 from small_server import API, TEXT, Asking, error_of
 
 from attendo.serve.explorer import page
-from attendo.serve.guard import HEADERS, Guard, host_name
+from attendo.serve.guard import Guard, host_name
+from attendo.serve.metrics import Tally
 from attendo.serve.settings import ServeSettings
 
 Message = dict[str, Any]
-
-
-@pytest.mark.parametrize("path", ["/", "/nothing", f"{API}/models", f"{API}/trace", "/page/main.js"])
-def test_every_answer_has_the_headers(server: Asking, path: str) -> None:
-    headers = server.client.get(path).headers
-    for name, value in HEADERS.items():
-        assert headers[name] == value or (name == "cache-control" and headers[name] == "no-cache"), name
-    policy = headers["content-security-policy"]
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    assert "access-control-allow-origin" not in headers
-    assert "server" not in headers
-
-
-def test_refusals_of_the_guard_have_them_too(server: Asking) -> None:
-    answered = server.client.get("/", headers={"host": "evil.example"})
-    error_of(answered, 400, "bad_host")
-    assert answered.headers["x-content-type-options"] == "nosniff"
+Headers = list[tuple[bytes, bytes]]
+Receive = Callable[[], Any]
+OURS: Headers = [(b"host", b"localhost")]
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8800", "127.0.0.1:1", "[::1]:8800", "LOCALHOST"])
@@ -44,15 +32,11 @@ def test_other_names_are_refused(server: Asking, host: str) -> None:
 
 
 def test_a_host_can_be_added() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 204, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
     settings = ServeSettings(hosts=("192.0.2.7",))
-    assert _status(Guard(app, settings), [(b"host", b"192.0.2.7:80")]) == 204
-    assert _status(Guard(app, settings), [(b"host", b"localhost")]) == 400
-    assert _status(Guard(app, settings), [(b"host", b"192.0.2.7"), (b"host", b"192.0.2.7")]) == 400
-    assert _status(Guard(app, settings), []) == 400
+    assert _status(guarded(_empty, settings), [(b"host", b"192.0.2.7:80")]) == 204
+    assert _status(guarded(_empty, settings), [(b"host", b"localhost")]) == 400
+    assert _status(guarded(_empty, settings), [(b"host", b"192.0.2.7"), (b"host", b"192.0.2.7")]) == 400
+    assert _status(guarded(_empty, settings), []) == 400
     assert host_name("[FE80::1]:80") == "fe80::1"
 
 
@@ -65,13 +49,13 @@ def test_bodies_and_headers_have_an_end(server: Asking) -> None:
             yield b" " * 100_000
 
     error_of(server.client.post(f"{API}/trace", content=dribbled()), 413, "body_too_large")
-    error_of(server.client.get("/", headers={"x": "y" * 17_000}), 431, "headers_too_large")
+    error_of(server.client.get("/livez", headers={"x": "y" * 17_000}), 431, "headers_too_large")
 
 
 @pytest.mark.parametrize("length", ["-5", "x", "9" * 5000])
 def test_a_length_that_is_none_is_refused(length: str) -> None:
     sent = [(b"host", b"localhost"), (b"content-length", length.encode())]
-    assert _status(Guard(_never, ServeSettings()), sent) in (413, 431)
+    assert _status(guarded(_never, ServeSettings()), sent) in (413, 431)
 
 
 def test_compressed_bodies_are_not_read(server: Asking) -> None:
@@ -84,7 +68,7 @@ def test_a_body_must_arrive() -> None:
         await asyncio.sleep(60)
         raise AssertionError
 
-    guard = Guard(_never, ServeSettings(body_seconds=0.05))
+    guard = guarded(_never, ServeSettings(body_seconds=0.05))
     assert _status(guard, [(b"host", b"localhost")], nothing) == 408
 
 
@@ -103,7 +87,7 @@ def test_a_client_that_leaves_stops_the_work() -> None:
     async def receive() -> Message:
         return messages.pop(0)
 
-    assert _status(Guard(endless, ServeSettings()), [(b"host", b"localhost")], receive) is None
+    assert _status(guarded(endless, ServeSettings()), [(b"host", b"localhost")], receive) is None
     assert stopped.is_set()
 
 
@@ -111,7 +95,79 @@ def test_a_client_that_left_before_its_body_came_is_not_answered() -> None:
     async def receive() -> Message:
         return {"type": "http.disconnect"}
 
-    assert _status(Guard(_never, ServeSettings()), [(b"host", b"localhost")], receive) is None
+    assert _status(guarded(_never, ServeSettings()), [(b"host", b"localhost")], receive) is None
+
+
+def test_trouble_behind_the_guard_is_answered_once() -> None:
+    async def fails(scope: Any, receive: Any, send: Any) -> None:
+        raise ValueError("secret words")
+
+    async def breaks_off(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise ValueError("secret words")
+
+    with written() as lines:
+        assert [message.get("status") for message in _sent(guarded(fails), OURS)] == [500, None]
+        assert [message.get("status") for message in _sent(guarded(breaks_off), OURS)] == [200]
+    assert lines.getvalue().count("a request failed: ValueError at test_guard.py") == 2
+    assert "secret" not in lines.getvalue()
+
+
+def test_who_is_waiting_when_the_server_ends_is_told() -> None:
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(60)
+
+    sent: list[Message] = []
+
+    async def ending() -> None:
+        asking = asyncio.ensure_future(_asked(guarded(endless), OURS, sent))
+        await asyncio.sleep(0.02)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    asyncio.run(ending())
+    assert sent[0]["status"] == 503
+    assert (b"retry-after", b"5") in sent[0]["headers"]
+
+
+def test_who_comes_when_the_server_ends_is_told_too() -> None:
+    guard = guarded(_never)
+    guard.office.draining = True
+    assert _status(guard, OURS) == 503
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_a_body_that_is_refused_is_read_only_as_far_as_it_comes(more: bool) -> None:
+    """Nobody waits for what will not come."""
+    messages = [{"type": "http.request", "body": b"x" * 11, "more_body": more}]
+    messages += [{"type": "http.request", "body": b"x", "more_body": False}] * more
+
+    async def receive() -> Message:
+        assert messages, "it was asked for more than there is"
+        return messages.pop(0)
+
+    assert _status(guarded(_never, ServeSettings(body_bytes=10)), OURS, receive) == 413
+    assert not messages
+
+
+def test_who_waits_to_be_told_is_told_at_once() -> None:
+    async def receive() -> Message:
+        raise AssertionError("this would make the client send its body")
+
+    asks = [*OURS, (b"expect", b"100-continue"), (b"content-length", b"99999999")]
+    assert _status(guarded(_never), asks, receive) == 413
+
+
+@pytest.mark.parametrize("path", ["/v2/document", "/translate_file", "/v2/translate"])
+def test_only_documents_may_be_as_large_as_documents(path: str) -> None:
+    guard = guarded(_empty, ServeSettings(body_bytes=10, documents_bytes=100))
+    statuses = []
+    for size in (b"11", b"101"):
+        sent: list[Message] = []
+        asyncio.run(_asked(guard, [*OURS, (b"content-length", size)], sent, path=path))
+        statuses.append(sent[0]["status"])
+    assert statuses == ([413, 413] if path == "/v2/translate" else [204, 413])
 
 
 def test_files_of_the_page_are_served(server: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,25 +200,45 @@ def test_an_answer_has_no_number_that_json_has_not(server: Asking) -> None:
     assert "Infinity" not in answered.text
 
 
+def guarded(app: Any, settings: ServeSettings | None = None) -> Guard:
+    """With as much of an office as a guard looks at."""
+    office: Any = SimpleNamespace(settings=settings or ServeSettings(), tally=Tally(), draining=False)
+    return Guard(app, office)
+
+
 async def _never(scope: Any, receive: Any, send: Any) -> None:
     raise AssertionError("the guard let it pass")
 
 
-def _status(guard: Guard, headers: list[tuple[bytes, bytes]], receive: Callable[[], Any] | None = None) -> int | None:
+async def _empty(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _status(guard: Guard, headers: Headers, receive: Receive | None = None) -> int | None:
     """What a request with these headers is answered with."""
+    return next((message["status"] for message in _sent(guard, headers, receive) if "status" in message), None)
+
+
+def _sent(guard: Guard, headers: Headers, receive: Receive | None = None) -> list[Message]:
     sent: list[Message] = []
+    asyncio.run(_asked(guard, headers, sent, receive))
+    return sent
+
+
+async def _asked(
+    guard: Guard, headers: Headers, sent: list[Message], receive: Receive | None = None, path: str = "/api/v1/x"
+) -> None:
+    """Without a body, by a client that stays, unless `receive` has it otherwise."""
+    messages = [{"type": "http.request", "body": b""}]
 
     async def whole() -> Message:
-        if sent or whole.asked:  # type: ignore[attr-defined]
+        if not messages:
             await asyncio.sleep(60)
-        whole.asked = True  # type: ignore[attr-defined]
-        return {"type": "http.request", "body": b""}
-
-    whole.asked = False  # type: ignore[attr-defined]
+        return messages.pop()
 
     async def send(message: Message) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "GET", "path": "/", "headers": headers, "query_string": b""}
-    asyncio.run(guard(scope, receive or whole, send))
-    return next((message["status"] for message in sent if message["type"] == "http.response.start"), None)
+    scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b""}
+    await guard(scope, receive or whole, send)

@@ -72,6 +72,7 @@ export class HeatMap extends HTMLElement {
   }
 
   pointed(event) {
+    if (!this.layout) return; // a quick hand is here before the picture
     const { left, top } = this.canvas.getBoundingClientRect();
     const column = Math.floor((event.clientX - left - this.layout.left) / this.layout.cell);
     const row = Math.floor((event.clientY - top - this.layout.top) / this.layout.cell);
@@ -104,6 +105,7 @@ export class HeatMap extends HTMLElement {
   }
 
   mark() {
+    if (!this.layout) return;
     const { left, top, cell } = this.layout, { rows, columns } = this.data;
     const { row = null, column = null } = this.chosen ?? {};
     const boxes = [

@@ -156,6 +156,7 @@ export class MapGrid extends HTMLElement {
   }
 
   at(event) {
+    if (!this.layout) return null; // a quick hand is here before the picture
     const { left, top } = this.canvas.getBoundingClientRect();
     const column = Math.floor((event.clientX - left - this.layout.left) / (this.layout.wide + GAP));
     const row = Math.floor((event.clientY - top - this.layout.top) / (this.layout.high + this.layout.foot + GAP));

@@ -7,9 +7,12 @@ export default {
   "theme.title": "配色", "theme.auto": "自动", "theme.light": "浅色", "theme.dark": "深色",
   "waiting": "正在计算……", "retry": "重试", "reset": "复位",
   "attention": "注意力", "layer": "层", "head": "头", "layer.n": "第 {n} 层", "head.n": "头 {n}",
-  "error.unreachable": "服务器没有响应，或中途断开了。attendo explore 还在运行吗？",
+  "error.unreachable": "服务器没有响应，或中途断开了。它还在运行吗？",
   "error.not_saved": "这份离线文件里没有这个结果。请用 attendo explore 打开页面再计算。",
   "error.no_text": "请在上方写一句话，然后点“翻译”。", "error.unknown": "出错了。",
+  "key.title": "本服务器需要密钥", "key.why": "密钥由运行服务器的人给您，关闭此标签页前一直保留。",
+  "key.wrong": "这不是本服务器的密钥。", "key.label": "密钥", "key.go": "继续", "key.cancel": "取消",
+  "key.letters": "密钥由字母、数字和符号组成，不含空格。",
 
   "translate.title": "翻译", "translate.source": "源文", "translate.output": "译文", "translate.go": "翻译",
   "translate.stop": "停止", "translate.stopped": "已停止。", "translate.placeholder": "写一句话……",

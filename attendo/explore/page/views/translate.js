@@ -101,7 +101,7 @@ class TranslateBar extends HTMLElement {
     this.working(true);
     let text = "";
     try {
-      for await (const { name, data } of stream("/generate", ofStream(current()), signal)) {
+      for await (const { name, data } of stream("/answer", ofStream(current()), signal)) {
         if (name === "text") this.output.textContent = text = data.whole ?? data.text;
         if (name === "done") this.answer = data;
       }

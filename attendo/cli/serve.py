@@ -1,0 +1,145 @@
+"""`attendo serve`: models behind the APIs that programs already speak."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from attendo.errors import UsageError
+
+if TYPE_CHECKING:
+    from attendo.serve.guard import Guard
+    from attendo.serve.settings import ServeSettings
+
+
+def serve(
+    models: Annotated[
+        list[Path], typer.Argument(metavar="MODEL", help="Model folders, or exported ones; the first is the default.")
+    ],
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is every one.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8800,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Name or address that requests call this server by.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    precision: Annotated[str | None, typer.Option(help="auto, fp32, bf16 or fp16.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads that compute; all cores unless given.")
+    ] = None,
+    languages: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE-TARGET", help="Such as en-zh; once for each model, where its folder does not tell."
+        ),
+    ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(help="translation, summarization, conversation or generation; once for each model."),
+    ] = None,
+    key_file: Annotated[
+        Path | None, typer.Option(help="Keys, one a line, one of which every request must bring. Also: ATTENDO_KEYS.")
+    ] = None,
+    cors_origin: Annotated[
+        list[str] | None, typer.Option(metavar="ORIGIN", help="Page that may ask from a browser, as https://x.org.")
+    ] = None,
+    deadline: Annotated[float | None, typer.Option(help="Seconds in which a request must be answered.")] = None,
+    documents_folder: Annotated[
+        Path | None, typer.Option(help="Where documents wait to be fetched; among temporary files unless given.")
+    ] = None,
+    metrics_open: Annotated[
+        bool, typer.Option("--metrics-open", help="Tell /metrics to others than this machine, without a key.")
+    ] = False,
+    log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
+    change: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Another limit, such as waiting=64.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Read all models, tell what would be served, and end.")
+    ] = False,
+) -> None:
+    """Serve models over HTTP: LibreTranslate, DeepL, OpenAI and Hugging Face shapes, our own API, and the page.
+
+    Prints the address when the first request can be answered. SIGTERM ends it when all requests are answered.
+
+    Exit codes: 0 ended as told, 2 a setting, 3 data, 4 a model, 70 the part that computes died or hung. Needs
+    `pip install 'attendo[serve]'`.
+    """
+    if threads is not None:
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # before torch is imported, which reads it once
+    from attendo.serve.running import listening
+    from attendo.serve.running import serve as run
+
+    options = {
+        "cors_origins": cors_origin,
+        "deadline_seconds": deadline,
+        "documents_folder": documents_folder,
+        "metrics_open": metrics_open,
+        "log_format": log_format,
+    }
+    settings = _settings(options, [host, *(allow_host or [])], key_file, change or [])
+    as_what = (device, precision, languages or (), task or (), threads)
+    if check:
+        _check(_app(models, as_what, settings))
+        return
+    with listening(host, port, everywhere=True) as place:  # a port that is taken is told before a model is read
+        app = _app(models, as_what, settings)
+        _tell(app, sys.stderr)
+        _warn(host, settings)
+        code = run(app, place, begun=lambda: print(place.address, flush=True))
+    raise typer.Exit(code)
+
+
+def _app(models: list[Path], as_what: tuple[Any, ...], settings: "ServeSettings") -> "Guard":
+    from attendo.serve.app import create_app
+    from attendo.serve.starting import opened
+
+    return create_app(opened(models, *as_what), settings)
+
+
+def _settings(options: dict[str, Any], names: list[str], key_file: Path | None, changes: list[str]) -> "ServeSettings":
+    from attendo.recipes.run_config import apply_changes
+    from attendo.serve.key_file import read_keys
+    from attendo.serve.settings import LOOPBACK, ServeSettings
+
+    given = {name: value for name, value in options.items() if value is not None}
+    everywhere = [name for name in names if name in ("0.0.0.0", "::")]
+    called = [name.lower().strip("[]") for name in names if name not in everywhere]
+    if everywhere and not called:
+        raise UsageError(
+            f"--host {everywhere[0]} is every address of this machine: say with --allow-host what requests call it by, "
+            "such as translate.example.org"
+        )
+    keys = read_keys(key_file, os.environ.get("ATTENDO_KEYS"))
+    hosts = tuple(dict.fromkeys((*LOOPBACK, *called)))
+    return ServeSettings(**apply_changes({**given, "hosts": hosts, "keys": keys}, changes))
+
+
+def _check(app: "Guard") -> None:
+    """Every model answers once."""
+    import asyncio
+
+    async def answers() -> None:
+        await app.office.warm_up()
+        for each in app.office.shelf.all():
+            await each.batcher.drain()
+
+    asyncio.run(answers())
+    _tell(app, sys.stdout)
+
+
+def _tell(app: "Guard", stream: TextIO) -> None:
+    from attendo.serve.starting import described, unfindable
+
+    for each in app.office.shelf.all():
+        print(described(each), file=stream, flush=True)
+        if told := unfindable(each):
+            print(f"warning: {told}", file=sys.stderr, flush=True)
+
+
+def _warn(host: str, settings: "ServeSettings") -> None:
+    from attendo.serve.settings import LOOPBACK
+
+    if host not in LOOPBACK and not settings.keys:
+        print(f"warning: whoever reaches {host} can use this server: give it a key (--key-file)", file=sys.stderr)

@@ -1,0 +1,90 @@
+"""A server of our own on a free port, for as long as it is loaded."""
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO
+
+from attendo.errors import AttendoError, ModelError
+
+_SECONDS_TO_START = 300.0  # a large model is read, checked and compiled
+_SECONDS_TO_END = 20.0
+_ANNOUNCED = "http://"  # what the line begins with that `attendo serve` prints when it listens
+
+
+class ServerError(AttendoError):
+    """A server that was started for a measurement did not come up."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A server that has said where it listens."""
+
+    url: str
+    pid: int
+
+
+@contextmanager
+def started(folders: Sequence[Path], *options: str) -> Iterator[Started]:
+    """`attendo serve` with these options in a process of its own, until the end of the block."""
+    command = [sys.executable, "-m", "attendo", "serve", *map(str, folders), "--port", "0", *options]
+    with TemporaryFile("w+", encoding="utf-8") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        try:
+            yield Started(_address(process, errors), process.pid)
+        finally:
+            _stop(process)
+
+
+@contextmanager
+def exported(folder: Path, engine: str) -> Iterator[Path]:
+    """The model as another engine has it, in a folder that is gone after the block."""
+    with TemporaryDirectory(prefix="attendo-bench-") as place:
+        out = Path(place, engine)
+        command = [sys.executable, "-m", "attendo", "export", str(folder), str(out), "--to", engine]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ModelError(f"{folder} cannot be exported to {engine}: {_last_line(done.stderr)}")
+        yield out
+
+
+def _address(process: "subprocess.Popen[str]", errors: IO[str]) -> str:
+    assert process.stdout is not None
+    until = time.monotonic() + _SECONDS_TO_START
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while (left := until - time.monotonic()) > 0 and selector.select(left):
+            line = process.stdout.readline()
+            if line.startswith(_ANNOUNCED):
+                return line.strip().rstrip("/")
+            if not line:
+                break
+    process.kill()
+    process.wait()
+    errors.seek(0)
+    raise ServerError(f"the server did not start: {_last_line(errors.read())}")
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1].removeprefix("attendo: ") if lines else "it said nothing"
+
+
+def _stop(process: "subprocess.Popen[str]") -> None:
+    if process.poll() is None:
+        os.kill(process.pid, signal.SIGTERM)
+    try:
+        process.wait(_SECONDS_TO_END)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

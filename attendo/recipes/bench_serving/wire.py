@@ -1,0 +1,192 @@
+"""HTTP/1.1 as plain as a load client needs it: connections that are kept, answers that are heard bit by bit."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from attendo.errors import UsageError
+
+try:
+    import h11
+except ModuleNotFoundError as error:
+    raise UsageError(f"a load client needs {error.name}: pip install 'attendo[serve]'") from None
+
+_AT_ONCE = 65_536  # bytes that are read together
+
+
+@dataclass(frozen=True)
+class Ear:
+    """What somebody hears while a request is on its way."""
+
+    sent: Callable[[], None] = lambda: None  # all of it
+    heard: Callable[[bytes], None] = lambda part: None  # each part of the body that comes back
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is sent. Without a body it is a GET."""
+
+    path: str
+    body: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class WireError(ConnectionError):
+    """The server closed the connection, or never took it, or spoke no HTTP."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server listens; its name is what it is called by in every request."""
+
+    host: str
+    port: int
+    path: str = ""
+
+    @classmethod
+    def of(cls, url: str) -> "Address":
+        parts = urlsplit(url if "//" in url else f"//{url}")
+        try:
+            port = parts.port or 80
+        except ValueError:
+            port = 0
+        if parts.scheme not in ("", "http") or not parts.hostname or not 0 < port < 65536:
+            raise UsageError(f"{url} is no address to load: write it as http://127.0.0.1:8000")
+        return cls(parts.hostname, port, parts.path.rstrip("/"))
+
+    @property
+    def name(self) -> str:
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{shown}:{self.port}"
+
+
+class Wire:
+    """Connections to one server. One that is free is used again; there are as many as requests at the same time."""
+
+    def __init__(self, address: Address, headers: Mapping[str, str] | None = None) -> None:
+        self._address, self._headers = address, dict(headers or {})
+        self._free: list[_Connection] = []
+
+    async def ask(self, question: Question, ear: Ear | None = None) -> Reply:
+        """The whole reply. Whoever is cancelled hangs up."""
+        ear = ear or Ear()
+        kept = self._taken()
+        if kept is not None:
+            try:
+                return await self._asked(kept, question, ear)
+            except WireError:
+                if kept.heard_anything:
+                    raise
+                # The server had closed it for being idle, which says nothing about the request.
+        return await self._asked(await self._opened(), question, ear)
+
+    async def close(self) -> None:
+        for connection in self._free:
+            connection.hang_up()
+        self._free.clear()
+        await asyncio.sleep(0)  # lets the transports see it
+
+    async def _asked(self, connection: "_Connection", question: Question, ear: Ear) -> Reply:
+        try:
+            reply = await connection.exchange(self._request(question), question.body, ear)
+        except BaseException:
+            connection.hang_up()
+            raise
+        if connection.reusable:
+            self._free.append(connection)
+        else:
+            connection.hang_up()
+        return reply
+
+    def _taken(self) -> "_Connection | None":
+        while self._free:
+            connection = self._free.pop()
+            if connection.alive:
+                return connection
+            connection.hang_up()
+        return None
+
+    async def _opened(self) -> "_Connection":
+        try:
+            reader, writer = await asyncio.open_connection(self._address.host, self._address.port)
+        except OSError as error:
+            raise WireError(f"{self._address.name} cannot be reached: {error.strerror or error}") from None
+        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return _Connection(reader, writer)
+
+    def _request(self, question: Question) -> h11.Request:
+        given = {"Host": self._address.name, **self._headers, **question.headers}
+        if question.body is not None:
+            given = {"Content-Type": "application/json", **given, "Content-Length": str(len(question.body))}
+        method = "GET" if question.body is None else "POST"
+        target = (self._address.path + question.path).encode()
+        return h11.Request(method=method, target=target, headers=list(given.items()))
+
+
+class _Connection:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._protocol = h11.Connection(h11.CLIENT)
+        self.heard_anything = False
+
+    @property
+    def alive(self) -> bool:
+        return not self._reader.at_eof() and not self._writer.is_closing()
+
+    @property
+    def reusable(self) -> bool:
+        """Both sides have said all, and neither means to close."""
+        if self._protocol.our_state is not h11.DONE or self._protocol.their_state is not h11.DONE:
+            return False
+        self._protocol.start_next_cycle()
+        return self.alive
+
+    async def exchange(self, request: h11.Request, body: bytes | None, ear: Ear) -> Reply:
+        self.heard_anything = False
+        sent = [self._protocol.send(each) for each in (request, *([h11.Data(data=body)] if body else ()))]
+        sent.append(self._protocol.send(h11.EndOfMessage()))
+        try:
+            self._writer.write(b"".join(each for each in sent if each))
+            await self._writer.drain()
+            ear.sent()
+            return await self._reply(ear)
+        except (OSError, h11.RemoteProtocolError) as error:
+            raise WireError(str(error)) from None
+
+    async def _reply(self, ear: Ear) -> Reply:
+        begun: h11.Response | None = None
+        parts: list[bytes] = []
+        while not isinstance(event := await self._event(), h11.EndOfMessage):
+            if isinstance(event, h11.Response):
+                begun = event
+            elif isinstance(event, h11.Data):
+                parts.append(bytes(event.data))
+                ear.heard(parts[-1])
+        assert begun is not None  # h11 tells no end without a beginning
+        headers = {name.decode().lower(): value.decode("latin-1") for name, value in begun.headers}
+        return Reply(begun.status_code, headers, b"".join(parts))
+
+    async def _event(self) -> Any:
+        while (event := self._protocol.next_event()) is h11.NEED_DATA:
+            data = await self._reader.read(_AT_ONCE)
+            self.heard_anything |= bool(data)
+            self._protocol.receive_data(data)  # nothing means the end; in the middle of a reply h11 objects to it
+        if isinstance(event, h11.ConnectionClosed):
+            raise WireError("the server closed the connection without an answer")
+        return event
+
+    def hang_up(self) -> None:
+        """At once, as somebody does who is tired of waiting."""
+        self._writer.transport.abort()

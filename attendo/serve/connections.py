@@ -1,0 +1,90 @@
+"""Connections that end when whoever made them is too slow to ask, or to read: without that, a few can take them all."""
+
+import asyncio
+from typing import Any
+
+import h11
+from pydantic_core import to_json
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from attendo.serve.errors import Refusal
+from attendo.serve.guard import HEADERS
+from attendo.serve.requests_log import log_config, request_id
+from attendo.serve.settings import ServeSettings
+
+
+def uvicorn_options(settings: ServeSettings) -> dict[str, Any]:
+    """Of `uvicorn.Config`: the limits that hold before a request has become one, and how its lines are written."""
+    return {
+        "http": type("TimedConnection", (Connection,), {"seconds": settings.first_byte_seconds}),
+        "ws": "none",
+        "h11_max_incomplete_event_size": 2 * settings.header_bytes,  # up to here the guard refuses with words
+        "server_header": False,
+        "access_log": False,
+        "log_config": log_config(settings.log_format),
+    }
+
+
+class Connection(H11Protocol):
+    """uvicorn waits for the next request on a connection that was used, but without end for the rest of a request."""
+
+    seconds = 10.0
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._asking: asyncio.TimerHandle | None = None
+        self._reading: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._asking = self.loop.call_later(self.seconds, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        _stop(self._asking)
+        _stop(self._reading)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:  # all headers are there; the guard looks after the body
+            _stop(self._asking)
+            self._asking = None
+        elif self._asking is None:
+            self._asking = self.loop.call_later(self.seconds, self.transport.abort)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reading = self.loop.call_later(self.seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        _stop(self._reading)
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no request at all: there is no path, so it is told in our own shape."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            number = request_id(())
+            most = self.config.h11_max_incomplete_event_size or 0
+            too_large = len(self.conn.trailing_data[0]) > most
+            refusal = Refusal("headers_too_large", most=most) if too_large else Refusal("bad_http")
+            body = to_json(refusal.content(request_id=number))
+            headers = {
+                **HEADERS,
+                "x-request-id": number,
+                "content-type": "application/json",
+                "content-length": str(len(body)),
+                "connection": "close",
+            }
+            events = (
+                h11.Response(status_code=refusal.status_code, headers=list(headers.items()), reason=b""),
+                h11.Data(data=body),
+                h11.EndOfMessage(),
+            )
+            for event in events:
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+
+def _stop(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()

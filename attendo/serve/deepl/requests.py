@@ -1,0 +1,104 @@
+"""What clients of DeepL's API may ask, as JSON or as a form."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal, TypeVar
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from attendo.serve.documents.registry import no_room
+from attendo.serve.errors import Refusal
+from attendo.serve.request_values import is_json, json_object
+
+R = TypeVar("R", bound=BaseModel)
+Word = Annotated[str, Field(min_length=1, max_length=50)]
+Words = Annotated[str, Field(max_length=5_000)] | Annotated[list[Word], Field(max_length=100)]
+
+_LISTS = ("text", "ignore_tags")
+_FIELDS = 1_000  # of a form; each text is one
+# What cannot be done here and would be missed.
+_UNMET = ("glossary_id", "glossary_ids", "style_id", "translation_memory_id", "custom_instructions")
+
+
+class _Asked(BaseModel):
+    """What is not known here is passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+
+    target_lang: Word
+    source_lang: Word | None = None
+    # No model here knows forms of address; whoever only prefers one can do without.
+    formality: Literal["default", "prefer_less", "prefer_more"] | None = None
+
+    def check_met(self) -> None:
+        for name in _UNMET:
+            if (self.model_extra or {}).get(name):
+                raise Refusal("unmet_parameter", {"param": name}, name=name)
+
+
+class TranslateRequest(_Asked):
+    """Any `context` is accepted, though no model here reads it."""
+
+    text: str | list[str]
+    tag_handling: Literal["html", "xml"] | None = None
+    ignore_tags: Words = Field(default=[], description="a list, or one text with commas")
+    split_sentences: Literal["0", "1", "nonewlines", 0, 1] | None = None
+    model_type: Word | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.text] if isinstance(self.text, str) else self.text
+
+    @property
+    def ignored(self) -> list[str]:
+        given = self.ignore_tags if isinstance(self.ignore_tags, list) else [self.ignore_tags]
+        return [tag.strip() for each in given for tag in each.split(",") if tag.strip()]
+
+
+class DocumentRequest(_Asked):
+    filename: Annotated[str, Field(max_length=500)] | None = None
+    output_format: Word | None = None
+
+
+class KeyRequest(BaseModel):
+    document_key: Annotated[str, Field(max_length=500)]
+
+
+async def asked(request: Request, kind: type[R]) -> R:
+    """The body of a request, JSON or a form."""
+    if is_json(request):
+        return fitting(kind, await json_object(request))
+    async with form_of(request) as form:
+        return fitting(kind, fields_of(form))
+
+
+def fitting(kind: type[R], fields: Mapping[str, Any]) -> R:
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors(include_url=False)) from None
+
+
+@asynccontextmanager
+async def form_of(request: Request) -> AsyncIterator[FormData]:
+    """A file in it may lie on disk for as long as this lasts."""
+    try:
+        form = await request.form(max_files=1, max_fields=_FIELDS)
+    except HTTPException as error:
+        raise Refusal("bad_form", detail=str(error.detail)[:200]) from None
+    except OSError as error:
+        raise no_room(error) from None
+    try:
+        yield form
+    finally:
+        await form.close()
+
+
+def fields_of(form: FormData) -> dict[str, Any]:
+    """What may be given several times as lists; of all else the first."""
+    given = {name: [each for each in form.getlist(name) if not isinstance(each, UploadFile)] for name in form}
+    return {name: values if name in _LISTS else values[0] for name, values in given.items() if values}

@@ -1,0 +1,157 @@
+"""Hugging Face's inference API, as `InferenceClient` asks it: by task, by the name of a model, or at the very root.
+
+The client sends everything to the one address that it is given, and chat to /v1/chat/completions behind it. It asks
+nobody at all, not even this machine, where HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+
+from attendo.serve import openai
+from attendo.serve.errors import Refusal, answer
+from attendo.serve.huggingface_parameters import options_of, parameters_of
+from attendo.serve.huggingface_shapes import CHAT_RESPONSES, described
+from attendo.serve.keys import admitted, bearer
+from attendo.serve.languages import closest
+from attendo.serve.office import Office
+from attendo.serve.openai.requests import ChatRequest
+from attendo.serve.request_values import json_object
+from attendo.serve.shelf import Served
+from attendo.serve.strict_json import StrictRoute
+from attendo.serve.translating import translated
+
+Task = Literal["translation", "summarization"]
+Chat = Callable[[ChatRequest, Request], Awaitable[Response]]
+NAMES = {
+    "translation": ("translation_text",),
+    "summarization": ("summary_text",),
+    "conversation": ("generated_text",),
+    "generation": ("generated_text",),
+}
+_CHAT = "/v1/chat/completions"
+_ALL_NAMES = ("translation_text", "summary_text", "generated_text")
+
+
+def routes(office: Office) -> APIRouter:
+    router = APIRouter(tags=["Hugging Face"])
+
+    @router.post("/hf/translation", **described("/hf/translation"))
+    async def translation(request: Request) -> Response:
+        """By the model for src_lang and tgt_lang; without them by the first that translates."""
+        asked = await _asked(office, request)
+        served = _for_languages(office, asked) or _for_task(office, "translation")
+        return answer(await _answers(office, served, asked, "translation"))
+
+    @router.post("/hf/summarization", **described("/hf/summarization"))
+    async def summarization(request: Request) -> Response:
+        """By the first model that says it summarizes, or else by the first of all."""
+        asked = await _asked(office, request)
+        return answer(await _answers(office, _for_task(office, "summarization"), asked, "summarization"))
+
+    @router.post("/hf/models/{name}", **described("/hf/models/{name}"))
+    async def one_model(name: str, request: Request) -> Response:
+        """By one model, which does what it is for."""
+        asked = await _asked(office, request)
+        return answer(await _answers(office, office.served(name), asked))
+
+    @router.post("/hf", **described("/hf"))
+    @router.post("/", **described("/"))
+    async def root(request: Request) -> Response:
+        """By the model for src_lang and tgt_lang; without them by the first."""
+        asked = await _asked(office, request)
+        served = _for_languages(office, asked) or office.served(None)
+        return answer(await _answers(office, served, asked))
+
+    router.include_router(_chat_routes(office))
+    return router
+
+
+def _chat_routes(office: Office) -> APIRouter:
+    """What OpenAI's API answers, behind every address that a client may have been given."""
+
+    async def with_key(request: Request) -> None:
+        admitted(office, bearer(request))
+
+    router = APIRouter(route_class=StrictRoute, dependencies=[Depends(with_key)])
+    answered: Chat = next(
+        each.endpoint for each in openai.routes(office).routes if isinstance(each, APIRoute) and each.path == _CHAT
+    )
+
+    @router.post(f"/hf{_CHAT}", response_model=None, responses=CHAT_RESPONSES)
+    async def chat(asked: ChatRequest, request: Request) -> Response:
+        return await answered(asked, request)
+
+    @router.post(f"/hf/models/{{name}}{_CHAT}", response_model=None, responses=CHAT_RESPONSES)
+    async def chat_with_model(name: str, asked: ChatRequest, request: Request) -> Response:
+        """The client names no model where it has an address."""
+        return await answered(asked.model_copy(update={"model": office.served(name).name}), request)
+
+    return router
+
+
+@dataclass(frozen=True)
+class _Asked:
+    texts: Sequence[str]
+    source: str | None
+    target: str | None
+    options: dict[str, Any]
+
+
+async def _asked(office: Office, request: Request) -> _Asked:
+    admitted(office, bearer(request))
+    body = await json_object(request)
+    if body.get("stream"):
+        raise Refusal("hf_stream")
+    inputs = body.get("inputs")
+    texts: list[Any] = inputs if isinstance(inputs, list) else [inputs]
+    if not texts or not all(isinstance(each, str) for each in texts):
+        raise Refusal("hf_inputs")
+    parameters = parameters_of(body)
+    return _Asked(texts, parameters.source, parameters.target, options_of(parameters.decoding))
+
+
+def _for_languages(office: Office, asked: _Asked) -> Served | None:
+    """None where no target is named. Without a source the text tells it."""
+    if asked.target is None:
+        return None
+    pairs = office.pairs()
+    target = closest(asked.target, [each for _, each in pairs])
+    if target is None:
+        raise Refusal("unknown_language", language=asked.target[:40])
+    if asked.source is None:
+        return office.for_pair(office.detected(" ".join(asked.texts), target).language, target)
+    source = closest(asked.source, [each for each, _ in pairs])
+    if source is None:
+        raise Refusal("unknown_language", language=asked.source[:40])
+    return office.for_pair(source, target)
+
+
+def _for_task(office: Office, task: Task) -> Served:
+    """The first that says so; or else the first: whoever serves a model knows what it is for."""
+    return next((each for each in office.shelf.all() if each.about.task == task), office.served(None))
+
+
+async def _answers(office: Office, served: Served, asked: _Asked, task: Task | None = None) -> list[dict[str, str]]:
+    """Under the name that the task has for them; where nobody has said what a model is for, under each."""
+    about = served.about
+    _check_languages(served, asked)
+    if about.task == "translation" or (about.task is None and about.source_language and about.target_language):
+        texts = [each.text for each in await translated(office, served, asked.texts, **asked.options)]
+    else:
+        texts = [each.text for each in await office.answer(served, asked.texts, **asked.options)]
+    told = task or about.task
+    names = NAMES[told] if told else _ALL_NAMES
+    return [dict.fromkeys(names, text) for text in texts]
+
+
+def _check_languages(served: Served, asked: _Asked) -> None:
+    """A model of one pair cannot do another."""
+    about = served.about
+    pairs = ((asked.source, about.source_language), (asked.target, about.target_language))
+    if any(tag is not None and closest(tag, [own] if own else []) is None for tag, own in pairs):
+        raise Refusal("hf_languages", model=served.name, source=about.source_language, target=about.target_language)

@@ -1,0 +1,28 @@
+"""The keys of a server, as whoever runs it keeps them."""
+
+import re
+from pathlib import Path
+
+from attendo.errors import UsageError
+
+_SHORTEST = 8
+_KEY = re.compile(r"[!-~]+")  # what a header can carry
+
+
+def read_keys(file: Path | None, environment: str | None) -> tuple[str, ...]:
+    """One a line, where a line that begins with # is none; or of a variable, with commas or spaces between them."""
+    lines: list[tuple[str, str]] = []
+    if file is not None:
+        try:
+            written = file.read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--key-file {file} cannot be read: {getattr(error, 'strerror', 'not UTF-8')}") from None
+        lines += [(f"{file}, line {number}", line.strip()) for number, line in enumerate(written, start=1)]
+    lines += [("ATTENDO_KEYS", each) for each in re.split(r"[,\s]+", environment or "")]
+    keys = [(place, key) for place, key in lines if key and not key.startswith("#")]
+    for place, key in keys:
+        if not _KEY.fullmatch(key) or len(key) < _SHORTEST:  # the key itself is not for a terminal
+            raise UsageError(f"{place}: a key is {_SHORTEST} or more letters, digits and signs without a space")
+    if file is not None and not keys:
+        raise UsageError(f"--key-file {file} holds no key: write one a line, or leave it out")
+    return tuple(dict.fromkeys(key for _, key in keys))

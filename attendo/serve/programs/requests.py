@@ -1,0 +1,118 @@
+"""What programs may ask, field by field; whatever is not listed is refused by name."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from attendo.serve.fields import (
+    Asked,
+    Count,
+    Diversity,
+    Least,
+    LengthPenalty,
+    ModelName,
+    Ngram,
+    Normalise,
+    Patience,
+    RepetitionPenalty,
+    Seed,
+    Share,
+    Stop,
+    Temperature,
+    TopK,
+    Weight,
+    WordPenalty,
+)
+
+Phrase = Annotated[str, Field(max_length=200)]
+Phrases = Annotated[list[Phrase], Field(max_length=50)]
+Symbols = Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=8)]
+Factor = Annotated[float, Field(ge=0, le=10)]  # times the tokens of the source
+Extra = Annotated[int, Field(ge=0, le=512)]
+
+
+class Options(Asked):
+    """Every option of decoding, by the names of the command line. What is null is as the model has it.
+
+    Those of the machine (engine, precision and the like) are for whoever runs the server. Numbers that cost memory or
+    time are held against the limits of the server.
+    """
+
+    # how an answer is found
+    like: Literal["fairseq", "hf", "ctranslate2", "marian"] | None = None
+    beam: Count | None = None
+    groups: Count | None = None
+    diversity: Diversity | None = None
+    stop: Stop | None = None
+    patience: Patience | None = None
+    mbr: Literal["none", "chrf", "bleu"] | None = None
+    mbr_candidates: Annotated[int, Field(ge=1, le=64)] | None = None
+    n_best: Count | None = None
+
+    # samples
+    sample: bool | None = None
+    seed: Seed | None = None
+    temperature: Temperature | None = None
+    top_k: TopK | None = None
+    top_p: Share | None = None
+    min_p: Least | None = None
+    typical: Share | None = None
+
+    # how it is scored
+    normalise: Normalise | None = None
+    length_penalty: LengthPenalty | None = None
+    word_penalty: WordPenalty | None = None
+    coverage_penalty: Weight | None = None
+    counts_eos: bool | None = None
+
+    # what is said
+    prefix: str | list[str] | None = Field(None, description="how answers begin: one for all, or one for each text")
+    constraints: Phrases | Annotated[list[Phrases], Field(max_length=50)] | None = Field(
+        None, description="phrases that must be said: for all texts, or a list for each"
+    )
+    ban: Phrases | None = None
+    no_repeat_ngram: Ngram | None = None
+    repetition_penalty: RepetitionPenalty | None = None
+    repetition_of: Literal["log_probabilities", "logits"] | None = None
+    renormalise: bool | None = None
+    allow_unk: bool | None = None
+    source_prefix: Symbols | None = None
+    target_prefix: Symbols | None = None
+
+    # how long it is
+    max_length: Count | None = None
+    min_length: Count | None = None
+    max_length_factor: Factor | None = None
+    max_length_extra: Annotated[int, Field(ge=1, le=512)] | None = None
+    min_length_factor: Factor | None = None
+    min_length_extra: Extra | None = None
+    at_limit: Literal["cut", "end", "free"] | None = None
+    split: bool | None = Field(None, description="cut a source that is too long at the ends of its sentences")
+
+    alignments: bool | None = Field(None, description="tell where the network looked")
+
+    def given(self) -> dict[str, Any]:
+        """As `TextModel.generate` takes them."""
+        return {name: value for name in Options.model_fields if (value := getattr(self, name)) is not None}
+
+
+class GenerateRequest(Options):
+    """Several texts at once, or one that is told as it is decided."""
+
+    model: ModelName | None = Field(None, description="by name; the first unless given")
+    texts: Annotated[list[str], Field(min_length=1)]
+    stream: bool = Field(False, description="of one text: server-sent events `text`, then `done`")
+
+
+class ScoredPair(Asked):
+    source: str
+    target: str
+
+
+class ScoreRequest(Asked):
+    """How probable a model finds given answers."""
+
+    model: ModelName | None = Field(None, description="by name; the first unless given")
+    pairs: Annotated[list[ScoredPair], Field(min_length=1)]
+    normalise: bool = Field(False, description="divide by the tokens, eos included")
+    tokens: bool = Field(False, description="also of every token, eos included")

@@ -1,0 +1,129 @@
+"""Lines that tell what was asked and how it went, never by whom or in which words: as text, or as JSON."""
+
+import logging
+import re
+import secrets
+import traceback
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic_core import to_json
+
+ID_HEADER = b"x-request-id"
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+QUIET = ("/livez", "/readyz", "/health", "/metrics")  # asked every few seconds, and told only when something is wrong
+_SANE = re.compile(rb"[A-Za-z0-9._-]{1,64}")  # nothing that could end a line, or be mistaken for something else
+_log = logging.getLogger("attendo.serve.requests")
+
+
+@dataclass
+class Entry:
+    """One request. All that is known of it is what may be written down."""
+
+    request_id: str
+    method: str = ""
+    route: str = ""  # as the application has it, with names in braces for what differs
+    status: int = 0
+    seconds: float = 0.0
+    source_tokens: int = 0
+    target_tokens: int = 0
+    refused: str = ""  # the code of the message that it was refused with
+
+    def write(self) -> None:
+        quiet = self.route in QUIET and self.status < 400
+        level = logging.DEBUG if quiet else logging.INFO
+        _log.log(level, "%s %s %d", self.method, self.route, self.status, extra={"entry": self})
+
+
+# The request that is being answered: whoever counts something for it finds it here.
+CURRENT: ContextVar[Entry | None] = ContextVar("attendo_request", default=None)
+
+
+def current_id() -> str | None:
+    """Of the request that is being answered; none where nothing is, as in the threads that compute."""
+    entry = CURRENT.get()
+    return None if entry is None else entry.request_id
+
+
+def request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The one that the client gave, where it can be written down; otherwise a new one."""
+    given = [value for name, value in headers if name == ID_HEADER]
+    if len(given) == 1 and _SANE.fullmatch(given[0]):
+        return given[0].decode("ascii")
+    return secrets.token_hex(16)
+
+
+def where(error: BaseException) -> str:
+    """The kind of an error and where it was raised. Its message is left out: it may hold what somebody wrote."""
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    places = " < ".join(f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in reversed(frames))
+    return f"{type(error).__name__} at {places or 'an unknown place'}"
+
+
+def log_config(kind: Literal["text", "json"], level: str = "INFO") -> dict[str, Any]:
+    """For `logging.config.dictConfig`, and so for uvicorn: all lines of the process alike, on standard error.
+
+    uvicorn's own line for each request is left out: it holds the address of whoever asked, and what they asked for.
+    """
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"lines": {"()": Lines, "kind": kind}},
+        "handlers": {
+            "lines": {"class": "logging.StreamHandler", "formatter": "lines", "stream": "ext://sys.stderr"},
+            "nowhere": {"class": "logging.NullHandler"},
+        },
+        "root": {"handlers": ["lines"], "level": "WARNING"},
+        "loggers": {
+            "attendo": {"level": level},
+            "uvicorn": {"level": "WARNING"},
+            "uvicorn.access": {"handlers": ["nowhere"], "propagate": False},
+        },
+    }
+
+
+class Lines(logging.Formatter):
+    """One line for each record, whatever is in it."""
+
+    def __init__(self, kind: Literal["text", "json"]) -> None:
+        super().__init__()
+        self._json = kind == "json"
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            **self._facts(record),
+        }
+        if self._json:
+            return to_json(told).decode()
+        return _line(told)
+
+    def _facts(self, record: logging.LogRecord) -> dict[str, Any]:
+        entry = getattr(record, "entry", None)
+        if isinstance(entry, Entry):
+            return {**asdict(entry), "seconds": round(entry.seconds, 4)}
+        facts = {"message": _one_line(record.getMessage())}
+        if (number := current_id()) is not None:
+            facts["request_id"] = number
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            facts["error"] = where(error)
+        return facts
+
+
+def _line(told: Mapping[str, Any]) -> str:
+    """For a person: what happened first, then names and values."""
+    told = dict(told)
+    head = [told.pop("time"), told.pop("level").upper(), told.pop("logger")]
+    head += [str(told.pop(name)) for name in ("message", "method", "route", "status") if name in told]
+    return " ".join([*head, *(f"{name}={value}" for name, value in told.items())])
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,111 @@
+"""The sentences of a text to be translated, and the text with their translations in their places."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from attendo.text.markup import CharacterLinks, Markup
+from attendo.text_model.splitting import joined, sentences
+
+_LINE_BREAKS = {ord(sign): " " for sign in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
+
+
+class Said(Protocol):
+    """The translation of a sentence; `links` where it is known which of its characters goes back to which."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def links(self) -> CharacterLinks | None: ...
+
+
+class TextPlan:
+    """`asked` are the sentences for a model, in order: those that have a letter."""
+
+    def __init__(
+        self, text: str, kind: Literal["text", "html", "xml"], ignored: Sequence[str] = (), by_sentence: bool = True
+    ) -> None:
+        self._document = _Lines(text) if kind == "text" else Markup(text, kind, ignored)
+        self._units = [_Unit(each, by_sentence) for each in self._document.texts]
+        self.asked = [part.text for unit in self._units for part in unit.parts if part.asked]
+
+    def written(self, translations: Sequence[Said]) -> str:
+        """The whole text, with a translation of each sentence asked."""
+        said = iter(translations)
+        written = [unit.written(said) for unit in self._units]
+        return self._document.translated([text for text, _ in written], [links for _, links in written])
+
+
+class _Lines:
+    """A text without tags, taken apart as `Markup` does it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._places = [*_bodies(text)]
+
+    @property
+    def texts(self) -> list[str]:
+        return [self._text[begin:end] for begin, end in self._places]
+
+    def translated(self, translations: Sequence[str], links: Sequence[CharacterLinks | None] | None = None) -> str:
+        pieces: list[str] = []
+        at = 0
+        for (begin, end), translation in zip(self._places, translations, strict=True):
+            pieces += [self._text[at:begin], translation]
+            at = end
+        return "".join([*pieces, self._text[at:]])
+
+
+def _bodies(text: str) -> Iterator[tuple[int, int]]:
+    """Where each line begins and ends, without the white space around it; blank ones left out."""
+    at = 0
+    for line in text.splitlines(keepends=True):
+        if body := line.strip():
+            begin = at + line.index(body)
+            yield begin, begin + len(body)
+        at += len(line)
+
+
+class _Part(NamedTuple):
+    text: str
+    begin: int
+    asked: bool
+
+
+class _Unit:
+    """A line, or what stands between tags that divide."""
+
+    def __init__(self, text: str, by_sentence: bool) -> None:
+        self.parts: list[_Part] = []
+        end = 0
+        for sentence in sentences(text) if by_sentence else [text]:
+            begin = text.index(sentence, end)
+            end = begin + len(sentence)
+            self.parts.append(_Part(sentence, begin, any(character.isalpha() for character in sentence)))
+
+    def written(self, said: Iterator[Said]) -> tuple[str, CharacterLinks | None]:
+        """The links are those of all sentences, or None where one of them has none."""
+        whole, links = "", list[tuple[int, int]]()
+        linked = True
+        for part in self.parts:
+            text, known = _stripped(next(said)) if part.asked else (part.text, _to_itself(part.text))
+            whole = joined([whole, text])
+            shift = len(whole) - len(text)
+            linked = linked and known is not None
+            last = len(part.text) - 1  # what a tokenizer spells longer may end behind it
+            links += [(part.begin + min(here, last), shift + there) for here, there in known or ()]
+        return whole, links if linked else None
+
+
+def _stripped(said: Said) -> tuple[str, CharacterLinks | None]:
+    """On one line, without white space around it: that of the source is there already."""
+    lead = len(said.text) - len(said.text.lstrip())
+    text = said.text.strip().translate(_LINE_BREAKS)
+    if said.links is None:
+        return text, None
+    last = max(0, len(text) - 1)
+    return text, [(here, min(max(0, there - lead), last)) for here, there in said.links]
+
+
+def _to_itself(text: str) -> CharacterLinks:
+    return [(place, place) for place in range(len(text))]

@@ -1,0 +1,103 @@
+"""Texts of many lines, or with tags, translated by a model of sentences: what surrounds the sentences stays."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Literal
+
+from attendo.serve.errors import Refusal
+from attendo.serve.linking import Answer, answers_of, distinct, together
+from attendo.serve.sentences import TextPlan
+
+if TYPE_CHECKING:
+    from attendo.serve.office import Office
+    from attendo.serve.shelf import Served
+
+TextKind = Literal["text", "html", "xml"]
+MOST_SENTENCES = 1_000  # of one request; 5,000 characters of what people write have about a hundred
+
+
+@dataclass(frozen=True)
+class Translation:
+    """Of one text. `alternatives` differ from it and from each other; `cut`: the length limit came before an end."""
+
+    text: str
+    alternatives: tuple[str, ...]
+    source_tokens: int
+    target_tokens: int
+    cut: bool
+
+
+async def translated(
+    office: "Office",
+    served: "Served",
+    texts: Sequence[str],
+    kind: TextKind = "text",
+    ignored: Sequence[str] = (),
+    alternatives: int = 0,
+    **options: Any,
+) -> list[Translation]:
+    """One translation of each text, in order, with at most so many alternatives; `options` as of `generate`.
+
+    Lines stay lines, with the white space around them; tags, and elements whose names are `ignored`, stay too. Each
+    line, or run of text between tags that divide, is translated sentence by sentence: models that learned from
+    sentences leave out what comes behind the first. With split=False it is translated whole. What has no letters stays
+    as it is, and a text without any takes no model.
+    """
+    office.check(texts)
+    by_sentence = options.pop("split", True)
+    plans = [plan async for plan in _plans(texts, kind, ignored, by_sentence)]
+    asked = [sentence for plan in plans for sentence in plan.asked]
+    if len(asked) > MOST_SENTENCES:
+        raise Refusal("too_many_sentences", count=len(asked), most=MOST_SENTENCES)
+    searches = _searches(served, alternatives, office.settings.beam, options) if asked else []
+    found = await together([answers_of(office, served, asked, kind != "text", **each) for each in searches])
+    answers = (distinct(chain(*each)) for each in zip(*found, strict=True))
+    return [_translation(plan, [*islice(answers, len(plan.asked))], alternatives) for plan in plans]
+
+
+async def _plans(
+    texts: Sequence[str], kind: TextKind, ignored: Sequence[str], by_sentence: bool
+) -> AsyncIterator[TextPlan]:
+    for text in texts:
+        yield TextPlan(text, kind, ignored, by_sentence)
+        await asyncio.sleep(0)  # 5,000 characters take milliseconds, and others are to be heard meanwhile
+
+
+def _translation(plan: TextPlan, answers: Sequence[Sequence[Answer]], alternatives: int) -> Translation:
+    """`answers` to each sentence that was asked, the best first."""
+    best = [each[0] for each in answers]
+    text = plan.written(best)
+    return Translation(
+        text=text,
+        alternatives=tuple(islice(_others(plan, answers, text), alternatives)),
+        source_tokens=sum(each.source_tokens for each in best),
+        target_tokens=sum(each.target_tokens for each in best),
+        cut=any(each.cut for each in best),
+    )
+
+
+def _others(plan: TextPlan, answers: Sequence[Sequence[Answer]], text: str) -> Iterator[str]:
+    """The text with the second answer to each sentence, with the third ...; where there is none, with the best."""
+    told = {text}
+    for number in range(1, max(map(len, answers), default=0)):
+        other = plan.written([each[number] if number < len(each) else each[0] for each in answers])
+        if other not in told:
+            told.add(other)
+            yield other
+
+
+def _searches(served: "Served", alternatives: int, most: int, options: dict[str, Any]) -> list[dict[str, Any]]:
+    """The one that the translation comes from, and one more for alternatives where it cannot find enough of them.
+
+    So a translation is the same whether or not alternatives are asked for. Two hypotheses are wanted for each of them:
+    many a text is found in several ways, with other pieces.
+    """
+    if not alternatives:
+        return [options]
+    settings, wanted = served.model.settings(**options), min(most, 2 * alternatives + 1)
+    if settings.sample or settings.beam >= wanted:
+        return [{**options, "n_best": wanted}]
+    beam = wanted - wanted % settings.groups  # which the groups share evenly
+    return [options, {**options, "beam": beam, "n_best": beam}]

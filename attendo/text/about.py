@@ -1,0 +1,45 @@
+"""What a model is for: its task, and the languages it reads and writes, where somebody has said so."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from attendo.settings import Settings
+
+Task = Literal["translation", "summarization", "conversation", "generation"]
+Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
+
+_ISO_639_1 = """
+    aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en eo
+    es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka kg
+    ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn
+    no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta
+    te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
+"""
+LANGUAGES = frozenset(_ISO_639_1.split())
+
+
+class About(Settings):
+    """Nothing in it changes what a model computes; servers find a model by it."""
+
+    task: Task | None = Field(None, description="what the model does with a source")
+    source_language: Language | None = Field(None, description="of its sources, by ISO 639, such as en")
+    target_language: Language | None = Field(None, description="of its answers")
+
+    def told(self) -> dict[str, Any]:
+        """What is known of it, as the model folder keeps it."""
+        return self.model_dump(exclude_none=True)
+
+
+def languages_of(source: Path, target: Path) -> About:
+    """As two files are named: train.en.gz and train.de are a translation from English to German."""
+    names = [_language(path) for path in (source, target)]
+    if None in names or names[0] == names[1]:
+        return About()
+    return About(task="translation", source_language=names[0], target_language=names[1])
+
+
+def _language(path: Path) -> str | None:
+    endings = [suffix[1:].lower() for suffix in path.suffixes if suffix not in (".gz", ".xz")]
+    return endings[-1] if endings and endings[-1] in LANGUAGES else None

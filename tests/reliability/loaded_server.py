@@ -1,0 +1,142 @@
+"""A server in a process of its own, loaded by our own client, and what it says of itself."""
+
+import asyncio
+import random
+import re
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from prometheus_client.parser import text_string_to_metric_families
+from tiny import SOURCES, tiny_model
+
+from attendo.recipes.bench_serving import (
+    Address,
+    Api,
+    Load,
+    Outcome,
+    Question,
+    Started,
+    Wire,
+    answers,
+    loaded,
+    ready,
+    shape_for,
+    started,
+)
+from attendo.text import EOS
+
+T = TypeVar("T")
+WORDS = sorted({word for text in SOURCES for word in text.split()})
+Counts = Mapping[tuple[str, ...], float]  # name of a counter and values of its labels
+
+
+def sentences(count: int, longest: int = 9, seed: int = 1) -> list[str]:
+    dice = random.Random(seed)
+    return [" ".join(dice.choices(WORDS, k=dice.randint(1, longest))) for _ in range(count)]
+
+
+def save_model(folder: Path) -> Path:
+    """A small random model whose answers differ in length and words."""
+    model = tiny_model(tie="none")
+    with torch.no_grad():
+        model.network.output.weight.mul_(3.0)
+        model.network.output.weight[EOS].mul_(2.0)
+    about = {"task": "translation", "source_language": "en", "target_language": "zh"}
+    replaced = replace(model.stored, about=about)
+    type(model)(replaced).save(folder)
+    return folder
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A server that can be loaded and looked at."""
+
+    started: Started
+
+    def put(self, load: Load, api: Api = "own", texts: Sequence[str] = (), **fields: Any) -> list[Outcome]:
+        return self._with(lambda wire: self._put(wire, load, api, texts or sentences(50), fields))
+
+    def answers(self, texts: Sequence[str], clients: int, api: Api = "own", **fields: Any) -> list[Outcome]:
+        """Every text once."""
+
+        async def work(wire: Wire) -> list[Outcome]:
+            return await answers(wire, await shape_for(api, wire, fields), texts, clients, deadline=60)
+
+        return self._with(work)
+
+    def get(self, path: str) -> str:
+        async def work(wire: Wire) -> str:
+            return (await wire.ask(Question(path))).body.decode()
+
+        return self._with(work)
+
+    def counts(self) -> Counts:
+        """Every number of /metrics."""
+        found = {}
+        for family in text_string_to_metric_families(self.get("/metrics")):
+            for sample in family.samples:
+                found[sample.name, *sample.labels.values()] = sample.value
+        return found
+
+    def number(self, name: str) -> float:
+        """Of all labels together."""
+        return sum(value for key, value in self.counts().items() if key[0] == name)
+
+    @property
+    def files(self) -> int:
+        return len(list(Path("/proc", str(self.started.pid), "fd").iterdir()))
+
+    @property
+    def threads(self) -> int:
+        return len(list(Path("/proc", str(self.started.pid), "task").iterdir()))
+
+    @property
+    def idle(self) -> bool:
+        gauges = ("attendo_waiting_requests", "attendo_running_requests", "attendo_batch_size")
+        counts = self.counts()
+        return all(value == 0 for key, value in counts.items() if key[0] in gauges)
+
+    async def _put(self, wire: Wire, load: Load, api: Api, texts: Sequence[str], fields: Any) -> list[Outcome]:
+        return await loaded(wire, await shape_for(api, wire, fields), texts, load)
+
+    def _with(self, work: Callable[[Wire], Coroutine[Any, Any, T]]) -> T:
+        async def main() -> T:
+            wire = Wire(Address.of(self.started.url))
+            try:
+                return await work(wire)
+            finally:
+                await wire.close()
+
+        return asyncio.run(main())
+
+
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[Loaded]:
+    with started([save_model(folder)], "--threads", "1", *options) as server:
+        asyncio.run(ready(server.url, seconds=60))
+        yield Loaded(server)
+
+
+def grown(before: Counts, after: Counts, *names: str) -> dict[tuple[str, ...], int]:
+    """By how much counters of these names have grown; those that have not are left out."""
+    return {
+        key: round(value - before.get(key, 0))
+        for key, value in sorted(after.items())
+        if key[0] in names and value != before.get(key, 0)
+    }
+
+
+def until(fact: Callable[[], bool], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < end, "it never came to be so"
+        time.sleep(0.02)
+
+
+def label_values(text: str) -> set[str]:
+    return set(re.findall(r'="((?:[^"\\]|\\.)*)"', text))

@@ -1,0 +1,131 @@
+"""A server in a process of its own, and those who ask it."""
+
+import http.client
+import json
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from children import Children, Ended, Job
+from serving_faults import MARK
+from tiny import SOURCES
+
+PATIENCE = 60.0  # seconds, of a test that waits for something that must come
+LONG = {"min_length": 100, "max_length": 100}
+
+
+@dataclass(frozen=True)
+class Answered:
+    """`status` is 0 where the connection was refused or cut."""
+
+    status: int
+    content: Any = None
+    request_id: str = ""
+
+    @property
+    def code(self) -> str:
+        return str(self.content["error"]["code"])
+
+
+class Service:
+    """`attendo serve`, on a port that was free a moment ago."""
+
+    def __init__(
+        self, children: Children, folder: Path, *options: str, before: Sequence[Job] = (), **environment: str
+    ) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        arguments = ("serve", folder, "--port", str(self.port), *options)
+        self._child = children.start_attendo(*arguments, before=before, **environment)
+        self._ended: Ended | None = None
+
+    def __enter__(self) -> "Service":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._ended is None:
+            self.kill(signal.SIGKILL)
+            self.wait()
+
+    def get(self, path: str) -> Answered:
+        return self._ask("GET", path, None)
+
+    def generate(self, *texts: str, **options: Any) -> Answered:
+        return self._ask("POST", "/api/v1/generate", {"texts": texts or SOURCES[:1], **options})
+
+    def marked(self) -> Answered:
+        """A request that the fault strikes, if there is one."""
+        return self.generate(max_length=MARK, min_length=MARK)
+
+    def until_ready(self) -> None:
+        self.until(lambda: self.get("/readyz").status == 200)
+
+    def until_there(self, count: int) -> None:
+        """So many are being answered, or wait for it."""
+        number = re.compile(r"^attendo_(?:running|waiting)_requests\S* (\S+)$", re.MULTILINE)
+        self.until(lambda: sum(map(float, number.findall(self.get("/metrics").content))) == count)
+
+    def until(self, fact: Any) -> None:
+        begin = time.monotonic()
+        while not fact():
+            assert time.monotonic() - begin < PATIENCE, "it never came to be so"
+            time.sleep(0.01)
+
+    def kill(self, number: int) -> None:
+        self._child.kill(number)
+
+    def wait(self) -> Ended:
+        self._ended = self._ended or self._child.wait()
+        return self._ended
+
+    def _ask(self, method: str, path: str, content: Any) -> Answered:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        try:
+            body = None if content is None else json.dumps(content)
+            connection.request(method, path, body, {"content-type": "application/json"})
+            answered = connection.getresponse()
+            text = answered.read().decode()
+            is_json = answered.headers.get_content_type() == "application/json"
+            told = json.loads(text) if is_json else text
+            return Answered(answered.status, told, answered.headers.get("x-request-id", ""))
+        except (OSError, http.client.HTTPException):
+            return Answered(0)
+        finally:
+            connection.close()
+
+
+class Asking:
+    """Several who ask at once, each in a thread of its own."""
+
+    def __init__(self, service: Service, requests: Sequence[dict[str, Any]]) -> None:
+        self._answers: dict[int, Answered] = {}
+        self._threads = [
+            threading.Thread(target=self._ask, args=(service, number, request), daemon=True)
+            for number, request in enumerate(requests)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _ask(self, service: Service, number: int, request: dict[str, Any]) -> None:
+        self._answers[number] = service.generate(*request.pop("texts"), **request)
+
+    def answers(self) -> list[Answered]:
+        """When all have come, in the order of the requests."""
+        for thread in self._threads:
+            thread.join(PATIENCE)
+        assert len(self._answers) == len(self._threads)
+        return [self._answers[number] for number in sorted(self._answers)]
+
+
+def different(count: int, **options: Any) -> list[dict[str, Any]]:
+    """Requests of which no two are the same: those would be answered once."""
+    words = " ".join(SOURCES).split()
+    return [{"texts": [f"{words[n % len(words)]} {words[n // len(words)]}"], **options} for n in range(count)]

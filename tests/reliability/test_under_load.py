@@ -1,0 +1,143 @@
+"""S5, S6, S12, S14: a server under more than it can take, with clients that leave, and what it counts of it."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from loaded_server import Loaded, grown, label_values, sentences, serving, until
+
+from attendo.recipes.bench_serving import Api, Load, Outcome, Summary
+
+LONG = {"min_length": 512, "max_length": 512}  # runs until it is told to stop
+WORK = {"min_length": 200, "max_length": 200}  # more for the model than for the connection
+WAITING = 16
+ROUTE = "/api/v1/generate"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    with serving(
+        tmp_path_factory.mktemp("served") / "model", "--set", f"waiting={WAITING}", "--deadline", "60"
+    ) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def roomy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    """With the limits that a server has unless told otherwise."""
+    with serving(tmp_path_factory.mktemp("roomy") / "model") as started:
+        yield started
+
+
+def ends(outcomes: list[Outcome]) -> Counter[Any]:
+    return Counter(each.status or each.end for each in outcomes)
+
+
+def test_S5_more_than_it_can_take_is_turned_away_at_once_and_the_rest_answered(server: Loaded) -> None:
+    capacity = Summary.of(server.put(Load(clients=WAITING, seconds=1), **WORK), 1).requests_per_second
+    before = server.counts()
+    outcomes = server.put(Load(rate=max(4 * capacity, 150), seconds=1, deadline=60), **WORK)
+    found = ends(outcomes)
+    assert set(found) == {200, 429}  # and nobody is late, left alone, or told of an error of the server
+    assert found[200] >= WAITING
+    counted = grown(before, server.counts(), "attendo_requests_total", "attendo_rejected_total")
+    assert counted["attendo_requests_total", ROUTE, "200"] == found[200]
+    assert counted["attendo_requests_total", ROUTE, "429"] == counted["attendo_rejected_total", "busy"] == found[429]
+    until(lambda: server.idle)
+    assert ends(server.answers(["the cat"], 1)) == {200: 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [2, 5])
+def test_S5_thirty_seconds_of_more_than_it_can_take(roomy: Loaded, times: int) -> None:
+    """With times, which mean something where nothing else runs beside it."""
+    capacity = Summary.of(roomy.put(Load(clients=48, seconds=5), **WORK), 5).requests_per_second
+    easy = Summary.of(roomy.put(Load(rate=0.8 * capacity, seconds=10), **WORK), 10).latency
+    outcomes = roomy.put(Load(rate=times * capacity, seconds=30), **WORK)
+    assert set(ends(outcomes)) == {200, 429}
+    hard = Summary.of(outcomes, 30)
+    assert hard.latency is not None
+    assert hard.rejection is not None
+    assert easy is not None
+    assert hard.requests_per_second >= 0.9 * capacity
+    assert hard.latency.p99 <= min(8.0, 2 * easy.p99)
+    assert hard.rejection.p99 <= 0.05
+    idle = Summary.of(roomy.put(Load(clients=1, seconds=2), **WORK), 2).latency
+    assert idle is not None
+    assert idle.p50 <= easy.p50
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+def test_S6_whoever_leaves_is_worked_for_no_more(roomy: Loaded, stream: bool) -> None:
+    left(roomy, 60, stream)  # twice as many as have a place in the batch
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+def test_S6_a_hundred_clients_leave(roomy: Loaded, stream: bool) -> None:
+    left(roomy, 100, stream)
+
+
+def left(server: Loaded, clients: int, stream: bool) -> None:
+    """All leave while they wait or while they are answered, and none could have been answered by then."""
+    before = server.counts()
+    load = Load(rate=clients * 2, seconds=0.5, leaving=1.0, leave_within=0.25, deadline=60)
+    found = ends(server.put(load, **LONG, stream=stream))
+    assert set(found) == {"left"}
+    assert found["left"] > clients / 2
+    until(lambda: server.idle)
+    after = server.counts()
+    counted = grown(before, after, "attendo_cancelled_total", "attendo_requests_total")
+    assert counted["attendo_cancelled_total",] == found["left"]
+    assert {key: value for key, value in counted.items() if ROUTE in key} == {
+        ("attendo_requests_total", ROUTE, "499"): found["left"]
+    }
+    assert ends(server.answers(["the cat"], 1)) == {200: 1}
+    written = grown(after, server.counts(), "attendo_target_tokens_total")
+    assert sum(written.values()) < 100  # those of the answer, and nothing of what nobody waits for
+
+
+@pytest.mark.parametrize(
+    ("api", "fields"),
+    [("own", {"beam": 3}), ("libretranslate", {}), ("openai", {})],
+    ids=["beam", "libretranslate", "stream"],
+)
+def test_S12_texts_are_the_same_under_load(server: Loaded, api: Api, fields: dict[str, Any]) -> None:
+    same(server, sentences(40), 10, api, fields)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("api", ["own", "libretranslate", "openai"])
+def test_S12_five_hundred_texts_are_the_same_under_load(roomy: Loaded, api: Api) -> None:
+    same(roomy, sentences(500, longest=20), 32, api, {})
+
+
+def same(server: Loaded, texts: list[str], clients: int, api: Api, fields: dict[str, Any]) -> None:
+    alone = server.answers(texts, 1, api, **fields)
+    together = server.answers(texts, clients, api, **fields)
+    assert ends(alone) == ends(together) == {200: len(texts)}
+    said = [each.said.text for each in alone if each.said is not None]
+    assert said == [each.said.text for each in together if each.said is not None]
+    assert len(set(said)) > len(texts) / 4  # a model that says the same to all would prove nothing
+
+
+def test_S14_counters_are_what_the_client_saw_and_hold_no_text(roomy: Loaded) -> None:
+    before, routes = roomy.counts(), {"own": ROUTE, "libretranslate": "/translate", "openai": "/v1/chat/completions"}
+    texts = [f"xylophone-{number} the cat" for number in range(20)]
+    leaving = Load(rate=40, seconds=0.5, leaving=1.0, leave_within=0.2, deadline=60)
+    expected = Counter[Any](("attendo_requests_total", ROUTE, "499") for _ in roomy.put(leaving, texts=texts, **LONG))
+    apis: tuple[Api, ...] = ("own", "libretranslate", "openai")
+    for api in apis:
+        for outcome in roomy.put(Load(clients=4, seconds=0.4), api, texts):
+            expected["attendo_requests_total", routes[api], str(outcome.status)] += 1
+    for outcome in roomy.put(Load(clients=2, seconds=0.1), texts=texts, beam=99):
+        assert outcome.status == 400
+        expected["attendo_requests_total", ROUTE, str(outcome.status)] += 1
+    until(lambda: roomy.idle)
+    counted = grown(before, roomy.counts(), "attendo_requests_total")
+    assert {key: value for key, value in counted.items() if key[1] in routes.values()} == expected
+    told = roomy.get("/metrics")
+    assert "xylophone" not in told
+    assert "127.0.0.1" not in told
+    assert not any(" " in value or len(value) > 64 for value in label_values(told))

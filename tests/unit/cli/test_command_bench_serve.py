@@ -1,0 +1,106 @@
+"""`attendo bench serve`: what it prints, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+from stand_in_server import StandIn, listening
+from tiny import Command
+
+from attendo.recipes import bench_serving
+from attendo.recipes.bench_serving import ServerError, started
+
+QUICK = ("--seconds", "0.2", "--warm-up", "0")
+
+
+def test_it_prints_a_row_a_load_with_what_became_of_the_requests(attendo: Command) -> None:
+    with listening(StandIn(delay=0.02)) as url:
+        done = attendo("bench", "serve", url, *QUICK, "--clients", "1,4", "--rate", "50")
+    assert done.code == 0
+    headline, header, *rows = done.output.splitlines()
+    assert f"{url}; libretranslate, 500 texts; 0.2 s, deadline 10 s; 1 rounds, medians; times in ms" == headline
+    names = header.split()
+    assert names[:4] == ["server", "load", "offered", "answered"]
+    assert names[4:] == ["requests/s", "p50", "p90", "p99", "most", "x", "first"]
+    assert [row.split()[1:3] for row in rows] == [["1", "client"], ["4", "clients"], ["50/s", rows[2].split()[2]]]
+    assert float(rows[1].split()[-1]) > 2
+    assert "round 1 of 1: server, 50/s" in done.errors
+
+
+def test_a_column_comes_with_what_is_in_it(attendo: Command) -> None:
+    with listening(StandIn(delay=0.1, most=1)) as url:
+        done = attendo("bench", "serve", url, *QUICK, "--rate", "100", "--leave", "0.5", "--leave-within", "0.03")
+    header, row = done.output.splitlines()[1:]
+    assert {"429", "left"} <= set(header.split())
+    assert "late" not in header
+    assert "50% leave within 0.03 s" in done.output
+    assert row.split()[:2] == ["server", "100/s"]
+
+
+def test_a_stream_has_tokens_and_a_first_one(attendo: Command) -> None:
+    with listening(stand_in := StandIn()) as url:
+        done = attendo("bench", "serve", url, *QUICK, "--clients", "2", "--api", "openai", "--key", "secret", "--json")
+    (told,) = [json.loads(line) for line in done.output.splitlines()]
+    assert told["summary"]["tokens_per_second"] > 0
+    assert told["summary"]["first_token"]["p50"] < told["summary"]["latency"]["p50"]
+    assert told["load"] == "2 clients"
+    assert len(told["rounds"]) == 1
+    assert stand_in.headers[-1]["authorization"] == "Bearer secret"
+    assert "secret" not in done.output + done.errors
+
+
+def test_texts_and_fields_are_those_given(attendo: Command, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("one\ntwo\n", "utf-8")
+    with listening(stand_in := StandIn()) as url:
+        options = ("--texts", tmp_path / "lines", "--clients", "1", "--body", '{"target": "de", "alternatives": 2}')
+        attendo("bench", "serve", url, *QUICK, *options)
+    assert {each["q"] for each in stand_in.asked} == {"one", "two"}
+    assert {(each["source"], each["target"], each["alternatives"]) for each in stand_in.asked} == {("en", "de", 2)}
+
+
+@pytest.mark.parametrize(("wrong", "code"), [(False, 0), (True, 1)])
+def test_S12_texts_that_differ_under_load_are_an_exit_code(attendo: Command, wrong: bool, code: int) -> None:
+    with listening(StandIn(delay=0.005, wrong_when_busy=wrong)) as url:
+        done = attendo("bench", "serve", url, "--check-equal", "--count", "20", "--clients", "4")
+        as_json = attendo("bench", "serve", url, "--check-equal", "--count", "20", "--clients", "4", "--json")
+    assert (done.code, as_json.code) == (code, code)
+    assert done.output.startswith("server: ")
+    assert "of 20 texts are the same from 4 clients at once as alone" in done.output
+    assert ("under load 'wrong'" in done.output) is wrong
+    assert json.loads(as_json.output)["equal"] is not wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give the URL of a server that runs, or --model FOLDER to start one"),
+        ((":1", "--model", "x"), "give the URL of a server that runs, or --model FOLDER to start one"),
+        ((":1", "--rival", "ctranslate2"), "--rival is served beside --model FOLDER: "),
+        ((":1", "--clients", "1.5"), "--clients 1.5: give numbers above 0"),
+        ((":1", "--rate", "x"), "--rate x: give numbers above 0"),
+        ((":1", "--body", "[]"), "--body []: give a JSON object"),
+        ((":1", "--leave", "2"), "the share of clients that leave is from 0 to 1: 2.0"),
+        (("https://a",), "https://a is no address to load: "),
+        ((":1", *QUICK), "127.0.0.1:1 cannot be reached: "),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(attendo: Command, arguments: tuple[str, ...], message: str) -> None:
+    done = attendo("bench", "serve", *arguments)
+    assert done.code == 2
+    assert done.error.startswith(message)
+
+
+def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ServerError, match=r"the server did not start: .*nothing-here"),
+        started([tmp_path / "nothing-here"]),
+    ):
+        pass
+
+
+def test_a_rival_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+    with (
+        pytest.raises(Exception, match="nothing-here cannot be exported to onnx: "),
+        bench_serving.exported(tmp_path / "nothing-here", "onnx"),
+    ):
+        pass

@@ -1,0 +1,31 @@
+"""A server of three small models, for the APIs that name languages or models: forth, back, and one without a task."""
+
+from functools import cache
+from typing import Any
+
+from small_server import Asking, random_model
+from tiny import SOURCES, TARGETS
+
+from attendo.serve.settings import ServeSettings
+from attendo.serve.shelf import NamedModel
+from attendo.text.about import About
+from attendo.text_model import TextModel
+
+ENGLISH, CHINESE = SOURCES[1], TARGETS[1]
+KEY = "right-key-of-this-server"
+ABOUT = {
+    "forth": About(task="translation", source_language="en", target_language="zh"),
+    "back": About(task="translation", source_language="zh", target_language="en"),
+    "plain": About(),
+}
+
+
+@cache
+def models() -> dict[str, TextModel]:
+    sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    return {name: random_model(seed, **sizes) for seed, name in enumerate(ABOUT, start=2)}
+
+
+def asking(*names: str, **settings: Any) -> Asking:
+    served = [NamedModel(name, models()[name], about=ABOUT[name]) for name in names or ABOUT]
+    return Asking(*served, settings=ServeSettings(**settings))

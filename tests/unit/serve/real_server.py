@@ -1,0 +1,31 @@
+"""A server on a port, for clients that will have nothing else."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from attendo.serve.running import listening
+
+_SECONDS_TO_START = 20
+
+
+@contextmanager
+def on_a_port(app: ASGIApp) -> Iterator[str]:
+    """Its address, without a slash at the end."""
+    config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_level="warning", access_log=False)
+    server = uvicorn.Server(config)
+    with listening("127.0.0.1", 0) as place:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [place.socket]}, daemon=True)
+        thread.start()
+        try:
+            until = time.monotonic() + _SECONDS_TO_START
+            while not server.started and time.monotonic() < until:
+                time.sleep(0.01)
+            yield place.address.rstrip("/")
+        finally:
+            server.should_exit = True
+            thread.join()

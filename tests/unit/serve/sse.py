@@ -1,0 +1,41 @@
+"""Streams as OpenAI sends them, taken apart."""
+
+import json
+from typing import Any
+
+from small_server import Asking
+
+
+class Streamed:
+    """A stream that was read to its end. `text` is of the choice with this index."""
+
+    def __init__(self, body: str) -> None:
+        lines = [line.removeprefix("data: ") for line in body.split("\n\n") if line]
+        assert body.endswith("data: [DONE]\n\n")
+        self.chunks: list[dict[str, Any]] = [json.loads(line) for line in lines[:-1]]
+
+    def text(self, index: int = 0) -> str:
+        return "".join(
+            choice["delta"].get("content", "") if "delta" in choice else choice["text"]
+            for choice in self._choices(index)
+        )
+
+    def reasons(self, index: int = 0) -> list[str]:
+        return [choice["finish_reason"] for choice in self._choices(index) if choice["finish_reason"]]
+
+    @property
+    def usage(self) -> Any:
+        *others, last = self.chunks
+        assert all(chunk["usage"] is None for chunk in others)
+        assert last["choices"] == []
+        return last["usage"]
+
+    def _choices(self, index: int) -> list[dict[str, Any]]:
+        return [choice for chunk in self.chunks for choice in chunk.get("choices", ()) if choice["index"] == index]
+
+
+def streamed(server: Asking, path: str, **fields: Any) -> Streamed:
+    answered = server.client.post(path, json={**fields, "stream": True})
+    assert answered.status_code == 200, answered.text
+    assert answered.headers["content-type"].startswith("text/event-stream")
+    return Streamed(answered.text)

@@ -1,0 +1,134 @@
+"""DeepL's own library and command line against a server on a port: unmodified, with documents."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from both_ways import CHINESE, ENGLISH, KEY, asking, models
+from real_server import on_a_port
+
+deepl = pytest.importorskip("deepl")
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("documents")
+    with on_a_port(asking(keys=(KEY,), documents_folder=folder).app) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def client(address: str) -> Iterator[Any]:
+    client = deepl.DeepLClient(KEY, server_url=address)
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def chinese() -> str:
+    return models()["forth"].generate([ENGLISH])[0].text
+
+
+@pytest.fixture(autouse=True)
+def _ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refused is to be seen at once, not after five tries."""
+    monkeypatch.setattr(deepl.http_client, "max_network_retries", 0)
+
+
+def test_texts(client: Any, chinese: str) -> None:
+    told = client.translate_text(ENGLISH, target_lang="ZH")
+    assert (told.text, told.detected_source_lang, told.billed_characters) == (chinese, "EN", len(ENGLISH))
+    several = client.translate_text([ENGLISH, ""], source_lang="EN", target_lang="ZH-HANS", context="a story")
+    assert [each.text for each in several] == [chinese, ""]
+    back = client.translate_text(CHINESE, target_lang="EN-US", formality="prefer_more", model_type="quality_optimized")
+    assert (back.detected_source_lang, back.model_type_used) == ("ZH", "back")
+
+
+def test_tags(client: Any) -> None:
+    told = client.translate_text(
+        f'<p>{ENGLISH} <x id="1"></x></p>', target_lang="ZH", tag_handling="xml", ignore_tags=["x"]
+    )
+    assert told.text.endswith("</p>")
+    assert '<x id="1"></x>' in told.text
+
+
+def test_languages_usage_and_glossaries(client: Any) -> None:
+    assert [each.code for each in client.get_source_languages()] == ["en", "zh"] or [
+        str(each) for each in client.get_source_languages()
+    ] == ["EN", "ZH"]
+    targets = client.get_target_languages()
+    assert [str(each) for each in targets] == ["ZH", "EN-GB", "EN-US"]
+    assert not any(each.supports_formality for each in targets)
+    usage = client.get_usage()
+    assert usage.character.count is not None
+    assert not usage.any_limit_reached
+    assert client.get_glossary_languages() == []
+    assert client.list_glossaries() == []
+
+
+def test_errors_are_those_that_the_library_knows(address: str, client: Any) -> None:
+    with pytest.raises(deepl.DeepLException, match="XX is not among the languages"):
+        client.translate_text("a", target_lang="XX")
+    with pytest.raises(deepl.DeepLException, match="formality must be one of"):
+        client.translate_text("a", target_lang="ZH", formality="less")
+    other = deepl.DeepLClient("wrong-key-of-nobody", server_url=address)
+    with pytest.raises(deepl.AuthorizationException):
+        other.get_usage()
+    other.close()
+
+
+@pytest.mark.parametrize("ending", ["txt", "html"])
+def test_a_document_by_its_path(client: Any, chinese: str, tmp_path: Path, ending: str) -> None:
+    source, target = tmp_path / f"in.{ending}", tmp_path / f"out.{ending}"
+    before, after = ("<p>", "</p>\n") if ending == "html" else ("\n", "\r\n")
+    source.write_bytes(f"{before}{ENGLISH}{after}".encode() * 30)
+    status = client.translate_document_from_filepath(source, target, target_lang="ZH")
+    assert status.done
+    assert status.billed_characters == 30 * len(f"{before}{ENGLISH}{after}")
+    assert target.read_bytes().decode() == f"{before}{chinese.strip()}{after}" * 30
+
+
+def test_a_document_is_fetched_once(client: Any, chinese: str) -> None:
+    handle = client.translate_document_upload(ENGLISH, target_lang="ZH", filename="a.txt")
+    assert client.translate_document_wait_until_done(handle).ok
+    first = BytesIO()
+    client.translate_document_download(handle, first)
+    assert first.getvalue().decode().strip() == chinese.strip()
+    with pytest.raises(deepl.DeepLException, match="Not found"):
+        client.translate_document_download(handle, BytesIO())
+    with pytest.raises(deepl.DeepLException, match="Not found"):
+        client.translate_document_get_status(handle)
+
+
+def test_a_document_that_cannot_be_translated_says_why(client: Any) -> None:
+    with pytest.raises(deepl.DeepLException, match="documents of kind docx cannot be translated"):
+        client.translate_document_upload(b"PK\x03\x04", target_lang="ZH", filename="a.docx")
+    handle = client.translate_document_upload("word " * 1_200, target_lang="ZH", filename="a.txt")
+    status = client.translate_document_wait_until_done(handle)
+    assert not status.ok
+    assert "characters" in status.error_message
+
+
+def command(address: str, *arguments: str, key: str = KEY, given: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "DEEPL_AUTH_KEY": key, "DEEPL_SERVER_URL": address}
+    whole = [sys.executable, "-m", "deepl", *arguments]
+    return subprocess.run(whole, input=given, capture_output=True, text=True, env=environment, check=False)
+
+
+def test_the_command_line(address: str, chinese: str, tmp_path: Path) -> None:
+    told = command(address, "text", "--to", "ZH", "--show-detected-source", ENGLISH)
+    assert told.stdout == f"Detected source language: EN\n{chinese}\n", told.stderr
+    assert command(address, "text", "--to", "ZH", "-", given=ENGLISH).stdout.strip() == chinese.strip()
+    listed = command(address, "languages").stdout
+    assert "EN: English" in listed
+    assert "EN-US: English (American)" in listed
+    assert "1000000000000" in command(address, "usage").stdout
+    (tmp_path / "in.txt").write_text(ENGLISH)
+    done = command(address, "document", "--to", "ZH", str(tmp_path / "in.txt"), str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "in.txt").read_text("utf-8").strip() == chinese.strip()

@@ -1,0 +1,76 @@
+"""Languages by the many names that clients have for them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attendo.serve.languages import closest, code_of, name_of, name_zh
+from attendo.text.about import LANGUAGES
+
+
+@pytest.mark.parametrize(
+    ("tag", "code"),
+    [
+        ("en", "en"),
+        ("EN-US", "en"),
+        ("en_GB", "en"),
+        ("en_XX", "en"),
+        ("eng_Latn", "en"),
+        (" de ", "de"),
+        ("pt-BR", "pt"),
+        ("PT-br", "pt"),
+        ("pb", "pt"),
+        ("zh", "zh"),
+        ("ZH", "zh"),
+        ("zh-Hans", "zh"),
+        ("ZH-HANS", "zh"),
+        ("zh_CN", "zh"),
+        ("zho_Hans", "zh"),
+        ("zh-Hans-TW", "zh"),
+        ("zt", "zt"),
+        ("ZT", "zt"),
+        ("zh-Hant", "zt"),
+        ("zh-hant-HK", "zt"),
+        ("zh_TW", "zt"),
+        ("zho_Hant", "zt"),
+        ("iw", "he"),
+        ("ger", "de"),
+        ("yue", "yue"),
+    ],
+)
+def test_a_tag_means_a_language(tag: str, code: str) -> None:
+    assert code_of(tag) == code
+
+
+@pytest.mark.parametrize(
+    "tag", ["", "auto", "zz", "e", "english", "en-", "-en", "en--US", "ＥＮ", "en\n-us", "x" * 99_999]
+)
+def test_what_is_no_tag_means_none(tag: str) -> None:
+    assert code_of(tag) is None
+    assert closest(tag, ["en", "zh"]) is None
+
+
+def test_the_two_chinese_stand_for_each_other_where_one_is_missing() -> None:
+    assert [closest(tag, ["zh", "en"]) for tag in ("zh", "zt", "zh-Hans", "ZH-HANT")] == ["zh"] * 4
+    assert [closest(tag, ["zh", "zt"]) for tag in ("zh", "zt", "zh-Hans", "ZH-HANT")] == ["zh", "zt", "zh", "zt"]
+    assert closest("nb-NO", ["no"]) == "no"
+    assert closest("de", ["zh", "en"]) is None
+
+
+def test_languages_have_names() -> None:
+    assert [name_of(each) for each in ("en", "zh", "zt", "nb")] == [
+        "English", "Chinese", "Chinese (traditional)", "Norwegian Bokmål",
+    ]  # fmt: skip
+    assert [name_zh(each) for each in ("en", "zh", "zt")] == ["英语", "中文", "繁体中文"]
+    assert name_of("tlh") == name_zh("tlh") == "tlh"
+
+
+def test_whatever_a_model_may_say_of_itself_is_known() -> None:
+    assert {each for each in LANGUAGES if code_of(each) != each} == set()
+    assert all(name_of(each) != each and name_zh(each) != each for each in LANGUAGES)
+
+
+@given(st.text())
+def test_a_code_means_itself(tag: str) -> None:
+    code = code_of(tag)
+    assert code is None or code_of(code) == code == code_of(tag.upper().lower())

@@ -1,0 +1,191 @@
+"""`attendo serve`: what it serves and to whom, told before it begins; what cannot be meant, in one line."""
+
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tiny import Command, tiny_model
+
+from attendo.errors import UsageError
+from attendo.interop.onnx_files import to_onnx
+from attendo.serve import running
+from attendo.serve.guard import Guard
+from attendo.serve.key_file import read_keys
+from attendo.serve.settings import LOOPBACK
+from attendo.text_model import load
+
+KEY = "a-key-of-some-length"
+
+
+@pytest.fixture
+def translator(tmp_path: Path) -> Path:
+    """A model folder that says what it is for."""
+    model = tiny_model()
+    model.about.update(task="translation", source_language="en", target_language="zh")
+    model.save(tmp_path / "translator" / "model")
+    return tmp_path / "translator" / "model"
+
+
+@pytest.fixture
+def started(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Guard, str]]:
+    """The server that a command would run, and what it said on standard error."""
+    apps: list[Guard] = []
+
+    def run(app: Guard, place: running.Place, begun: Callable[[], None], quiet: bool = False) -> int:
+        apps.append(app)
+        begun()
+        return 0
+
+    monkeypatch.setattr(running, "serve", run)
+
+    def start(*arguments: str | Path) -> tuple[Guard, str]:
+        outcome = attendo("serve", *arguments, "--port", "0")
+        assert outcome.code == 0, outcome.errors
+        assert outcome.output.startswith("http://")
+        return apps[-1], outcome.errors
+
+    return start
+
+
+def test_a_check_tells_what_would_be_served_and_ends(attendo: Command, translator: Path, model_folder: Path) -> None:
+    outcome = attendo("serve", translator, model_folder, "--check")
+    assert outcome.code == 0
+    first, second = outcome.output.splitlines()
+    assert first.startswith("translator  translation  en→zh  torch on cpu  ")
+    assert " parameters  sha256 " in first
+    assert "→" not in second
+    assert "does not say which languages it translates" in outcome.errors
+    assert "--languages" in outcome.errors
+
+
+def test_a_check_needs_no_port(attendo: Command, translator: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert attendo("serve", translator, "--check", "--port", port).code == 0
+        failed = attendo("serve", translator, "--port", port)
+    assert failed.code == 2
+    assert failed.error.startswith(f"port {port} is taken on 127.0.0.1")
+
+
+def test_languages_and_tasks_are_given_for_each_model_in_order(
+    started: Callable[..., tuple[Guard, str]], translator: Path, model_folder: Path
+) -> None:
+    app, told = started(translator, model_folder, "--languages", "zh-Hans-en", "--languages", "EN-de")
+    assert app.office.pairs() == [("zh", "en"), ("en", "de")]
+    assert [each.about.task for each in app.office.shelf.all()] == ["translation"] * 2
+    assert "warning" not in told
+    app, told = started(translator, model_folder, "--task", "translation", "--task", "summarization")
+    assert [each.about.task for each in app.office.shelf.all()] == ["translation", "summarization"]
+    assert app.office.pairs() == [("en", "zh")]
+    assert "warning" not in told
+
+
+def test_settings_are_those_that_were_given(
+    started: Callable[..., tuple[Guard, str]], translator: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATTENDO_KEYS", f"{KEY}, another-key")
+    options = ("--deadline", "2.5", "--cors-origin", "https://a.example", "--cors-origin", "https://b.example")
+    more = ("--documents-folder", tmp_path, "--metrics-open", "--log-format", "json", "--set", "waiting=7")
+    app, _ = started(translator, *options, *more)
+    settings = app.office.settings
+    assert settings.keys == (KEY, "another-key")
+    assert settings.cors_origins == ("https://a.example", "https://b.example")
+    assert (settings.deadline_seconds, settings.waiting, settings.log_format) == (2.5, 7, "json")
+    assert (settings.documents_folder, settings.metrics_open, settings.hosts) == (tmp_path, True, (*LOOPBACK,))
+
+
+def test_every_address_is_listened_to_by_the_name_that_it_is_called_by(
+    started: Callable[..., tuple[Guard, str]], translator: Path, tmp_path: Path
+) -> None:
+    app, told = started(translator, "--host", "0.0.0.0", "--allow-host", "Translate.example.org")
+    assert app.office.settings.hosts == (*LOOPBACK, "translate.example.org")
+    assert "warning: whoever reaches 0.0.0.0 can use this server" in told
+    (tmp_path / "keys").write_text(f"# ours\n\n{KEY}\n", "utf-8")
+    app, told = started(translator, "--host", "0.0.0.0", "--allow-host", "a.example", "--key-file", tmp_path / "keys")
+    assert app.office.settings.keys == (KEY,)
+    assert "warning" not in told
+    assert KEY not in told
+
+
+def test_a_model_is_computed_in_the_precision_that_was_asked_for_and_never_compiled(
+    started: Callable[..., tuple[Guard, str]], tmp_path: Path
+) -> None:
+    model = tiny_model()
+    model.stored.generation["compile"] = True
+    model.save(tmp_path / "one")
+    app, _ = started(tmp_path / "one", "--precision", "bf16")
+    generation = app.office.served(None).model.generation
+    assert (generation.precision, generation.compile, generation.max_length_extra) == ("bf16", False, 7)
+
+
+def test_an_exported_folder_is_served_as_what_its_model_is(
+    started: Callable[..., tuple[Guard, str]], attendo: Command, translator: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    to_onnx(load(translator), tmp_path / "exported")
+    app, told = started(tmp_path / "exported")
+    assert app.office.pairs() == [("en", "zh")]
+    assert "onnx on cpu" in told
+    refused = attendo("serve", tmp_path / "exported", "--precision", "bf16", "--check")
+    assert (refused.code, "--precision is for model folders" in refused.error) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["--languages", "en"], 2, "--languages en: name two languages"),
+        (["--languages", "en-qq"], 2, "--languages en-qq: name two languages"),
+        (["--languages", "en-zh", "--languages", "zh-en"], 2, "is given 2 times for 1 models"),
+        (["--task", "chess"], 2, "task: input should be 'translation'"),
+        (["--task", "generation", "--task", "generation"], 2, "--task is given 2 times"),
+        (["--host", "0.0.0.0"], 2, "say with --allow-host what requests call it by"),
+        (["--host", "::"], 2, "say with --allow-host"),
+        (["--host", "192.0.2.1", "--port", "0"], 2, "no address of this machine"),
+        (["--key-file", "nowhere"], 2, "--key-file nowhere cannot be read: No such file"),
+        (["--device", "tpu"], 2, "unknown device tpu"),
+        (["--precision", "int3"], 2, "precision: input should be"),
+        (["--deadline", "0"], 2, "deadline_seconds: input should be greater than 0"),
+        (["--log-format", "xml"], 2, "log_format: input should be 'text' or 'json'"),
+        (["--set", "waitin=3"], 2, "unknown setting waitin (did you mean waiting?)"),
+        (["--port", "70000"], 2, "65535"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(
+    attendo: Command, model_folder: Path, arguments: list[str], code: int, told: str
+) -> None:
+    failed = attendo("serve", model_folder, *arguments)
+    assert (failed.code, told in failed.error) == (code, True), failed.errors
+
+
+@pytest.mark.parametrize(
+    "content", ["", "# only a remark\n", "short\n", "one and-another\n", "ключ-подлиннее\n", b"\xff\xfe"]
+)
+def test_what_is_no_key_is_told_without_being_shown(tmp_path: Path, content: str | bytes) -> None:
+    file = tmp_path / "keys"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UsageError) as refused:
+        read_keys(file, None)
+    assert str(file) in str(refused.value)
+    assert not [line for line in str(content).split() if len(line) > 4 and line in str(refused.value)]
+
+
+def test_keys_are_those_of_the_file_and_of_the_environment_each_once(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text(f"{KEY}\n  second-key  \n", "utf-8")
+    assert read_keys(tmp_path / "keys", f"second-key\n{KEY},third-key-") == (KEY, "second-key", "third-key-")
+    assert read_keys(None, None) == read_keys(None, " , ") == ()
+
+
+def test_missing_packages_are_told_with_how_to_install_them(
+    attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("uvicorn", "prometheus_client"):
+        with monkeypatch.context() as patched:
+            patched.setitem(sys.modules, name, None)
+            patched.delitem(sys.modules, "attendo.serve.running")
+            failed = attendo("serve", model_folder)
+        assert failed.code == 2
+        assert f"needs {name}: pip install 'attendo[serve]'" in failed.error

@@ -1,0 +1,50 @@
+"""What a model is for, as files are named."""
+
+from pathlib import Path
+
+import pytest
+
+from attendo.errors import UsageError
+from attendo.text.about import LANGUAGES, About, languages_of
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("train.en", "train.de", ("en", "de")),
+        ("train.en.gz", "news.2024.ZH.xz", ("en", "zh")),
+        ("a.b/corpus.fr", "corpus.pt", ("fr", "pt")),
+        ("train.en", "train.en", None),
+        ("train.source", "train.target", None),
+        ("train.en", "train.txt", None),
+        ("en", "de", None),
+        ("train.en.txt", "train.de.txt", None),
+    ],
+)
+def test_two_files_that_end_in_languages_are_a_translation(
+    source: str, target: str, expected: tuple[str, str] | None
+) -> None:
+    about = languages_of(Path(source), Path(target))
+    if expected is None:
+        assert about == About()
+        assert about.told() == {}
+    else:
+        assert about.told() == {
+            "task": "translation",
+            "source_language": expected[0],
+            "target_language": expected[1],
+        }
+
+
+def test_languages_are_those_of_ISO_639() -> None:
+    assert {"en", "zh", "de", "ja", "sw"} <= LANGUAGES
+    assert len(LANGUAGES) == 183
+    assert all(len(each) == 2 for each in LANGUAGES)
+
+
+@pytest.mark.parametrize(
+    "values", [{"task": "chess"}, {"source_language": "English"}, {"target_language": "e"}, {"language": "en"}]
+)
+def test_what_cannot_be_meant_is_refused(values: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=next(iter(values))):
+        About(**values)
