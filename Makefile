@@ -13,7 +13,7 @@ demo: .venv/core
 test: .venv/dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
-test-all: .venv/dev check
+test-all: .venv/all check
 	$(BIN)/python -m pytest
 
 check: .venv/dev
@@ -41,4 +41,9 @@ clean:
 
 .venv/dev: .venv/core
 	$(PIP) --editable '.[dev]'
+	@touch $@
+
+# Ray is large, and one test needs it.
+.venv/all: .venv/dev
+	$(PIP) --editable '.[dev,ray]'
 	@touch $@

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from attendo.errors import UsageError
 from attendo.serve.errors import Refusal
-from attendo.serve.jobs import Event, Failed, Finished, Job, Texts, Told, Work, where
+from attendo.serve.jobs import Event, Failed, Finished, Job, Texts, Told, Work
+from attendo.serve.requests_log import where
 from attendo.serve.scheduler import BatchLimits, Scheduler
 from attendo.serve.seats import SeatMaker
 from attendo.text_model import Result, TextModel

@@ -62,26 +62,24 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """What is no request at all: there is no path, so it is told in our own shape."""
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            number = request_id(())
-            most = self.config.h11_max_incomplete_event_size or 0
-            too_large = len(self.conn.trailing_data[0]) > most
-            refusal = Refusal("headers_too_large", most=most) if too_large else Refusal("bad_http")
-            body = to_json(refusal.content(request_id=number))
-            headers = {
-                **HEADERS,
-                "x-request-id": number,
-                "content-type": "application/json",
-                "content-length": str(len(body)),
-                "connection": "close",
-            }
-            events = (
-                h11.Response(status_code=refusal.status_code, headers=list(headers.items()), reason=b""),
-                h11.Data(data=body),
-                h11.EndOfMessage(),
-            )
-            for event in events:
-                self.transport.write(self.conn.send(event) or b"")
+        number, most = request_id(()), self.config.h11_max_incomplete_event_size or 0
+        too_large = len(self.conn.trailing_data[0]) > most
+        refusal = Refusal("headers_too_large", most=most) if too_large else Refusal("bad_http")
+        body = to_json(refusal.content(request_id=number))
+        headers = {
+            **HEADERS,
+            "x-request-id": number,
+            "content-type": "application/json",
+            "content-length": str(len(body)),
+            "connection": "close",
+        }
+        events = (
+            h11.Response(status_code=refusal.status_code, headers=list(headers.items()), reason=b""),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        )
+        for event in events:
+            self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
 

@@ -2,14 +2,13 @@
 
 import logging
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from attendo.errors import AttendoError
 from attendo.serve.errors import Refusal
+from attendo.serve.requests_log import where
 
 _log = logging.getLogger("attendo.serve")
 
@@ -112,10 +111,3 @@ class Job:
     def _say(self, event: Event) -> None:
         if self.listened_to:
             self._heard(event)
-
-
-def where(error: BaseException) -> str:
-    """The kind of an error and where it was raised. Its message is left out: it may hold what somebody wrote."""
-    frames = traceback.extract_tb(error.__traceback__)[-3:]
-    places = " < ".join(f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in reversed(frames))
-    return f"{type(error).__name__} at {places or 'an unknown place'}"

@@ -77,15 +77,15 @@ def _left_out() -> APIRouter:
     """What is switched off here, as it may be in any LibreTranslate."""
     router = APIRouter()
 
-    @router.post("/suggest", responses=refusals("libretranslate", "libre_no_suggestions"))
+    @router.post("/suggest", status_code=403, responses=refusals("libretranslate", "libre_no_suggestions"))
     async def suggest() -> None:
         raise Refusal("libre_no_suggestions")
 
-    @router.post("/translate_file", responses=refusals("libretranslate", "libre_no_files"))
+    @router.post("/translate_file", status_code=403, responses=refusals("libretranslate", "libre_no_files"))
     async def translate_file() -> None:
         raise Refusal("libre_no_files")
 
-    @router.get("/download_file/{name}", responses=refusals("libretranslate", "libre_no_files"))
+    @router.get("/download_file/{name}", status_code=403, responses=refusals("libretranslate", "libre_no_files"))
     async def download_file(name: str) -> None:
         raise Refusal("libre_no_files")
 

@@ -6,6 +6,7 @@ import ipaddress
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 import webbrowser
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _NOTICE_SECONDS = 0.5  # in which whoever asks /readyz hears of the end, before nobody can connect any more
 _TELLING_SECONDS = 1.0  # of the time to end, for those who must be told that it is over
 _FORCED_SECONDS = 0.5  # that a second signal leaves
+_SWITCH_SECONDS = 0.0005
 _LEFT = 128  # added to the number of a signal, where not all were answered
 
 
@@ -50,7 +52,8 @@ def listening(host: str, port: int, everywhere: bool = False) -> Iterator[Place]
     `everywhere`: also on all addresses of this machine at once.
     """
     kind, address = _resolved(host, everywhere)
-    taken = socket.socket(kind, socket.SOCK_STREAM)
+    # Named as TCP, so that the event loop sends small answers at once instead of waiting for more to send.
+    taken = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -73,6 +76,9 @@ def serve(app: "Guard", place: Place, begun: Callable[[], None], quiet: bool = F
     from attendo.serve.connections import uvicorn_options
     from attendo.serve.watchdog import Watchdog
 
+    # The thread that computes lets go of the interpreter this soon, and whoever asks hears something: with Python's own
+    # 5 ms, refusals under load took seconds.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     settings = app.office.settings
     seconds = max(1.0, settings.drain_seconds - _NOTICE_SECONDS - _TELLING_SECONDS)
     options = uvicorn_options(settings)

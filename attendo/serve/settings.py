@@ -48,7 +48,7 @@ class ServeSettings(Settings):
     checkpoints: int = Field(2, ge=1, description="of a run that are kept in memory")
 
     # documents
-    documents_bytes: int = Field(10 * 1024 * 1024, ge=1, description="of a document to translate")
+    documents_bytes: int = Field(1024 * 1024, ge=1, description="of a document to translate")
     documents_folder: Path | None = Field(
         None, description="where documents wait to be fetched; where the system keeps temporary files, unless set"
     )

@@ -9,6 +9,8 @@ from pydantic_core import from_json
 
 from attendo.serve.errors import Refusal
 
+_MOST_NAMES = 1_000  # of an object: to say of each that it is unknown takes longer than to answer
+
 
 class StrictRoute(APIRoute):
     """A route whose body is parsed by pydantic's own parser."""
@@ -25,6 +27,9 @@ class StrictRoute(APIRoute):
 class _StrictRequest(Request):
     async def json(self) -> Any:
         try:
-            return from_json(await self.body(), allow_inf_nan=False)
+            found = from_json(await self.body(), allow_inf_nan=False)
         except ValueError as error:
             raise Refusal("bad_json", detail=str(error)[:200]) from None
+        if isinstance(found, dict) and len(found) > _MOST_NAMES:
+            raise Refusal("bad_json", detail=f"an object with {len(found):,} names")
+        return found

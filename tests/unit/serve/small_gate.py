@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 from starlette.testclient import TestClient
 
 from attendo.serve import metrics
@@ -31,6 +31,8 @@ LOCAL = ("127.0.0.1", 50_000)
 
 
 class Asked(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
     text: str = ""
     refuse: str = ""  # the code of a refusal
     fail: str = ""  # the message of an error that nobody expected

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from small_gate import PATHS, SmallGate
 
+from attendo.serve import errors
 from attendo.serve.error_shapes import Shape, shape_of
 from attendo.serve.errors import Refusal, rendered
 
@@ -119,9 +120,18 @@ def test_a_method_that_is_not_taken_is_told_which_is(gate: SmallGate) -> None:
     assert answered.json() == {"message": "/v2/translate does not take GET", "detail": "bad_method"}
 
 
-def test_names_that_are_too_long_are_not_told_back(gate: SmallGate) -> None:
-    answered = gate.client.post(PATHS["ours"], json={"text": {"x" * 500_000: 1}})
+def test_names_that_are_too_long_are_not_told_back(gate: SmallGate, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def nearest(name: str, known: list[str]) -> str:
+        compared.append(name)
+        return ""
+
+    monkeypatch.setattr(errors, "nearest", nearest)
+    answered = gate.client.post(PATHS["ours"], json={"x" * 500_000: 1})
+    assert answered.json()["error"]["param"] == "x" * 100
     assert len(answered.content) < 1_000
+    assert compared == ["x" * 100]
     assert len(gate.client.get("/" + "x" * 9_000).content) < 1_000
 
 

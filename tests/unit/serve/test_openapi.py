@@ -52,10 +52,11 @@ POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.Generati
 @pytest.fixture(scope="module")
 def described(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("documents")
+    # How long it takes is asked elsewhere: here shapes are checked at every step, and that takes long.
     limits = ServeSettings(hosts=("testserver",), documents_folder=folder, deadline_seconds=600)
     app = create_app([NamedModel("small", random_model(), about=EN_ZH)], limits)
     app.office.warm = True
-    config = schemathesis.Config.from_dict({"checks": STATUSES})
+    config = schemathesis.Config.from_dict({"checks": STATUSES, "request-timeout": 600})
     return schemathesis.openapi.from_asgi(f"{API}/openapi.json", app, config=config)
 
 
