@@ -109,5 +109,7 @@ def _say_beginning(run: Run, say: Say) -> None:
         f"one vocabulary of {data.source_tokenizer.vocab_size:,} tokens" if joint else f"vocabularies of {sizes}"
     )
     say(f"{vocabulary}, {parameters:,} parameters, {run.trainer.learner.precision} on {run.device}")
+    if run.trainer.learner.compiles:
+        say('compiling: the first steps may take minutes (train.compile = "off" begins at once)')
     if run.trainer.step:
         say(f"going on from step {run.trainer.step}")

@@ -57,7 +57,8 @@ class Learner:
         self._loss = torch.zeros((), device=self.device)
         self._wrapped = world.wrapped(network)
         self._batch_loss = self._eager_loss
-        if uses_compile(config, network):
+        self.compiles = uses_compile(config, network)
+        if self.compiles:
             # For any shape from the first one on: kernels made for the first shape alone would be other ones after a
             # resume, which begins with another batch.
             self._batch_loss = torch.compile(self._eager_loss, dynamic=True)
