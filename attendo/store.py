@@ -31,6 +31,7 @@ FORMAT = "attendo.model"
 VERSION = 1
 SAMPLE = "sample.jsonl"
 ABOUT = "about.json"
+_HEADER_BYTES = 2**70
 
 
 @dataclass(frozen=True)
@@ -82,12 +83,10 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
     """Read a folder that `save_model` wrote; anything missing, damaged or unfitting is a `ModelError` that names it."""
     names = check_manifest(folder, FORMAT, VERSION)["files"]
     try:
-        config = ModelConfig(**_read_json(folder / "config.json"))
+        config = ModelConfig(**read_json(folder / "config.json"))
     except AttendoError as error:
         raise ModelError(f"{folder / 'config.json'}: {error}") from None
-    with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
-        network = Transformer(config)
-    _load_weights(network, folder / "weights.safetensors")
+    network = _network(config, folder / "weights.safetensors")
     joint = any(name.startswith("joint.") for name in names)
     target = load_tokenizer(folder, "joint" if joint else "target")
     source = target if joint or config.decoder_only else load_tokenizer(folder, "source")
@@ -100,7 +99,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
                 f"{folder}: the {side} tokenizer has {tokenizer.vocab_size} tokens but config.json says {size}: "
                 "they belong to different models"
             )
-    generation, scores = _read_json(folder / "generation.json"), _read_json(folder / "scores.json")
+    generation, scores = read_json(folder / "generation.json"), read_json(folder / "scores.json")
     sample = _read_sample(folder / SAMPLE) if SAMPLE in names else []
     about = read_about(folder) if ABOUT in names else {}
     return StoredModel(network.to(device).eval(), source, target, generation, scores, sample, about)
@@ -109,7 +108,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
 def read_about(folder: Path) -> dict[str, Any]:
     """What about.json says, checked."""
     try:
-        return About(**_read_json(folder / ABOUT)).told()
+        return About(**read_json(folder / ABOUT)).told()
     except UsageError as error:
         raise ModelError(f"{folder / ABOUT}: {error}") from None
 
@@ -128,7 +127,7 @@ def check_manifest(folder: Path, kind: str, version: int) -> dict[str, Any]:
         _set_aside(folder).rename(folder)
     if not folder.is_dir():
         raise ModelError(f"{folder} is not a folder: give the folder that holds manifest.json, such as runs/demo/model")
-    manifest = _read_json(path)
+    manifest = read_json(path)
     content = {key: value for key, value in manifest.items() if key != "sha256"}
     if manifest.get("sha256") != _digest(content):
         raise ModelError(f"{path} is damaged: its checksum does not match; restore the folder from a copy")
@@ -155,17 +154,48 @@ def _check_file(path: Path, expected: dict[str, Any]) -> None:
         raise ModelError(f"{path} is damaged: its checksum does not match the manifest; restore it from a copy")
 
 
-def _load_weights(network: Transformer, path: Path) -> None:
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All of a safetensors file. What its header says is measured before it is believed."""
     try:
-        weights = load_file(path)
+        with path.open("rb") as file:
+            header = int.from_bytes(file.read(8), "little")
+        if header > _HEADER_BYTES:  # a million tensors without a number in them would take a gigabyte
+            raise ModelError(
+                f"{path} is not a readable safetensors file: its header would have {header:,} bytes, where "
+                f"{_HEADER_BYTES:,} are enough for any network; restore it from a copy"
+            )
+        return load_file(path)
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{path} is not a readable safetensors file: {error}") from None
+
+
+def _network(config: ModelConfig, path: Path) -> Transformer:
+    """With the weights of a file; it is made only where there are enough of them for it."""
+    weights = read_tensors(path)
+    numbers, least = sum(weight.numel() for weight in weights.values()), _least_parameters(config)
+    if least > numbers or config.num_encoder_layers + config.num_decoder_layers > len(weights):
+        raise ModelError(
+            f"{path} does not fit config.json: it has {numbers:,} numbers in {len(weights):,} tensors, "
+            f"the network needs {least:,} or more"
+        )
+    with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
+        network = Transformer(config)
     expected = dict(network.named_parameters())
     if faults := misfits(expected, weights):
         raise ModelError(f"{path} does not fit config.json: {'; '.join(faults[:5])} ({len(faults)} in all)")
     with torch.no_grad():
         for name, weight in expected.items():
             weight.copy_(weights[name])
+    return network
+
+
+def _least_parameters(config: ModelConfig) -> int:
+    """Fewer than the network has, but of the same order: known before room is made for it."""
+    heads = config.num_heads * max(config.head_width, config.d_value or 0)
+    layers = config.num_encoder_layers + config.num_decoder_layers
+    rows = (config.target_vocab_size or 0) + (config.source_vocab_size or 0 if config.tie != "all" else 0)
+    positions = config.max_length + config.position_offset if config.positions == "learned" else 0
+    return config.d_model * (rows + positions + layers * (config.d_ff + heads))
 
 
 def misfits(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
@@ -196,7 +226,7 @@ def _set_aside(folder: Path) -> Path:
     return folder.with_name(f".old-{folder.name}")
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text("utf-8"))
     except OSError as error:

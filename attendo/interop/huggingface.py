@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from attendo import store
@@ -97,10 +95,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     """In full precision."""
     weights: dict[str, Tensor] = {}
     for file in _weight_files(path):
-        try:
-            found = load_file(file)
-        except (OSError, SafetensorError) as error:
-            raise ModelError(f"{file} is not a readable safetensors file: {error}") from None
+        found = store.read_tensors(file)
         weights |= {name.removeprefix("model."): weight.float() for name, weight in found.items()}
     return weights
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from starlette.responses import Response
@@ -31,6 +31,8 @@ HEADERS = {
     "cache-control": "no-store",
 }
 DOCUMENTS = ("/v2/document", "/translate_file")  # whose bodies may be as large as a document
+# Whoever watches a server asks it by an address that nobody named; nothing is told that another page could use.
+PROBES = ("/livez", "/readyz", "/health")
 _READ_OFF = 8  # times the largest body: so much of one that is refused is read, for its client to hear why
 _READ_OFF_SECONDS = 2.0
 
@@ -86,7 +88,7 @@ class Guard:
         incoming, allowed = _Body(receive, most), cors_headers(settings, scope["headers"])
         answering.headers.update(allowed)
         try:
-            self._check_headers(scope["headers"], most)
+            self._check_headers(scope, most)
             if self.office.draining and scope["path"] not in QUIET:  # who came before is still answered
                 raise Refusal("draining")
             if (told := preflight(scope["method"], scope["headers"], allowed)) is not None:
@@ -103,12 +105,12 @@ class Guard:
             return True
         return body is not None and await _while_there(self.app, scope, body, receive, answering)
 
-    def _check_headers(self, headers: Iterable[tuple[bytes, bytes]], most: int) -> None:
-        headers, settings = list(headers), self._settings
+    def _check_headers(self, scope: Scope, most: int) -> None:
+        headers, settings = list(scope["headers"]), self._settings
         if sum(len(name) + len(value) + 4 for name, value in headers) > settings.header_bytes:
             raise Refusal("headers_too_large", most=settings.header_bytes)
         named = [value.decode("latin-1") for name, value in headers if name == b"host"]
-        if len(named) != 1 or host_name(named[0]) not in settings.hosts:
+        if scope["path"] not in PROBES and (len(named) != 1 or host_name(named[0]) not in settings.hosts):
             raise Refusal("bad_host", host=", ".join(named)[:100])
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}:
             # Two servers in a row may each believe another one, and take the end of a body for a request.

@@ -80,7 +80,7 @@ def log_config(kind: Literal["text", "json"], level: str = "INFO") -> dict[str, 
         "root": {"handlers": ["lines"], "level": "WARNING"},
         "loggers": {
             "attendo": {"level": level},
-            "uvicorn": {"level": "WARNING"},
+            "uvicorn": {"level": "WARNING", "propagate": True},  # whatever it was told before
             "uvicorn.access": {"handlers": ["nowhere"], "propagate": False},
         },
     }

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from attendo import durable
 from attendo.errors import ModelError
-from attendo.store import check_manifest, write_manifest
+from attendo.store import check_manifest, read_json, read_tensors, write_manifest
 
 FORMAT = "attendo.checkpoint"
 VERSION = 1
@@ -105,8 +105,8 @@ class Checkpoints:
             raise ModelError(
                 f"{folder / 'manifest.json'} belongs to another checkpoint: restore the folder from a copy"
             )
-        tensors = {name: _read_tensors(folder / f"{name}.safetensors") for name in FILES}
-        state = json.loads((folder / "state.json").read_text("utf-8"))
+        tensors = {name: read_tensors(folder / f"{name}.safetensors") for name in FILES}
+        state = read_json(folder / "state.json")
         return Snapshot(step, **tensors, state=state, facts=manifest["facts"])
 
     def prune(self, keep_last: int, best: int | None) -> None:
@@ -139,10 +139,3 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
             size = sum(tensor.nbytes for tensor in content.values())
             raise durable.DiskFullError(f"{path} cannot be written, the disk is full: {size:,} bytes needed") from None
         raise OSError(f"{path} cannot be written: {error}") from None
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path} is not a readable safetensors file: {error}") from None

@@ -9,6 +9,7 @@ INK, FAINT = "#1f2430", "#d9dce3"
 COLOURS = ("#1b6ca8", "#d1495b", "#2e8b57", "#8a5fbf")
 Rows = Sequence[Sequence[float | None]]
 LETTER = 6.6  # about the width of a Latin letter at 12 px; a Chinese one is twice as wide
+BOLD = 1.2  # a title's letters are wider
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def heatmap(
         if down:
             parts.append(text(left - 8, y + cell / 2 + 4, down[m], "end"))
         parts += [square(left + n * cell, y, cell, value) for n, value in enumerate(row)]
-    widest = max(left + len(rows[0]) * cell + (30 if slanted else 0), length(title))
+    widest = max(left + len(rows[0]) * cell + (30 if slanted else 0), BOLD * length(title))
     return Panel(widest, top + len(rows) * cell, "".join(parts))
 
 
@@ -102,7 +103,7 @@ def bars(names: Sequence[str], values: Sequence[float], title: str, shown: str =
         size = f"width='{max(width * value / most, 1):.1f}' height='{thick}'"
         parts.append(f"<rect x='{left:g}' y='{y}' {size} fill='{COLOURS[0]}'/>")
         parts.append(text(left + width * value / most + 6, y + 16, shown.format(value)))
-    return Panel(max(left + width + 56, length(title)), head + len(names) * (thick + 6), "".join(parts))
+    return Panel(max(left + width + 56, BOLD * length(title)), head + len(names) * (thick + 6), "".join(parts))
 
 
 def square(x: float, y: float, cell: float, value: float | None) -> str:

@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=f"the page cannot be looked at: {MISSING}"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop stands in the way of tests that have one of their own
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as started:
         found = started.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS.split())
@@ -53,7 +53,7 @@ def fresh_page(browser: Any) -> Iterator[Any]:
     yield from opened(browser)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_visit(browser: Any, address: str) -> Iterator[Any]:
     from page_server import Visit
 

@@ -12,7 +12,14 @@ HERE = Path(__file__).parent
 COMPILER = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 
 
-@pytest.mark.parametrize(("positions", "norm"), [("sinusoidal", "pre"), ("learned", "post"), ("rotary", "pre")])
+@pytest.mark.parametrize(
+    ("positions", "norm"),
+    [
+        ("sinusoidal", "pre"),
+        pytest.param("learned", "post", marks=pytest.mark.slow),
+        pytest.param("rotary", "pre", marks=pytest.mark.slow),
+    ],
+)
 def test_forward_and_step_compile_without_a_graph_break(positions: str, norm: str) -> None:
     assert _compare("eager", positions, norm) == "equal\n"
 
@@ -24,7 +31,7 @@ def test_compiled_logits_equal_eager_ones(positions: str) -> None:
     assert _compare("inductor", positions, "pre") == "equal\n"
 
 
-@pytest.mark.parametrize("r_drop", ["0", "1"])
+@pytest.mark.parametrize("r_drop", [pytest.param("0", marks=pytest.mark.slow), "1"])
 def test_learning_is_compiled_once_for_batches_of_any_shape(r_drop: str) -> None:
     """And once more for those without a mask: for each new number of pairs it would take longer than it saves."""
     assert 1 <= int(_said("compiled_learning.py", r_drop)) <= 2

@@ -26,5 +26,6 @@ export const known = (key) => key in en;
 /** What an error says to its reader. */
 export function said(error) {
   if (known(`error.${error.code}`)) return t(`error.${error.code}`);
+  if (error.code === undefined) return t("error.unknown"); // a mistake of ours, told in the console
   return (language() === "zh" && error.chinese) || error.message || t("error.unknown");
 }

@@ -20,6 +20,8 @@ const CHOICES = {
   part: ["all", "encoder", "decoder", "output"], versus: ["checkpoints", "decoders", "sources"],
 };
 
+const FRACTIONS = ["length_penalty", "temperature", "top_p"]; // all other numbers are whole
+
 const listeners = new Set();
 let state = read();
 
@@ -74,7 +76,8 @@ function read() {
     if (!Object.hasOwn(DEFAULTS, name)) continue;
     const kind = typeof DEFAULTS[name];
     const value = kind === "number" ? Number(text) : kind === "boolean" ? text === "true" : text;
-    if (!Number.isNaN(value) && (CHOICES[name]?.includes(value) ?? true)) found[name] = value;
+    const sound = kind !== "number" || (FRACTIONS.includes(name) ? Number.isFinite(value) : Number.isInteger(value));
+    if (sound && (CHOICES[name]?.includes(value) ?? true)) found[name] = value;
   }
   return found;
 }

@@ -9,6 +9,9 @@ const halves = halfTable();
 
 export const SITES = ["encoder_self", "decoder_self", "cross"];
 
+/** How a cell is told: the encoder predicts nothing. */
+export const cellKey = (site) => (site === "encoder_self" ? "map.from" : "map.cell");
+
 /** "decoder.0.cross" of the site "cross" in layer 0. */
 export const siteName = (site, layer) =>
   `${site.startsWith("encoder") ? "encoder" : "decoder"}.${layer}.${site === "cross" ? "cross" : "self"}`;
@@ -60,7 +63,7 @@ export class Trace {
     const { rollout } = this.answer;
     if (show === "rollout" && site === "cross" && rollout) return Float32Array.from(rollout.values);
     const from = layer < 0 ? 0 : Math.min(layer, layers - 1);
-    if (show === "head") return this.head(site, from, Math.min(head, heads - 1));
+    if (show === "head") return this.head(site, from, Math.min(Math.max(head, 0), heads - 1));
     const many = (layer < 0 ? layers : 1) * heads, size = rows * columns, found = new Float32Array(size);
     const begin = this.answer.maps[site].offset + from * heads * size;
     for (let n = 0; n < many; n++) {

@@ -40,6 +40,28 @@ def test_a_host_can_be_added() -> None:
     assert host_name("[FE80::1]:80") == "fe80::1"
 
 
+@pytest.mark.parametrize("host", ["10.1.2.3:8800", "[fd00::7]:8800", "evil.example", ""])
+def test_probes_are_answered_by_whatever_name_they_ask(server: Asking, host: str) -> None:
+    for path, told in (("/livez", {"status"}), ("/health", {"status"}), ("/readyz", {"ready", "reason"})):
+        answered = server.client.get(path, headers={"host": host})
+        assert answered.status_code != 400
+        assert answered.json().keys() == told
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/", "/livez/", "/livez/x", "//livez", "/LIVEZ", "/readyz/../metrics"])
+def test_nothing_else_is(path: str) -> None:
+    sent: list[Message] = []
+    asyncio.run(_asked(guarded(_never), [(b"host", b"10.1.2.3:8800")], sent, path=path))
+    assert sent[0]["status"] == 400
+
+
+def test_a_probe_has_the_other_limits() -> None:
+    for header, status in (((b"x", b"y" * 17_000), 431), ((b"content-encoding", b"gzip"), 415)):
+        sent: list[Message] = []
+        asyncio.run(_asked(guarded(_never), [(b"host", b"10.1.2.3"), header], sent, path="/readyz"))
+        assert sent[0]["status"] == status
+
+
 def test_bodies_and_headers_have_an_end(server: Asking) -> None:
     large = {"text": "x" * (1024 * 1024)}
     error_of(server.client.post(f"{API}/trace", json=large), 413, "body_too_large")

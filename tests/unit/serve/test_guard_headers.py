@@ -49,7 +49,7 @@ def test_a_page_has_them_too(server: Asking, path: str) -> None:
 
 
 def test_a_refusal_of_the_guard_has_them_too(server: Asking) -> None:
-    answered = server.client.get("/livez", headers={"host": "evil.example"})
+    answered = server.client.get(f"{API}/models", headers={"host": "evil.example"})
     error = error_of(answered, 400, "bad_host")
     assert {name: answered.headers[name] for name in EXACT} == EXACT
     assert answered.headers["x-request-id"] == error["request_id"]

@@ -129,7 +129,9 @@ def test_uvicorn_writes_alike_and_nothing_about_requests(capsys: pytest.CaptureF
         logging.getLogger("uvicorn.error").error("Exception in ASGI application\n", exc_info=error)
     logging.getLogger("asyncio").warning("slow")
     Entry("id", "GET", "/x", 200).write()
-    told = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    said = capsys.readouterr().err
+    assert all(line.startswith("{") for line in said.splitlines()), said
+    told = [json.loads(line) for line in said.splitlines()]
     assert [each["logger"] for each in told] == ["uvicorn.error", "asyncio", "attendo.serve.requests"]
     assert told[0]["error"].startswith("ValueError at")
     assert CANARY not in str(told)

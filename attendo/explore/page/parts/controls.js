@@ -32,8 +32,8 @@ export function toggle(id, label, value, onchange = (on) => update({ [id]: on })
 
 export function numeric(id, label, value, { min, max, step = 1 }, onchange = (number) => update({ [id]: number })) {
   const field = h("input", { id, type: "number", min, max, step, value: String(value), onchange: (event) => {
-    const given = Number(event.target.value);
-    const kept = Math.min(Math.max(Number.isFinite(given) ? given : min, min), max ?? Infinity);
+    const given = Number(event.target.value), whole = step === 1 ? Math.round(given) : given;
+    const kept = Math.min(Math.max(Number.isFinite(whole) ? whole : min, min), max ?? Infinity);
     event.target.value = String(kept);
     onchange(kept);
   } });

@@ -8,7 +8,7 @@ import "../parts/heat-map.js";
 import { ANSWER, trace } from "../requests.js";
 import { stacked } from "../scene.js";
 import { current } from "../store.js";
-import { SITES } from "../tensors.js";
+import { cellKey, SITES } from "../tensors.js";
 import { View } from "../view.js";
 
 const FAINTEST = 0.06; // weights below this have no curve while nothing is pointed at
@@ -26,10 +26,11 @@ export class Alignment extends View {
   content(found, state) {
     const values = found.together(state.site, state);
     this.matrix = found.matrix(state.site, values, state);
-    this.map = h("heat-map", { data: { ...this.matrix, sums: true, label: t("alignment.label",
-      { how: this.how(state) }) }, oncell: ({ detail }) => this.light(detail) });
+    const rows = state.site === "encoder_self" ? "map.rows.encoder" : "map.rows";
+    this.map = h("heat-map", { data: { ...this.matrix, sums: true, saying: (said) => t(cellKey(state.site), said),
+      label: t("alignment.label", { how: this.how(state) }) }, oncell: ({ detail }) => this.light(detail) });
     return [this.controls(found, state), this.lines(state), h("div", { class: "map-and-list" },
-      h("section", { class: "card" }, h("h3", {}, t("alignment.map")), h("p", { class: "note" }, t("map.rows")),
+      h("section", { class: "card" }, h("h3", {}, t("alignment.map")), h("p", { class: "note" }, t(rows)),
         this.map), sureness(found.answer))];
   }
 
@@ -48,10 +49,13 @@ export class Alignment extends View {
   }
 
   how(state) {
+    const [layers, heads] = this.data.shape(state.site);
+    const at = (n, count) => Math.min(Math.max(0, n), count - 1);
     const layer = state.layer < 0 && state.show !== "head" ? t("alignment.all")
-      : t("layer.n", { n: this.data.layers(state.site)[Math.max(0, state.layer)] });
-    const part = state.show === "head" ? `${layer}, ${t("head.n", { n: state.head })}` : state.show === "rollout"
-      ? t("show.rollout") : `${t(`show.${state.show}`)}, ${layer}`;
+      : t("layer.n", { n: this.data.layers(state.site)[at(state.layer, layers)] });
+    const head = t("head.n", { n: at(state.head, heads) });
+    const part = state.show === "head" ? `${layer}, ${head}` : state.show === "rollout" ? t("show.rollout")
+      : `${t(`show.${state.show}`)}, ${layer}`;
     return `${t(`site.${state.site}`)}, ${part}`;
   }
 
@@ -100,7 +104,7 @@ export class Alignment extends View {
 
   told({ row, column }) {
     const { values, columns, rows, rowLabels, columnLabels } = this.matrix;
-    if (row !== null && column !== null) return t("map.cell", { row: visible(rowLabels[row]),
+    if (row !== null && column !== null) return t(cellKey(current().site), { row: visible(rowLabels[row]),
       column: visible(columnLabels[column]), value: number(values[row * columns + column], 4) });
     const found = row !== null
       ? columnLabels.map((label, n) => [label, values[row * columns + n]])

@@ -9,7 +9,7 @@ import "../parts/heat-map.js";
 import { ANSWER, ofTrace } from "../requests.js";
 import { stacked } from "../scene.js";
 import { current, update } from "../store.js";
-import { SITES, traceOf } from "../tensors.js";
+import { cellKey, SITES, traceOf } from "../tensors.js";
 import { View } from "../view.js";
 
 export class Compare extends View {
@@ -55,9 +55,10 @@ export class Compare extends View {
     this.parts = [
       { title: `A · ${nameOf(state, false)}`, data: maps[0], trace: left, answer: left.answer.text },
       { title: `B · ${nameOf(state, true)}`, data: maps[1], trace: right, answer: own.answer.text },
-    ].map((part) => ({ ...part, map: h("heat-map", { data: { ...part.data, largest: 34, label: part.title } }) }));
-    this.difference = difference && h("heat-map", { data: { ...difference, scale: "signs",
-      label: t("compare.difference"), largest: 40 } });
+    ].map((part) => ({ ...part, map: h("heat-map", { data: { ...part.data, largest: 34, label: part.title,
+      saying: (said) => t(cellKey(site), said) } }) }));
+    this.difference = difference && h("heat-map", { data: { ...difference, largest: 40, scale: "signs",
+      label: t("compare.difference") } });
     return [...this.fixed(state),
       h("div", { class: "row controls" },
         select("site", t("attention"), site, SITES.map((each) => [each, t(`site.${each}`)])),
@@ -69,7 +70,7 @@ export class Compare extends View {
         show === "head" ? select("head", t("head"), state.head, counted(heads, "head")) : null),
       h("div", { class: "pair three" }, this.parts.map((part) => sideOf(part)),
         h("section", { class: "card" }, h("h3", {}, t("compare.difference")),
-        this.difference ? [h("p", { class: "note" }, t("compare.sign", { largest: number(difference.limit, 3) })),
+        this.difference ? [h("p", { class: "note" }, t("compare.sign", { largest: number(difference.largest, 3) })),
           this.difference] : h("p", { class: "note" }, t("compare.unlike"))))];
   }
 
@@ -86,10 +87,11 @@ export class Compare extends View {
 
 function sideOf({ title, trace, answer, map }) {
   return h("section", { class: "card" }, h("h3", {}, title), h("p", { class: "output" }, answer),
+    trace.answer.text === answer ? null : h("dl", { class: "facts" }, h("dt", {}, t("compare.forced")),
+      h("dd", {}, trace.answer.text)),
     h("dl", { class: "facts" }, h("dt", {}, t("compare.log")), h("dd", { "data-number": "log" },
       number(trace.answer.log_probability, 4)), h("dt", {}, t("compare.loss")),
-      h("dd", {}, number(trace.answer.loss, 4)),
-      trace.answer.text === answer ? null : [h("dt", {}, t("compare.forced")), h("dd", {}, trace.answer.text)]),
+      h("dd", {}, number(trace.answer.loss, 4))),
     map);
 }
 
@@ -117,10 +119,11 @@ function nameOf(state, isOther) {
 function differenceOf(left, right) {
   if (left.rows !== right.rows || left.columns !== right.columns) return null;
   const values = left.values.map((value, n) => right.values[n] - value);
-  const limit = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0.01);
+  const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const limit = Math.max(largest, 0.01); // so that noise has no colour
   const saying = ({ row, column }, at) => t("compare.cell", { row, column,
     value: signed(values[at.row * left.columns + at.column], 4) });
   const both = (ours, theirs) => ours.map((label, n) => (label === theirs[n] ? label : `${label}/${theirs[n]}`));
-  return { ...left, values, limit, saying, rowLabels: both(left.rowLabels, right.rowLabels),
+  return { ...left, values, limit, largest, saying, rowLabels: both(left.rowLabels, right.rowLabels),
     columnLabels: both(left.columnLabels, right.columnLabels) };
 }

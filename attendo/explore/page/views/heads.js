@@ -8,7 +8,7 @@ import "../parts/map-grid.js";
 import { ANSWER, trace } from "../requests.js";
 import { stacked } from "../scene.js";
 import { current, headsOf, update } from "../store.js";
-import { SITES, siteName } from "../tensors.js";
+import { cellKey, SITES, siteName } from "../tensors.js";
 import { View } from "../view.js";
 
 const BADGES = ["entropy", "distance", "diagonality", "special"];
@@ -83,7 +83,8 @@ export class Heads extends View {
     const matrix = found.matrix(site, found.head(site, layer, head));
     const numbers = found.answer.numbers[site][layer][head];
     const title = `${letter}: ${t(`site.${site}`)} · ${named(found, site, layer, head)}`;
-    const map = h("heat-map", { data: { ...matrix, sums: false, largest: 34, label: title } });
+    const map = h("heat-map", { data: { ...matrix, sums: false, largest: 34, label: title,
+      saying: (said) => t(cellKey(site), said) } });
     const card = h("section", { class: "card" }, h("h3", {}, title,
       h("button", { type: "button", class: "link", "aria-label": `${t("heads.unpin")} ${letter}`,
         onclick: () => pin(site, layer, head, found) }, "×")),
@@ -112,9 +113,11 @@ function pinsOf(state, found) {
   return state.pins.split(",").filter(Boolean).slice(-2).map((each) => {
     const [site, layer, head] = each.split(".");
     return { site, layer: Number(layer), head: Number(head) };
-  }).filter(({ site, layer, head }) => SITES.includes(site) && layer < found.shape(site)[0]
-    && head < found.shape(site)[1]);
+  }).filter(({ site, layer, head }) => SITES.includes(site) && within(layer, found.shape(site)[0])
+    && within(head, found.shape(site)[1]));
 }
+
+const within = (n, count) => Number.isInteger(n) && n >= 0 && n < count;
 
 /** Pins or lets go; of three the oldest goes. */
 function pin(site, layer, head, found) {

@@ -31,13 +31,14 @@ export class Mask extends View {
     const { rows, columns } = data.labels, off = state.mask_off;
     const allowed = data.causal.map((row) => row.map((seen, n) => (seen && data.padding[n] ? 1 : 0)));
     const most = Math.max(1, ...data.before.flat().map((each) => Math.abs(each ?? 0)));
-    const make = (name, values, more = {}) => this.card(name, { values: flat(values), rows: rows.length,
-      columns: columns.length, rowLabels: rows, columnLabels: columns, largest: 40, ...more });
+    const make = (name, values, more = {}, explain = undefined) => this.card(name, { values: flat(values),
+      rows: rows.length, columns: columns.length, rowLabels: rows, columnLabels: columns, largest: 40, ...more }, explain);
     this.cards = [
       make("causal", allowed, { wordless: true, saying: (said, at) => t(allowed[at.row][at.column] ? "mask.may"
         : "mask.mayNot", said) }),
       make("before", data.before, { scale: "signs", limit: most }),
-      make("after", off ? data.before : data.after, { scale: "signs", limit: most }),
+      make("after", off ? data.before : data.after, { scale: "signs", limit: most },
+        off ? "mask.after.off" : undefined),
       make("weights", off ? data.weights_unmasked : data.weights, { sums: true }),
     ];
     return [...this.fixed(state), this.losses(data, off), h("p", { class: "note" }, t("map.rows"), " ",
@@ -45,10 +46,10 @@ export class Mask extends View {
       h("div", { class: "pair" }, this.cards.map(({ card }) => card))];
   }
 
-  card(name, data) {
+  card(name, data, explain = `mask.${name}.explain`) {
     const title = t(`mask.${name}`), map = h("heat-map", { data: { ...data, label: title } });
     return { title, map, card: h("section", { class: "card" }, h("h3", {}, title),
-      h("p", { class: "note" }, t(`mask.${name}.explain`)), map) };
+      h("p", { class: "note" }, t(explain)), map) };
   }
 
   losses(data, off) {

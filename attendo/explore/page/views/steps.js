@@ -62,14 +62,18 @@ export class Steps extends View {
   }
 
   show() {
+    const focus = this.detail.contains(document.activeElement) || this.answer.contains(document.activeElement)
+      ? document.activeElement.id : "";
     const { steps } = this.data, at = Math.max(0, Math.min(current().step, steps.length - 1)), step = steps[at];
     this.slider.value = String(at);
     this.counter.textContent = t("steps.counter", { step: at + 1, count: steps.length });
     this.answer.replaceChildren(...steps.map((each, n) => h("button", { type: "button",
+      id: `token-${n}`,
       class: `token${n === at ? " chosen" : ""}${each.forced ? " forced" : ""}${n > at ? " later" : ""}`,
       "aria-current": n === at ? "step" : null, title: percent(each.probability), onclick: () => this.go(n) },
       visible(each.chosen))));
     this.detail.replaceChildren(this.facts(step, at), this.bars(step, at));
+    if (focus) document.getElementById(focus)?.focus();
   }
 
   facts(step) {
@@ -88,7 +92,7 @@ export class Steps extends View {
   /** Entropy and the probability of the end, over all steps. */
   chart() {
     const { steps } = this.data, most = Math.max(...steps.map((step) => step.entropy), 0.01),
-      at = Math.min(current().step, steps.length - 1);
+      at = Math.max(0, Math.min(current().step, steps.length - 1));
     return h("div", { class: "spark", role: "img", "aria-label": t("steps.chart",
       { list: steps.map((step) => `${visible(step.chosen)} ${number(step.entropy, 2)}`).join(", ") }) },
       steps.map((step, n) => h("span", { class: n === at ? "now" : "" },
@@ -98,8 +102,8 @@ export class Steps extends View {
 
   bars(step, at) {
     return h("section", { class: "card" }, h("h3", {}, t("steps.top")), h("p", { class: "note" }, t("steps.force")),
-      h("ol", { class: "bars", onkeydown: walk }, step.top.map((each) => h("li", {},
-        h("button", { type: "button", class: each.piece === step.chosen ? "chosen" : "",
+      h("ol", { class: "bars", onkeydown: walk }, step.top.map((each, n) => h("li", {},
+        h("button", { type: "button", id: `could-${n}`, class: each.piece === step.chosen ? "chosen" : "",
           onclick: () => this.force(at, each.id ?? each.piece), "aria-label": t("steps.forceThis",
           { piece: visible(each.piece), share: percent(each.probability) }) },
           h("span", { class: "name" }, visible(each.piece)),
@@ -144,7 +148,7 @@ export class Steps extends View {
   }
 
   picture() {
-    const { steps } = this.data, step = steps[Math.min(current().step, steps.length - 1)],
+    const { steps } = this.data, step = steps[Math.max(0, Math.min(current().step, steps.length - 1))],
       { accent, faint } = palette();
     const bars = step.top.flatMap((each, n) => [text(110, n * 24 + 15, visible(each.piece), { anchor: "end" }),
       rect(120, n * 24 + 4, 300, 14, faint), rect(120, n * 24 + 4, 300 * each.probability, 14, accent),

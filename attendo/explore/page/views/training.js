@@ -10,7 +10,7 @@ import { choice } from "../parts/controls.js";
 import "../parts/heat-map.js";
 import "../parts/map-grid.js";
 import { DECODER, ofTrace, trainingPath } from "../requests.js";
-import { paint, stacked } from "../scene.js";
+import { paint, stacked, text } from "../scene.js";
 import { current, update } from "../store.js";
 import { traceOf } from "../tensors.js";
 import { complaint, View } from "../view.js";
@@ -21,6 +21,7 @@ export class Training extends View {
   static name = "training";
   static asks = ["model", "checkpoint", "text", "target", ...DECODER];
   static draws = ["curve", "film"];
+  static needsText = false; // for the curves
 
   load(state, signal) {
     this.film = [];
@@ -34,6 +35,7 @@ export class Training extends View {
       .filter((name) => !["step", "loss"].includes(name))].filter((name) => seriesOf(data, name).length);
     const kind = kinds.includes(state.curve) ? state.curve : "loss";
     this.series = seriesOf(data, kind);
+    this.kind = kind;
     this.canvas = h("canvas", { role: "img", "aria-label": this.description(kind) });
     const frames = h("section", { class: "card" }, h("h3", {}, t("training.film")),
       h("p", { class: "note" }, t("training.film.explain")), (this.strip = h("div")));
@@ -44,6 +46,7 @@ export class Training extends View {
         kinds.map((each) => [each, curveName(each)]))),
       h("section", { class: "card" }, h("h3", {}, curveName(kind)), h("ul", { class: "legend" },
         this.series.map((each) => h("li", { style: { "--mark": each.colour } }, each.name))), this.canvas,
+        kind === "loss" && this.series.length > 1 ? h("p", { class: "note" }, t("training.unlike")) : null,
         this.table()),
       frames,
     ];
@@ -82,7 +85,7 @@ export class Training extends View {
       { class: "note", role: "status" }, t("training.reading", { count, all })));
     if (!chosen().checkpoints?.length) return this.strip.replaceChildren(h("p", { class: "note" },
       t("training.alone")));
-    if (!state.text.trim()) return;
+    if (!state.text.trim()) return this.strip.replaceChildren(h("p", { class: "note" }, t("error.no_text")));
     try {
       if (!this.film.length) this.film = await this.frames(state, signal, told);
       if (!signal.aborted) this.showFilm();
@@ -107,7 +110,7 @@ export class Training extends View {
   }
 
   showFilm() {
-    const at = Math.min(current().film || 0, this.film.length - 1), { name, trace, matrix } = this.film[at];
+    const at = Math.min(Math.max(0, current().film), this.film.length - 1), { name, trace, matrix } = this.film[at];
     this.grid = h("map-grid", { data: {
       id: "film", rows: 1, columns: this.film.length, largest: 170, label: t("training.film"),
       columnName: (n) => short(this.film[n].name),
@@ -129,8 +132,13 @@ export class Training extends View {
     } else this.draw();
   }
 
+  legend() {
+    const items = this.series.map(({ name, colour }, n) => text(n * 160, 14, `● ${name}`, { fill: colour }));
+    return { width: this.series.length * 160, height: 18, items };
+  }
+
   picture() {
-    const parts = [{ title: t("training.title"), scene: this.chart(720) }];
+    const parts = [{ title: curveName(this.kind), scene: this.legend() }, { scene: this.chart(720) }];
     return stacked(this.grid ? [...parts, { title: t("training.film"), scene: this.grid.picture() }] : parts);
   }
 }
@@ -141,7 +149,7 @@ const short = (name) => name ? name.replace(/^step-0*/, "") : t("page.final");
 /** One name in both languages where we have it; a metric of the user's own keeps its name. */
 function curveName(name) {
   const names = { loss: "training.loss", learning_rate: "training.rate", bleu: "training.bleu" };
-  return names[name] ? t(names[name]) : name;
+  return Object.hasOwn(names, name) ? t(names[name]) : name;
 }
 
 function seriesOf({ metrics, validations }, name) {

@@ -11,7 +11,7 @@ import { complaint } from "../view.js";
 
 const FIELDS = {
   greedy: {},
-  beam: { beam: { min: 1, max: 16 }, n_best: { min: 1, max: 16 }, length_penalty: { min: 0, max: 5, step: 0.1 } },
+  beam: { beam: { min: 1, max: 12 }, n_best: { min: 1, max: 12 }, length_penalty: { min: 0, max: 5, step: 0.1 } },
   sample: { temperature: { min: 0.05, max: 5, step: 0.05 }, top_k: { min: 0, max: 1000 },
     top_p: { min: 0.05, max: 1, step: 0.05 }, seed: { min: 0, max: 1e9 } },
 };
@@ -30,17 +30,19 @@ class TranslateBar extends HTMLElement {
   }
 
   follow(changed) {
-    if (["lang", "kind", "target", "heads", "layers", "text", "model"].some((name) => changed.has(name))) this.draw();
+    if (["lang", "kind", "target", "heads", "layers", "text", "model"].some((name) => changed.has(name))) this.draw(
+      changed.has("text") ? null : this.source.value);
     if (ASKS.some((name) => changed.has(name))) this.translate();
     else if (changed.has("lang") || changed.has("target")) this.drawAnswer();
   }
 
-  draw() {
+  /** What was typed and not yet sent stays. */
+  draw(typed = null) {
     const state = current(), focus = this.contains(document.activeElement) ? document.activeElement.id : "";
     this.output = h("p", { class: "output", "aria-live": "polite" });
     this.below = h("div", { class: "below" });
-    this.source = h("textarea", { id: "source", rows: 2, placeholder: t("translate.placeholder"), value: state.text,
-      onkeydown: (event) => {
+    this.source = h("textarea", { id: "source", rows: 2, placeholder: t("translate.placeholder"),
+      value: typed ?? state.text, onkeydown: (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.submit(event);
     } });
     this.go = h("button", { id: "translate", class: "primary", type: "submit" }, t("translate.go"));
@@ -54,7 +56,7 @@ class TranslateBar extends HTMLElement {
           .map((kind) => [kind, t(`decoder.${kind}`)])),
         Object.entries(FIELDS[state.kind] ?? {}).map(([name, limits]) => numeric(name, t(`decoder.${name}`),
           state[name], limits)),
-        numeric("max_length", t("decoder.max_length"), state.max_length, { min: 0, max: 1000 }),
+        numeric("max_length", t("decoder.max_length"), state.max_length, { min: 0, max: 512 }),
         this.forcedTarget(state), this.changedHeads(state), this.fewerLayers(state))));
     if (this.answer) this.drawAnswer();
     if (focus) document.getElementById(focus)?.focus();
@@ -62,8 +64,8 @@ class TranslateBar extends HTMLElement {
 
   samples() {
     const samples = chosen()?.samples ?? [];
-    return samples.length < 2 ? null : h("div", { class: "samples" }, samples.slice(0, 4).map((sample) =>
-      button(sample, () => update({ text: sample, target: "", prefix: "", step: 0 }), { class: "link" })));
+    return samples.length < 2 ? null : h("div", { class: "samples" }, samples.slice(0, 4).map((sample, n) =>
+      button(sample, () => this.take(sample), { class: "link", id: `sample-${n}` })));
   }
 
   forcedTarget(state) {
@@ -87,14 +89,18 @@ class TranslateBar extends HTMLElement {
     event.preventDefault();
     const text = this.source.value;
     if (text === current().text && !this.busy) this.translate();
-    else update({ text, target: "", prefix: "", step: 0 });
+    else this.take(text);
+  }
+
+  take(text) {
+    this.source.value = text;
+    update({ text, target: "", prefix: "", step: 0 });
   }
 
   async translate() {
     this.controller?.abort();
     const { signal } = (this.controller = new AbortController());
     this.answer = null;
-    this.source.value = current().text;
     this.output.replaceChildren();
     this.below.replaceChildren();
     if (!current().text.trim()) return;
@@ -141,8 +147,9 @@ class TranslateBar extends HTMLElement {
     return [h("details", { class: "others", open: this.opened, ontoggle: (event) => { this.opened = event.target.open;
       } },
       h("summary", {}, t("translate.others", { count: rows.length })),
-      h("ol", {}, rows.map(([text, score]) => h("li", {}, button(text, () => update({ target: text }),
-        { class: "link", title: t("translate.look"), "aria-pressed": target === text ? "true" : "false" }), " ",
+      h("ol", {}, rows.map(([text, score], n) => h("li", {}, button(text, () => update({ target: text }),
+        { class: "link", id: `answer-${n}`, title: t("translate.look"),
+          "aria-pressed": target === text ? "true" : "false" }), " ",
         h("small", {}, score)))))];
   }
 }
