@@ -31,7 +31,7 @@ FORMAT = "attendo.model"
 VERSION = 1
 SAMPLE = "sample.jsonl"
 ABOUT = "about.json"
-_HEADER_BYTES = 2**70
+_HEADER_BYTES = 2 * 1024**2  # of a safetensors file: some 20,000 tensors, where a network has hundreds
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from attendo.errors import UsageError
 from attendo.serve.errors import Refusal
 from attendo.serve.jobs import Event, Failed, Finished, Job, Texts, Told, Work
+from attendo.serve.pace import Pace
 from attendo.serve.requests_log import where
 from attendo.serve.scheduler import BatchLimits, Scheduler
 from attendo.serve.seats import SeatMaker
@@ -37,7 +38,7 @@ class Batcher:
         self._scheduler = Scheduler(model, seats, self.limits, self._beat)
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._jobs: set[Job] = set()
-        self._lock = threading.Lock()
+        self._lock, self._pace = threading.Lock(), Pace()
         self._thread: threading.Thread | None = None
         self._draining, self._died = False, False
         self._idle, self._last_beat = True, time.monotonic()
@@ -142,6 +143,8 @@ class Batcher:
             yield events
             if self.timed is not None:
                 self.timed(*job.seconds)
+            with self._lock:
+                self._pace.answered(time.monotonic(), others_wait=self._not_begun() > 0)
         finally:
             job.leave()
             with self._lock:
@@ -152,7 +155,8 @@ class Batcher:
             if self._died or self._draining:
                 raise Refusal("stopped" if self._died else "draining")
             waiting = self._not_begun()
-            if waiting >= self.limits.waiting:
+            late = self._pace.wait(time.monotonic(), waiting) > self.limits.queue_seconds
+            if late or waiting >= self.limits.waiting:
                 raise Refusal("busy", waiting=waiting)
             self._jobs.add(job)
             if self._thread is None:

@@ -23,6 +23,7 @@ class BatchLimits:
     """What is above one of these is refused at once, never kept."""
 
     waiting: int = 128  # requests that have not begun
+    queue_seconds: float = float("inf")  # that one would have to wait, by how fast it goes
     tokens: int = 262_144  # of all requests together: sources and the most of their answers, once for each row
     side_by_side: int | None = None  # sentences of a kind; unless given, 32 on a CPU and 128 on a GPU
     drain_seconds: float = 10.0  # for what is there when the server is shut down

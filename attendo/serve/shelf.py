@@ -39,6 +39,7 @@ class Served:
         self.about = _with_known_codes(named.about or About(**named.model.about))
         limits = BatchLimits(
             waiting=settings.waiting,
+            queue_seconds=settings.queue_seconds,
             tokens=settings.queue_tokens,
             drain_seconds=settings.drain_seconds,
             source_tokens=settings.source_tokens,

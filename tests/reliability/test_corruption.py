@@ -29,13 +29,13 @@ def checkpoints(tmp_path: Path) -> Checkpoints:
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fails where tensors of the newer checkpoint are read."""
-    read = checkpoint.load_file
+    read = checkpoint.read_tensors
 
     def refusing(path: Path) -> object:
         assert path.parent.name != "step-00000020", f"tensors of {path} were used"
         return read(path)
 
-    monkeypatch.setattr(checkpoint, "load_file", refusing)
+    monkeypatch.setattr(checkpoint, "read_tensors", refusing)
 
 
 @pytest.mark.usefixtures("unread")

@@ -109,6 +109,21 @@ def test_a_full_queue_refuses_at_once(small_model: TextModel) -> None:
     asking(batcher, work())
 
 
+def test_who_would_wait_too_long_is_refused_before_the_queue_is_full(small_model: TextModel) -> None:
+    batcher = Batcher(small_model, BatchLimits(queue_seconds=1e-4, side_by_side=1))
+
+    async def work() -> None:
+        tasks = [asyncio.create_task(batcher.generate(["the " * n + "cat"], max_length=5)) for n in range(14)]
+        await until(lambda: sum(task.done() for task in tasks) >= 2)
+        with pytest.raises(Refusal) as refused:
+            await batcher.generate(["a dog"])
+        assert refused.value.code == "busy"
+        await asyncio.gather(*tasks)
+        assert len(await batcher.generate(["a dog"])) == 1  # nobody is ahead
+
+    asking(batcher, work())
+
+
 def test_tokens_in_flight_are_bounded(small_model: TextModel) -> None:
     batcher = Batcher(small_model, BatchLimits(tokens=1000))
 
