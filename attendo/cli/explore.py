@@ -20,7 +20,7 @@ def explore(
 ) -> None:
     """Show a model from inside, in the browser: attention, steps, beams, masks, formulas with their numbers.
 
-    Prints the address of the page. Ctrl-C ends it. Needs `pip install 'attendo[serve]'`.
+    Prints the address of the page. Ctrl-C ends it. Needs `pip install 'attendo\\[serve]'`.
     """
     from attendo.serve.running import listening, opening, serve
 

@@ -64,7 +64,7 @@ def serve(
     Prints the address when the first request can be answered. SIGTERM ends it when all requests are answered.
 
     Exit codes: 0 ended as told, 2 a setting, 3 data, 4 a model, 70 the part that computes died or hung. Needs
-    `pip install 'attendo[serve]'`.
+    `pip install 'attendo\\[serve]'`.
     """
     if threads is not None:
         os.environ["OMP_NUM_THREADS"] = str(threads)  # before torch is imported, which reads it once

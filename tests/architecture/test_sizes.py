@@ -1,6 +1,7 @@
 """Files, functions and lists of parameters stay small enough to be read in one go."""
 
 import ast
+from collections import Counter
 
 import pytest
 from source_files import NAMES, ROOT, parsed
@@ -28,6 +29,12 @@ def test_functions_are_short_and_take_few_parameters(name: str) -> None:
     # A command has as many parameters as options, a kernel as many as pointers and strides.
     if not name.startswith("attendo/cli/") and not name.endswith("_kernel.py"):
         assert {each.name: parameters(each) for each in functions if parameters(each) > PARAMETERS} == {}
+
+
+def test_files_of_tests_have_names_of_their_own() -> None:
+    """pytest imports them without their folders: of two with one name only the first is read."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("*.py"))
+    assert [name for name, count in names.items() if count > 1 and name != "conftest.py"] == []
 
 
 def lines(function: Function) -> int:

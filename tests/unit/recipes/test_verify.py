@@ -40,7 +40,12 @@ def wrong(model: TextModel) -> list[Compared]:
     return [each for each in verify(model, SOURCES) if not each.equal]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+# Random networks of every option are compared in tests/reliability/test_verify_options.py.
+@pytest.mark.parametrize(
+    "options",
+    [each if n < 2 else pytest.param(each, marks=pytest.mark.slow) for n, each in enumerate(OPTIONS)],
+    ids=str,
+)
 def test_all_paths_of_a_network_agree(options: dict[str, Any]) -> None:
     found = list(verify(lively(**options), ["", *SOURCES]))
     assert [each for each in found if not each.equal] == []
