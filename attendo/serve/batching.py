@@ -143,8 +143,9 @@ class Batcher:
             yield events
             if self.timed is not None:
                 self.timed(*job.seconds)
-            with self._lock:
-                self._pace.answered(time.monotonic(), others_wait=self._not_begun() > 0)
+            if isinstance(asked, Texts):
+                with self._lock:
+                    self._pace.answered(time.monotonic(), others_wait=self._not_begun() > 0)
         finally:
             job.leave()
             with self._lock:
@@ -155,7 +156,9 @@ class Batcher:
             if self._died or self._draining:
                 raise Refusal("stopped" if self._died else "draining")
             waiting = self._not_begun()
-            late = self._pace.wait(time.monotonic(), waiting) > self.limits.queue_seconds
+            # A person at the page would rather wait than be told to try again.
+            in_a_hurry = isinstance(job.asked, Texts)
+            late = in_a_hurry and self._pace.wait(time.monotonic(), waiting) > self.limits.queue_seconds
             if late or waiting >= self.limits.waiting:
                 raise Refusal("busy", waiting=waiting)
             self._jobs.add(job)
