@@ -18,25 +18,45 @@ class CorpusConfig(Settings):
     file: Path | None = Field(None, description="instead of the two: a .tsv or .jsonl file with both sides")
     source_field: str | None = Field(None, description="column of the .tsv (from 1) or field of the .jsonl")
     target_field: str | None = Field(None, description="the same for the target")
+    features_field: str | None = Field(
+        None, description="column or field of features set apart by ;, each put before the source as a symbol: <V><PST>"
+    )
+    turns_field: str | None = Field(
+        None, description="field of a .jsonl file with the turns of a conversation; the turns before one are its source"
+    )
+    context_turns: Count = Field(4, description="turns before an answer that are its source, at most")
+    answers: Literal["all", "second"] = Field(
+        "all", description="turns that are answers: all but the first, or every second one (where two speak by turns)"
+    )
+    without_spaces: bool = Field(False, description="leave out all spaces, of text whose characters were set apart")
     weight: Annotated[float, Field(gt=0)] = Field(1.0, description="how often an epoch goes through the corpus")
     tag: str | None = Field(None, description="a symbol put before every source text, such as <2de>")
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        pair, fields = (self.source, self.target), (self.source_field, self.target_field)
+        pair, sides = (self.source, self.target), (self.source_field, self.target_field)
+        fields = (*sides, self.features_field)
         if self.file is None:
             if None in pair:
                 raise ValueError("name the two text files (source and target), or one .tsv or .jsonl file (file)")
-            if any(fields):
-                raise ValueError("source_field and target_field belong to a .tsv or .jsonl file: give it as file")
+            if any((*fields, self.turns_field)):
+                raise ValueError("fields (source_field and the like) belong to a .tsv or .jsonl file: give it as file")
             return self
         if any(pair):
             raise ValueError("give either source and target, or file, not both")
-        if self.form == "jsonl" and None in fields:
-            raise ValueError(f"{self.file}: name its fields in source_field and target_field")
+        if self.turns_field is not None:
+            self._check_turns(fields)
+        elif self.form == "jsonl" and None in sides:
+            raise ValueError(f"{self.file}: name its fields in source_field and target_field, or in turns_field")
         if self.form == "tsv" and not all(each is None or (each.isdecimal() and int(each)) for each in fields):
-            raise ValueError(f"{self.file}: source_field and target_field are column numbers, from 1")
+            raise ValueError(f"{self.file}: source_field, target_field and features_field are column numbers, from 1")
         return self
+
+    def _check_turns(self, fields: tuple[str | None, ...]) -> None:
+        if self.form != "jsonl":
+            raise ValueError(f"{self.file}: turns_field is a list of texts, which only a .jsonl file can hold")
+        if any(fields):
+            raise ValueError(f"{self.file}: turns_field makes both sides: leave source_field and the like out")
 
     @property
     def form(self) -> Literal["text", "tsv", "jsonl"]:
@@ -71,8 +91,22 @@ class DataConfig(Settings):
     file: Path | None = Field(None, description="instead of the two: a .tsv or .jsonl file with both sides")
     source_field: str | None = Field(None, description="column of the .tsv (from 1) or field of the .jsonl")
     target_field: str | None = Field(None, description="the same for the target")
+    features_field: str | None = Field(
+        None, description="column or field of features set apart by ;, each put before the source as a symbol: <V><PST>"
+    )
+    turns_field: str | None = Field(
+        None, description="field of a .jsonl file with the turns of a conversation; the turns before one are its source"
+    )
+    context_turns: Count = Field(4, description="turns before an answer that are its source, at most")
+    answers: Literal["all", "second"] = Field(
+        "all", description="turns that are answers: all but the first, or every second one (where two speak by turns)"
+    )
+    without_spaces: bool = Field(False, description="leave out all spaces, of text whose characters were set apart")
     tag: str | None = Field(None, description="a symbol put before every source text, such as <2de>")
     corpora: tuple[CorpusConfig, ...] = Field((), description="instead of these: several corpora, each with a weight")
+    text: Path | None = Field(
+        None, description="instead of pairs: running text for a decoder-only network (model.num_encoder_layers 0)"
+    )
     prepared: Path | None = Field(None, description="instead of text: the folder that attendo prepare wrote")
 
     valid_source: Path | None = Field(
@@ -80,6 +114,7 @@ class DataConfig(Settings):
     )
     valid_target: Path | None = Field(None, description="target text, line by line beside it")
     valid_file: Path | None = Field(None, description="instead of the two: a .tsv or .jsonl file, with fields as above")
+    valid_text: Path | None = Field(None, description="running text to validate with; the end of text unless set")
     valid_tag: str | None = Field(None, description="as tag, of the validation files; the same unless set")
 
     max_bad_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
@@ -89,22 +124,35 @@ class DataConfig(Settings):
     max_length_ratio: Annotated[float, Field(ge=1)] = Field(
         20.0, description="most tokens of one side for each of the other, in pairs with a side above 20 tokens"
     )
+    window: Count = Field(256, description="tokens of running text that are one example")
+    stride: Count | None = Field(
+        None, description="tokens from the beginning of one window to the next; a quarter of window unless set"
+    )
+    valid_share: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.1, description="share of running text, its end, that is kept back for validation"
+    )
     pairs: Count = Field(60_000, description="sentences the builtin task makes")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         one = (self.source, self.target, self.file)
-        given = [any(one), bool(self.corpora), self.prepared is not None]
+        given = [any(one), bool(self.corpora), self.text is not None, self.prepared is not None]
         if self.task == "builtin" and (any(given) or self.valid is not None):
             raise ValueError("data.task builtin makes its own sentences: give no data files with it")
         if self.task == "files" and not any(given):
             raise ValueError("data.source and data.target are missing: name the two text files")
         if sum(given) > 1:
-            raise ValueError("data: give one of source and target, file, corpora, or prepared")
+            raise ValueError("data: give one of source and target, file, corpora, text, or prepared")
+        if self.text is None and self.valid_text is not None:
+            raise ValueError("data.valid_text belongs to data.text: name validation files as the training files")
+        if self.text is not None and self.valid is not None:
+            raise ValueError("data.text is validated with running text: give it as data.valid_text")
         if self.prepared is not None and self.valid is not None:
             raise ValueError("data.prepared has its own validation pairs: name validation files when preparing")
-        if not any(one) and (self.tag or (any((self.source_field, self.target_field)) and self.valid_file is None)):
-            raise ValueError("data.tag, data.source_field and data.target_field belong to data.source or data.file")
+        if not any(one) and self.valid_file is None and (idle := self._of_one_corpus()):
+            raise ValueError(f"data.{idle[0]} belongs to data.source or data.file: with corpora, to each of them")
+        if not any(one) and self.tag:
+            raise ValueError("data.tag belongs to data.source or data.file: with corpora, to each of them")
         if self.valid_tag and self.valid is None:
             raise ValueError("data.valid_tag belongs to validation files: name them, or leave it out")
         self.training, self.valid  # noqa: B018  (the corpora check themselves when made)
@@ -113,12 +161,16 @@ class DataConfig(Settings):
     @property
     def training(self) -> tuple[CorpusConfig, ...]:
         """The corpora to learn from."""
-        if self.task == "builtin" or self.prepared is not None:
+        if self.task == "builtin" or self.prepared is not None or self.text is not None:
             return ()
         if self.corpora:
             return tuple(each.below(self.folder) for each in self.corpora)
-        fields = ("source", "target", "file", "source_field", "target_field", "tag")
+        fields = ("source", "target", "file", *_READING, "tag")
         return (CorpusConfig(**{name: getattr(self, name) for name in fields}).below(self.folder),)
+
+    def _of_one_corpus(self) -> list[str]:
+        """The settings of how a corpus is read that were changed here."""
+        return [name for name in _READING if getattr(self, name) != type(self).model_fields[name].default]
 
     @property
     def valid(self) -> CorpusConfig | None:
@@ -127,9 +179,20 @@ class DataConfig(Settings):
             return None
         if self.valid_file is None and None in (self.valid_source, self.valid_target):
             raise ValueError("give both data.valid_source and data.valid_target, or neither")
-        fields = (
-            {} if self.valid_file is None else {"source_field": self.source_field, "target_field": self.target_field}
-        )
+        names = [name for name in _READING if self.valid_file is not None or not name.endswith("_field")]
+        fields = {name: getattr(self, name) for name in names}
         tag = self.valid_tag or self.tag
         files = {"source": self.valid_source, "target": self.valid_target, "file": self.valid_file}
         return CorpusConfig(**files, tag=tag, **fields).below(self.folder)
+
+
+# How a corpus is read: settings of one corpus that stand in [data] too, and hold for its validation file.
+_READING = (
+    "source_field",
+    "target_field",
+    "features_field",
+    "turns_field",
+    "context_turns",
+    "answers",
+    "without_spaces",
+)

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypeVar
 
 from attendo.data.config import DataConfig
+from attendo.data.forms import symbols_of
 from attendo.data.index import Index, digest, file_record, write_index
 from attendo.data.new_folder import NewFolder
 from attendo.data.prepared import VALID_NAME
@@ -48,7 +49,7 @@ def prepare(
     `tokenizer` says how to build the tokenizers, or brings them along. Whatever goes wrong, nothing half-written stays;
     where there are too many bad lines, their list does.
     """
-    tokenizer = _knowing_tags(tokenizer, settings)
+    asked, tokenizer = tokenizer, _knowing_symbols(tokenizer, settings)
     with NewFolder(folder.absolute()) as place:
         sample = Sample(seed) if isinstance(tokenizer, TokenizerConfig) else Sample(seed, pairs=0)
         reading = read_through(training, valid, settings, seed, place, sample)
@@ -72,14 +73,13 @@ def prepare(
             raise DataError("no pair is left to learn from: every line is bad, or kept back for validation")
         _save(tokenizers, place.new)
         place.take_bad_lines()
-        described = made_from(settings, tokenizer, seed)
+        described = made_from(settings, asked, seed)
         write_index(place.new, _index(place.new, writing, tokenizers, len(survey.sample), described))
         place.publish()
 
 
 def made_from(settings: DataConfig, tokenizer: TokenizerConfig | Tokenizers, seed: int) -> dict[str, Any]:
     """All settings that decide what is in the folder; their digest is `Prepared.settings_hash`."""
-    tokenizer = _knowing_tags(tokenizer, settings)
     # BPE-dropout is drawn while training: one folder serves any rate of it.
     described = (
         tokenizer.model_dump(mode="json", exclude={"dropout"})
@@ -105,20 +105,19 @@ def _told(progress: Generator[int, None, Found], stage: Stage, of: int | None) -
         yield Preparing(stage, lines, of)
 
 
-def _knowing_tags(tokenizer: TokenizerConfig | Tokenizers, settings: DataConfig) -> TokenizerConfig | Tokenizers:
-    """The tags of the corpora must be symbols, which are never cut: new tokenizers get them, ready ones have them."""
-    tags = _tags(settings)
-    if isinstance(tokenizer, TokenizerConfig):
-        symbols = tuple(dict.fromkeys((*tokenizer.symbols, *tags)))
-        return tokenizer if symbols == tokenizer.symbols else tokenizer.replace(symbols=symbols)
-    if unknown := [tag for tag in tags if tag not in tokenizer[0].symbols]:
-        raise UsageError(f"the tag {unknown[0]} is no symbol of the source tokenizer: use one of its own, or none")
-    return tokenizer
+def _knowing_symbols(tokenizer: TokenizerConfig | Tokenizers, settings: DataConfig) -> TokenizerConfig | Tokenizers:
+    """Tags, features and the like must be symbols, which are never cut: new tokenizers get them, ready ones have them.
 
-
-def _tags(settings: DataConfig) -> list[str]:
+    Those of validation pairs too, or a feature that only they have would be spelled letter by letter.
+    """
     corpora = (*settings.training, *(() if settings.valid is None else (settings.valid,)))
-    return [corpus.tag for corpus in corpora if corpus.tag is not None]
+    symbols = dict.fromkeys(symbol for corpus in corpora for symbol in symbols_of(corpus))
+    if isinstance(tokenizer, TokenizerConfig):
+        known = tuple(dict.fromkeys((*tokenizer.symbols, *symbols)))
+        return tokenizer if known == tokenizer.symbols else tokenizer.replace(symbols=known)
+    if unknown := [symbol for symbol in symbols if symbol not in tokenizer[0].symbols]:
+        raise UsageError(f"{unknown[0]} is no symbol of the source tokenizer: use its own tags and features, or none")
+    return tokenizer
 
 
 def _save(tokenizers: Tokenizers, folder: Path) -> None:

@@ -1,21 +1,18 @@
 """Corpora as rows of text: a pair of text files, a .tsv or a .jsonl file; what is wrong with a row travels with it."""
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from itertools import count
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from attendo.data.config import CorpusConfig
-from attendo.data.parallel import open_binary, raw_lines, raw_pairs
-from attendo.errors import DataError
+from attendo.data.forms import BadLineError, lines_of, reader_of
 
 
 class Row(NamedTuple):
-    """One line of a corpus. A row with a fault has no text."""
+    """One line of a corpus, or one answer of a conversation in it. A row with a fault has no text."""
 
-    number: int  # of the line, from 1
+    number: int  # of the row, from 1
     source: str
     target: str
     fault: str | None
@@ -54,74 +51,25 @@ class FileCorpus:
         return rows(self.config)
 
 
-class _BadLineError(Exception):
-    """The one argument is the reason."""
-
-
 def rows(corpus: CorpusConfig) -> Iterator[Row]:
-    """The lines of a corpus. A bad one is told in its row; files that cannot be read at all are a `DataError`."""
-    lines, sides = _opened(corpus)
-    for number, line in enumerate(lines, start=1):
+    """The rows of a corpus. A bad one is told in its row; files that cannot be read at all are a `DataError`."""
+    numbers, read = count(1), reader_of(corpus)
+    for line in lines_of(corpus):
         try:
-            source, target = sides(line)
-            if "\0" in source or "\0" in target:
-                raise _BadLineError("NUL")
+            pairs = [_dressed(source, target, corpus) for source, target in read(line)]
+            if any("\0" in text for pair in pairs for text in pair):
+                raise BadLineError("NUL")
         except UnicodeError:
-            yield Row(number, "", "", "not UTF-8")
-        except _BadLineError as error:
-            yield Row(number, "", "", str(error))
+            yield Row(next(numbers), "", "", "not UTF-8")
+        except BadLineError as error:
+            yield Row(next(numbers), "", "", str(error))
         else:
-            # A source without text stays without: the tag alone would hide it.
-            yield Row(number, f"{corpus.tag} {source}" if corpus.tag and source.strip() else source, target, None)
+            for source, target in pairs:
+                yield Row(next(numbers), source, target, None)
 
 
-def _opened(corpus: CorpusConfig) -> tuple[Iterator[tuple[bytes, ...]], Callable[[tuple[bytes, ...]], tuple[str, str]]]:
-    """The lines of the corpus as bytes, and what makes the two sides of one."""
-    if corpus.file is None:
-        assert corpus.source is not None, "CorpusConfig has seen to it"
-        assert corpus.target is not None
-        return raw_pairs(corpus.source, corpus.target), _text
-    if corpus.form == "tsv":
-        return _alone(corpus.file), partial(_tsv, int(corpus.source_field or 1), int(corpus.target_field or 2))
-    assert corpus.source_field is not None, "CorpusConfig has seen to it"
-    assert corpus.target_field is not None
-    return _alone(corpus.file), partial(_jsonl, corpus.source_field, corpus.target_field)
-
-
-def _alone(path: Path) -> Iterator[tuple[bytes]]:
-    empty = True
-    with open_binary(path) as file:
-        for line in raw_lines(file, path):
-            empty = False
-            yield (line,)
-    if empty:
-        raise DataError(f"{path} is empty: there is nothing to read")
-
-
-def _text(line: tuple[bytes, ...]) -> tuple[str, str]:
-    return line[0].decode("utf-8"), line[1].decode("utf-8")
-
-
-def _tsv(first: int, second: int, line: tuple[bytes, ...]) -> tuple[str, str]:
-    text = line[0].decode("utf-8")
-    columns = text.split("\t")
-    if text and max(first, second) > len(columns):
-        raise _BadLineError("no such column")
-    return (columns[first - 1], columns[second - 1]) if text else ("", "")
-
-
-def _jsonl(first: str, second: str, line: tuple[bytes, ...]) -> tuple[str, str]:
-    text = line[0].decode("utf-8")
-    if not text.strip():
-        return "", ""
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
-        raise _BadLineError("not JSON") from None
-    if not isinstance(content, dict) or first not in content or second not in content:
-        raise _BadLineError("no such field")
-    source, target = content[first], content[second]
-    if not isinstance(source, str) or not isinstance(target, str):
-        raise _BadLineError("field is not text")
-    (source + target).encode("utf-8")  # JSON can spell half of a surrogate pair, which no UTF-8 holds
-    return source, target
+def _dressed(source: str, target: str, corpus: CorpusConfig) -> tuple[str, str]:
+    if corpus.without_spaces:
+        source, target = source.replace(" ", ""), target.replace(" ", "")
+    # A source without text stays without: the tag alone would hide it.
+    return f"{corpus.tag} {source}" if corpus.tag and source.strip() else source, target

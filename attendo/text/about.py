@@ -26,6 +26,9 @@ class About(Settings):
     task: Task | None = Field(None, description="what the model does with a source")
     source_language: Language | None = Field(None, description="of its sources, by ISO 639, such as en")
     target_language: Language | None = Field(None, description="of its answers")
+    context_turns: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="turns of a conversation that it learned to read at once"
+    )
 
     def told(self) -> dict[str, Any]:
         """What is known of it, as the model folder keeps it."""

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from itertools import chain
 
 from attendo.text.characters import Characters
-from attendo.text.config import TokenizerConfig
+from attendo.text.config import Kind, TokenizerConfig
 from attendo.text.raw_bytes import Bytes
+from attendo.text.spaced import Spaced
 from attendo.text.subwords import SentencePiece
 from attendo.text.tokenizer import Tokenizer
 from attendo.text.words import Words
@@ -19,13 +20,15 @@ def build_tokenizers(
     The same texts and settings give the same tokenizers, byte for byte, on every machine.
     """
     if config.joint:
-        joint = _build(chain(sources, targets), config)
+        joint = _build(chain(sources, targets), config.kind, config)
         return joint, joint
-    return _build(sources, config), _build(targets, config)
+    return _build(sources, config.kind, config), _build(targets, config.target_kind or config.kind, config)
 
 
-def _build(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    match config.kind:
+def _build(texts: Iterable[str], kind: Kind, config: TokenizerConfig) -> Tokenizer:
+    match kind:
+        case "spaced":
+            return Spaced.build(texts, config.size, config.symbols)
         case "words":
             return Words.build(texts, config.size, config.symbols)
         case "characters":
@@ -33,4 +36,4 @@ def _build(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
         case "bytes":
             return Bytes(config.symbols)
         case "bpe" | "unigram":
-            return SentencePiece.train(texts, config.size, config.kind, config.symbols)
+            return SentencePiece.train(texts, config.size, kind, config.symbols)

@@ -7,13 +7,18 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from attendo.settings import Settings
 from attendo.text.symbols import checked_symbols
 
+Kind = Literal["bpe", "unigram", "characters", "words", "spaced", "bytes"]
+
 
 class TokenizerConfig(Settings):
     """How text becomes ids."""
 
-    kind: Literal["bpe", "unigram", "characters", "words", "bytes"] = Field(
-        "bpe", description="what a token is; bpe and unigram are pieces of words, learned from the text"
+    kind: Kind = Field(
+        "bpe",
+        description="what a token is; bpe and unigram are pieces of words, learned from the text; spaced: what stands "
+        "between spaces",
     )
+    target_kind: Kind | None = Field(None, description="of the target side, where it is another one")
     size: Annotated[int, Field(ge=8)] = Field(8000, description="vocabulary at most; of each side unless joint")
     joint: bool = Field(False, description="one vocabulary for source and target, as tie all needs")
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
@@ -23,15 +28,25 @@ class TokenizerConfig(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.dropout and self.kind != "bpe":
-            raise ValueError(f"tokenizer.dropout refuses merges, which kind {self.kind} does not have: use kind bpe")
-        if self.kind == "bytes" and "size" in self.model_fields_set:
+        if self.joint and self.target_kind not in (None, self.kind):
+            raise ValueError(
+                f"tokenizer.joint is one vocabulary for both sides: kind {self.kind} and target_kind "
+                f"{self.target_kind} are two; set joint to false, or leave target_kind out"
+            )
+        if self.dropout and (other := self.kinds - {"bpe"}):
+            raise ValueError(f"tokenizer.dropout refuses merges, which kind {min(other)} does not have: use kind bpe")
+        if self.kinds == {"bytes"} and "size" in self.model_fields_set:
             raise ValueError(f"tokenizer.size {self.size} means nothing with kind bytes, 256 of them: leave it out")
         checked_symbols(self.symbols)
         return self
+
+    @property
+    def kinds(self) -> set[str]:
+        """Of both sides."""
+        return {self.kind, self.target_kind or self.kind}
 
     @model_serializer(mode="wrap")
     def _without_idle_size(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """What is written down can be read back: with bytes a size would be refused."""
         values: dict[str, Any] = handler(self)
-        return {name: value for name, value in values.items() if name != "size" or self.kind != "bytes"}
+        return {name: value for name, value in values.items() if name != "size" or self.kinds != {"bytes"}}

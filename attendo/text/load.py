@@ -8,6 +8,7 @@ from attendo.text.characters import Characters
 from attendo.text.files import header_path, read_header
 from attendo.text.foreign_pieces import ForeignPieces
 from attendo.text.raw_bytes import Bytes
+from attendo.text.spaced import Spaced
 from attendo.text.subwords import SentencePiece
 from attendo.text.tokenizer import Tokenizer
 from attendo.text.words import Words
@@ -22,6 +23,8 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
             return Words.read(path, header)
         case Characters.kind:
             return Characters.read(path, header)
+        case Spaced.kind:
+            return Spaced.read(path, header)
         case Bytes.kind:
             return Bytes.read(path, header)
         case SentencePiece.kind:
@@ -31,6 +34,6 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         case BytePairs.kind:
             return BytePairs.read(folder, name, header)
         case kind:
-            kinds = (Words, Characters, Bytes, SentencePiece, ForeignPieces, BytePairs)
+            kinds = (Words, Characters, Spaced, Bytes, SentencePiece, ForeignPieces, BytePairs)
             known = ", ".join(each.kind for each in kinds)
             raise ModelError(f"{path} has the unknown kind {kind!r}: this attendo knows {known}")

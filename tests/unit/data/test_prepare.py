@@ -156,10 +156,32 @@ def test_tags_are_symbols_of_the_vocabulary(tmp_path: Path) -> None:
     assert prepared.settings_hash == settings_hash(settings, tokenizer, 1)
 
 
+def test_features_and_turns_are_symbols_of_the_vocabulary(tmp_path: Path) -> None:
+    (tmp_path / "forms.tsv").write_text("go\twent\tV;PST\ngo\tgoing\tV;V.PTCP\n" * 30, encoding="utf-8")
+    (tmp_path / "talk.jsonl").write_text('{"turns": ["go", "went", "going"]}\n' * 30, encoding="utf-8")
+    corpora = (
+        CorpusConfig(file=tmp_path / "forms.tsv", features_field="3"),
+        CorpusConfig(file=tmp_path / "talk.jsonl", turns_field="turns"),
+    )
+    settings = DataConfig(corpora=corpora)
+    characters = TokenizerConfig(kind="characters", joint=True)
+    for _ in prepare([FileCorpus(each) for each in corpora], None, settings, characters, 1, tmp_path / "data"):
+        pass
+    prepared = open_prepared(tmp_path / "data")
+    assert prepared.source_tokenizer.symbols == ("<PST>", "<V.PTCP>", "<V>", "<turn>")
+    assert prepared.source_tokenizer.pieces(prepared.source_tokenizer.encode("<V><PST>go")) == [
+        "<V>",
+        "<PST>",
+        "g",
+        "o",
+    ]
+    assert prepared.settings_hash == settings_hash(settings, characters, 1)
+
+
 def test_a_tag_that_ready_tokenizers_do_not_know_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     ready = prepare_all(tmp_path / "ready", ListCorpus(sentences(20)))
     settings = DataConfig(file=tmp_path / "missing.tsv", tag="<2de>")
-    with pytest.raises(UsageError, match="the tag <2de> is no symbol"):
+    with pytest.raises(UsageError, match="<2de> is no symbol of the source tokenizer"):
         run(settings, (ready.source_tokenizer, ready.target_tokenizer), tmp_path / "data")
 
 

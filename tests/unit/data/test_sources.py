@@ -33,6 +33,46 @@ def test_a_jsonl_file_has_the_sides_in_its_fields(tmp_path: Path) -> None:
     ]
 
 
+def test_features_stand_before_the_source_as_symbols(tmp_path: Path) -> None:
+    content = b"go\twent\tV;PST\n\tx\tV\ngo\tgoes\t\ngo\tgo\tV;a b\ngo\tgone\n"
+    assert list(rows(one(tmp_path, "x.tsv", content, features_field="3"))) == [
+        Row(1, "<V><PST>go", "went", None),
+        Row(2, "", "x", None),
+        Row(3, "go", "goes", None),
+        Row(4, "", "", "feature with a space or a bracket"),
+        Row(5, "", "", "no such column"),
+    ]
+    fields = {"source_field": "s", "target_field": "t", "features_field": "f"}
+    assert pairs(one(tmp_path, "x.jsonl", b'{"s": "go", "t": "went", "f": "V; PST"}', **fields)) == [
+        ("<V><PST>go", "went")
+    ]
+
+
+def test_every_answer_of_a_conversation_has_the_turns_before_it(tmp_path: Path) -> None:
+    content = b'{"turns": ["a", "b", "c", "d"]}\n{"turns": ["e", "f"]}\n'
+    assert list(rows(one(tmp_path, "x.jsonl", content, turns_field="turns", context_turns=2))) == [
+        Row(1, "a", "b", None),
+        Row(2, "a<turn>b", "c", None),
+        Row(3, "b<turn>c", "d", None),
+        Row(4, "e", "f", None),
+    ]
+    second = one(tmp_path, "x.jsonl", content, turns_field="turns", answers="second")
+    assert pairs(second) == [("a", "b"), ("a<turn>b<turn>c", "d"), ("e", "f")]
+
+
+def test_R7_lines_that_are_no_conversation_are_bad_lines(tmp_path: Path) -> None:
+    lines = [{"turns": ["alone"]}, {"turns": "text"}, {"turns": ["a", 1]}, {"said": ["a", "b"]}, ["a", "b"]]
+    content = "\n".join(map(json.dumps, lines)).encode() + b'\n\n{\n{"turns": ["a", "b\\ud800"]}\n'
+    faults = [row.fault for row in rows(one(tmp_path, "x.jsonl", content, turns_field="turns"))]
+    nothing = "no list of turns"
+    assert faults == ["no answer", nothing, nothing, nothing, "no such field", nothing, "not JSON", "not UTF-8"]
+
+
+def test_spaces_between_characters_can_be_left_out(tmp_path: Path) -> None:
+    content = '{"turns": ["你 好", "好 的 ok"]}'.encode()
+    assert pairs(one(tmp_path, "x.jsonl", content, turns_field="turns", without_spaces=True)) == [("你好", "好的ok")]
+
+
 @pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
 def test_compressed_files_read_as_plain_ones(tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]) -> None:
     corpus = one(tmp_path, f"x.tsv{suffix}", compress("a\t我\n".encode()))

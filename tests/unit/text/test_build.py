@@ -19,7 +19,7 @@ from attendo.text.sentencepiece_file import model_kind
 
 SOURCES = ["the cat sat on the mat", "<2de> do you like cats?"] * 4
 TARGETS = ["die Katze saß auf der Matte", "magst du Katzen?"] * 4
-KINDS = ["bpe", "unigram", "words", "characters", "bytes"]
+KINDS = ["bpe", "unigram", "words", "spaced", "characters", "bytes"]
 
 BUILD = """
 import sys
@@ -116,3 +116,10 @@ def test_a_fault_in_the_middle_of_the_text_comes_out_as_itself(kind: str) -> Non
 
     with pytest.raises(DataError, match=r"^line 2 is bad$"):
         build_tokenizers(lines(), TARGETS, config(kind))
+
+
+def test_each_side_gets_its_own_kind() -> None:
+    asked = TokenizerConfig(kind="characters", target_kind="spaced", size=50)
+    source, target = build_tokenizers(["cat"], ["k æ t"], asked)
+    assert (source.kind, target.kind) == ("characters", "spaced")
+    assert target.pieces(target.encode("æ t")) == ["æ", "t"]

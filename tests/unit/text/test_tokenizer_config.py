@@ -32,3 +32,13 @@ def test_symbols_are_checked() -> None:
     with pytest.raises(UsageError, match="twice"):
         TokenizerConfig(symbols=("<x>", "<x>"))
     assert TokenizerConfig(symbols=["<2de>", "<2fr>"]).symbols == ("<2de>", "<2fr>")
+
+
+def test_the_sides_may_be_of_two_kinds_but_not_in_one_vocabulary() -> None:
+    config = TokenizerConfig(kind="characters", target_kind="spaced")
+    assert config.kinds == {"characters", "spaced"}
+    with pytest.raises(UsageError, match=r"kind characters and target_kind spaced are two; set joint to false"):
+        config.replace(joint=True)
+    with pytest.raises(UsageError, match=r"which kind spaced does not have"):
+        TokenizerConfig(kind="bpe", target_kind="spaced", dropout=0.1)
+    assert TokenizerConfig(kind="bytes", target_kind="words", size=300).size == 300
