@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from attendo.settings import Settings
 
 Count = Annotated[int, Field(ge=1)]
+# A run file may write the number of a column without quotation marks.
+FieldName = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]
 
 
 class CorpusConfig(Settings):
@@ -16,9 +18,9 @@ class CorpusConfig(Settings):
     source: Path | None = Field(None, description="source text, one sentence a line")
     target: Path | None = Field(None, description="target text, line by line beside it")
     file: Path | None = Field(None, description="instead of the two: a .tsv or .jsonl file with both sides")
-    source_field: str | None = Field(None, description="column of the .tsv (from 1) or field of the .jsonl")
-    target_field: str | None = Field(None, description="the same for the target")
-    features_field: str | None = Field(
+    source_field: FieldName | None = Field(None, description="column of the .tsv (from 1) or field of the .jsonl")
+    target_field: FieldName | None = Field(None, description="the same for the target")
+    features_field: FieldName | None = Field(
         None, description="column or field of features set apart by ;, each put before the source as a symbol: <V><PST>"
     )
     turns_field: str | None = Field(
@@ -89,9 +91,9 @@ class DataConfig(Settings):
     source: Path | None = Field(None, description="source text, one sentence a line; plain, .gz or .xz")
     target: Path | None = Field(None, description="target text, line by line beside it")
     file: Path | None = Field(None, description="instead of the two: a .tsv or .jsonl file with both sides")
-    source_field: str | None = Field(None, description="column of the .tsv (from 1) or field of the .jsonl")
-    target_field: str | None = Field(None, description="the same for the target")
-    features_field: str | None = Field(
+    source_field: FieldName | None = Field(None, description="column of the .tsv (from 1) or field of the .jsonl")
+    target_field: FieldName | None = Field(None, description="the same for the target")
+    features_field: FieldName | None = Field(
         None, description="column or field of features set apart by ;, each put before the source as a symbol: <V><PST>"
     )
     turns_field: str | None = Field(

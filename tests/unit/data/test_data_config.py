@@ -77,3 +77,9 @@ def test_validation_of_several_corpora_may_name_fields() -> None:
 def test_what_cannot_be_meant_is_refused_when_it_is_made(values: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         DataConfig(**values)
+
+
+def test_a_column_may_be_given_as_a_number() -> None:
+    config = DataConfig(file="a.tsv", source_field=2, target_field=1, features_field=3)
+    assert config.training[0].source_field == "2"
+    assert config.training[0].features_field == "3"
