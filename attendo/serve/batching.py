@@ -101,6 +101,12 @@ class Batcher:
             return self._not_begun()
 
     @property
+    def full(self) -> bool:
+        """Whether a request that came now would be refused, for those who wait already."""
+        with self._lock:
+            return self._too_many(self._not_begun(), in_a_hurry=True)
+
+    @property
     def running(self) -> int:
         """Requests that have begun."""
         with self._lock:
@@ -157,15 +163,17 @@ class Batcher:
                 raise Refusal("stopped" if self._died else "draining")
             waiting = self._not_begun()
             # A person at the page would rather wait than be told to try again.
-            in_a_hurry = isinstance(job.asked, Texts)
-            late = in_a_hurry and self._pace.wait(time.monotonic(), waiting) > self.limits.queue_seconds
-            if late or waiting >= self.limits.waiting:
+            if self._too_many(waiting, in_a_hurry=isinstance(job.asked, Texts)):
                 raise Refusal("busy", waiting=waiting)
             self._jobs.add(job)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._compute, name="attendo-batcher", daemon=True)
                 self._thread.start()
         self._inbox.put(job)
+
+    def _too_many(self, waiting: int, in_a_hurry: bool) -> bool:
+        late = in_a_hurry and self._pace.wait(time.monotonic(), waiting) > self.limits.queue_seconds
+        return late or waiting >= self.limits.waiting
 
     def _not_begun(self) -> int:
         return sum(not job.begun and job.listened_to for job in self._jobs)

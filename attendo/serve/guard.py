@@ -31,6 +31,18 @@ HEADERS = {
     "cache-control": "no-store",
 }
 DOCUMENTS = ("/v2/document", "/translate_file")  # whose bodies may be as large as a document
+# Where programs ask for texts. Whether one of them is to be refused while nobody has room is known before its body is
+# looked at, which is what a refusal costs most of: a flood of them must not hold up those who are being answered.
+ASKING = (
+    "/translate",
+    "/v2/translate",
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/hf/translation",
+    "/hf/summarization",
+    "/hf/models/{name}",
+    "/api/v1/generate",
+)
 # Whoever watches a server asks it by an address that nobody named; nothing is told that another page could use.
 PROBES = ("/livez", "/readyz", "/health")
 _READ_OFF = 8  # times the largest body: so much of one that is refused is read, for its client to hear why
@@ -71,7 +83,7 @@ class Guard:
     async def _answer(self, scope: Scope, receive: Receive, answering: "_Answering", entry: Entry) -> None:
         """Whatever goes wrong, somebody who waits is answered."""
         try:
-            there = await self._passed(scope, receive, answering)
+            there = await self._passed(scope, receive, answering, entry.route)
             entry.status = 0 if there else LEFT
         except asyncio.CancelledError:  # the server ends, and does not wait for this one
             await _refuse(Refusal("draining"), scope, receive, answering)
@@ -81,7 +93,7 @@ class Guard:
             refusal = Refusal("failed") if entry.refused else refusal_of(error)
             await _refuse(refusal, scope, receive, answering)
 
-    async def _passed(self, scope: Scope, receive: Receive, answering: "_Answering") -> bool:
+    async def _passed(self, scope: Scope, receive: Receive, answering: "_Answering", route: str) -> bool:
         """Whether the client stayed until it was answered."""
         settings = self._settings
         most = settings.documents_bytes if scope["path"] in DOCUMENTS else settings.body_bytes
@@ -102,6 +114,10 @@ class Guard:
             if not any(name == b"expect" for name, _ in scope["headers"]):  # else it has sent nothing, and waits
                 await incoming.read_off(min(_READ_OFF_SECONDS, settings.body_seconds))
             await _refuse(refusal, scope, receive, answering)
+            return True
+        if body is not None and route in ASKING and scope["method"] == "POST" and self.office.full:
+            busy = Refusal("busy", waiting=self.office.waiting)
+            await refused(busy, scope["path"])(scope, receive, answering)
             return True
         return body is not None and await _while_there(self.app, scope, body, receive, answering)
 

@@ -35,6 +35,16 @@ class Office:
                 raise ModelError(f"the model {served.name} cannot answer {served.sample!r}: {told}") from None
         self.warm = True
 
+    @property
+    def full(self) -> bool:
+        """Whether no model would take a text now."""
+        return all(served.batcher.full for served in self.shelf.all())
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for the model with the shortest queue."""
+        return min(served.batcher.waiting for served in self.shelf.all())
+
     def served(self, name: str | None) -> Served:
         """By its name; the first where none is given."""
         return self.shelf.named(name)

@@ -103,8 +103,10 @@ def test_a_full_queue_refuses_at_once(small_model: TextModel) -> None:
                 await call
             assert (refused.value.code, refused.value.status_code) == ("busy", 429)
         assert batcher.waiting == 2
+        assert batcher.full
         released.set()
         await asyncio.gather(*tasks)
+        assert not batcher.full
 
     asking(batcher, work())
 

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from all_routes import routes_of
 from small_gate import written
 from small_server import API, TEXT, Asking, error_of
 
 from attendo.serve.explorer import page
-from attendo.serve.guard import Guard, host_name
+from attendo.serve.guard import ASKING, Guard, host_name
 from attendo.serve.metrics import Tally
 from attendo.serve.settings import ServeSettings
 
@@ -224,7 +225,7 @@ def test_an_answer_has_no_number_that_json_has_not(server: Asking) -> None:
 
 def guarded(app: Any, settings: ServeSettings | None = None) -> Guard:
     """With as much of an office as a guard looks at."""
-    office: Any = SimpleNamespace(settings=settings or ServeSettings(), tally=Tally(), draining=False)
+    office: Any = SimpleNamespace(settings=settings or ServeSettings(), tally=Tally(), draining=False, full=False)
     return Guard(app, office)
 
 
@@ -264,3 +265,19 @@ async def _asked(
 
     scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b""}
     await guard(scope, receive or whole, send)
+
+
+def test_S5_where_nobody_has_room_a_program_is_refused_before_its_request_is_looked_at() -> None:
+    for path, passed in (("/translate", False), ("/v1/chat/completions", False), ("/api/v1/answer", True)):
+        guard, sent = guarded(_empty), list[Message]()
+        guard._templates = SimpleNamespace(of=lambda path: path)  # type: ignore[assignment]
+        guard.office.full, guard.office.waiting = True, 7  # type: ignore[misc]
+        asyncio.run(_asked(guard, OURS, sent, path=path))
+        headers = dict(sent[0]["headers"])
+        assert sent[0]["status"] == (204 if passed else 429), path
+        assert passed or (headers[b"retry-after"] == b"1" and b"7 requests are waiting" in sent[1]["body"])
+        assert b"connection" not in headers, "it can be used again"
+
+
+def test_the_routes_that_are_refused_so_are_routes(server: Asking) -> None:
+    assert {("POST", route) for route in ASKING} <= set(routes_of(server.app))
