@@ -6,10 +6,11 @@ if TYPE_CHECKING:
     from attendo.interop.opening import load
     from attendo.model.config import ModelConfig
     from attendo.model.transformer import Transformer
+    from attendo.pipelines import pipeline
     from attendo.text_model import TextModel
 
 __version__ = "0.1.0"
-__all__ = ["ModelConfig", "TextModel", "Transformer", "__version__", "load"]
+__all__ = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline"]
 
 # Names are fetched when first asked for: importing torch takes two seconds, and `attendo --help` does not need it.
 _HOMES = {
@@ -17,6 +18,7 @@ _HOMES = {
     "TextModel": "attendo.text_model",
     "Transformer": "attendo.model.transformer",
     "load": "attendo.interop.opening",
+    "pipeline": "attendo.pipelines",
 }
 
 

@@ -66,6 +66,13 @@ def tiny_model(seed: int = 0, joint: bool = False, **changes: Any) -> TextModel:
     return TextModel(StoredModel(network, source, target, {"max_length_extra": 7}, {"exact_match": 0.25}))
 
 
+def without_source() -> TextModel:
+    """A decoder alone: it continues texts."""
+    words = Words.build(SOURCES)
+    config = ModelConfig(vocab_size=words.vocab_size, **{**SIZES, "num_encoder_layers": 0})
+    return TextModel(StoredModel(Transformer(config, torch.Generator().manual_seed(0)), words, words, {}, {}))
+
+
 def write_pairs(folder: Path, times: int = 10) -> tuple[Path, Path]:
     """The tiny sentences as two parallel files."""
     source, target = folder / "train.source", folder / "train.target"

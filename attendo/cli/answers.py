@@ -34,6 +34,8 @@ def warnings(number: int, result: "Result") -> Iterator[str]:
     """What was not done as asked, with the line of the input, counted from 1."""
     if result.unknown:
         yield f"line {number + 1}: not in the vocabulary: {', '.join(map(repr, result.unknown))}"
+    if result.source_left_out:
+        yield f"line {number + 1}: the last {result.source_left_out} tokens were not read; see --max-source"
     if result.cut:
         yield f"line {number + 1}: cut at {len(result.ids)} tokens; see --max-length"
     if not all(result.constraints):

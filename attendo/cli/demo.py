@@ -88,7 +88,10 @@ def _show(console: "Console", run: "Run", scores: "DemoScores", facts: list[tupl
         "Next:",
         f"  echo '{SHOWN}' | attendo generate {folder}",
         f"  attendo describe {folder}",
+        f"  attendo explore {folder}     # look inside and change things, in the browser",
+        f"  attendo serve {folder}       # an API that clients of others already speak",
         "  attendo train --source a.en --target a.de --out runs/mine     # your own sentences, line by line",
+        "explore and serve need: pip install 'attendo[serve]'",
     )
 
 

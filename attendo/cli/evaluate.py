@@ -1,21 +1,29 @@
 """`attendo evaluate`: translate a text, score it against its references, and compare it with another translation."""
 
-import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attendo.cli.evaluate_files import Lines, check_output, read_other, read_test
+from attendo.cli.evaluate_tables import By, tell, tell_compared
 from attendo.cli.generate import Beam, LengthPenalty, Like
-from attendo.errors import DataError, UsageError
+from attendo.cli.lines import one_line
+from attendo.errors import UsageError
 
 if TYPE_CHECKING:
-    from attendo.metrics import Comparison, Score
+    from attendo.metrics import Comparison, Likelihoods, Measured
     from attendo.text_model import Result, TextModel
 
 LINES_AT_ONCE = 512  # of like length, between two moves of the bar
+_METRICS = (
+    "bleu, chrf, ter, rouge1, rouge2, rougeL, exact_match, error_rate, word_error_rate, distinct1, distinct2, "
+    "perplexity, perplexity_per_word, perplexity_per_character; several with commas between."
+)
 
 
 def evaluate(
@@ -23,13 +31,16 @@ def evaluate(
         Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model, or an exported one.")
     ],
     source: Annotated[Path, typer.Option(help="Text to translate, one sentence a line (plain, .gz or .xz).")],
-    reference: Annotated[Path, typer.Option(help="What it should become, line by line beside it.")],
-    metric: Annotated[
-        str,
+    reference: Annotated[
+        list[Path],
         typer.Option(
-            help="bleu, chrf, ter, rouge1, rouge2, rougeL, exact_match, word_error_rate; several with commas between."
+            help="What it should become, line by line beside it; repeatable, where several answers are right."
         ),
-    ] = "bleu,chrf",
+    ],
+    metric: Annotated[str, typer.Option(help=_METRICS)] = "bleu,chrf",
+    by: Annotated[
+        Path | None, typer.Option(metavar="LABELS", help="File of labels, one a line: scores of each label as well.")
+    ] = None,
     compare: Annotated[
         Path | None,
         typer.Option(metavar="OTHER", help="Model folder or file of translations to compare with (paired bootstrap)."),
@@ -43,86 +54,132 @@ def evaluate(
 ) -> None:
     """Score a model on text that it did not learn from.
 
-    One line a score: its name, its value, and the signature that says how it was computed. With --compare a table: both
-    scores, their difference, and whether it is more than chance.
+    One line a score: its name, its value, and the signature that says how it was computed. With --by a table: the
+    scores of the lines with each label. With --compare a table: both scores, their difference, and whether it is more
+    than chance.
     """
-    names = _names(metric)
-    sources, references = _read(source, reference)
-    others = _read_other(compare, source, sources)
-    if output is not None:
-        _check_output(output, source, reference, *([] if compare is None else [compare]))
+    options = {"beam": beam, "length_penalty": length_penalty, "like": like}
+    asked = _Asked(_names(metric), {name: value for name, value in options.items() if value is not None}, output)
+    asked.check(by, compare)
+    lines = read_test(source, reference, by)
+    others = read_other(compare, source, lines.sources)
+    check_output(output, [source, *reference, by, compare])
 
-    from attendo import metrics
     from attendo.interop.opening import load
 
     text_model = load(model, device)
     other_model = load(compare, device) if compare is not None and others is None else None
-    options = {"beam": beam, "length_penalty": length_penalty, "like": like}
-    results = _translate(text_model, sources, options)
-    texts = [result.text for result in results]
+    one = _side_of(text_model, lines, asked, f"{model}: " if other_model else "")
     if output is not None:
-        output.write_text("".join(f"{text}\n" for text in texts), "utf-8")
-    _say_faults(results, f"{model}: " if other_model else "")
-    if other_model is not None:
-        results_of_other = _translate(other_model, sources, options)
-        _say_faults(results_of_other, f"{compare}: ")
-        others = [result.text for result in results_of_other]
-    facts = {"model": str(model), "lines": len(texts), "cut": sum(result.cut for result in results)}
-    config = text_model.settings(**options)
-    facts |= {"beam": config.beam, "length_penalty": config.length_penalty}
-    if others is None:
-        _tell([metrics.score(name, texts, references) for name in names], facts if as_json else None)
+        output.write_text("".join(f"{one_line(text)}\n" for text in one.texts), "utf-8")
+    facts = {"model": str(model), "lines": len(lines.sources), **_decoding_facts(text_model, one, asked)}
+    told = facts if as_json else None
+    if compare is None:
+        found = [_measured(name, one, lines) for name in asked.names]
+        tell([each.score for each in found], _by(found, lines.labels), told)
     else:
-        comparisons = [metrics.compare(name, texts, others, references) for name in names]
-        _tell_compared(comparisons, (model, compare), facts if as_json else None)
+        other = _Side(others or ()) if other_model is None else _side_of(other_model, lines, asked, f"{compare}: ")
+        tell_compared([_compared(name, one, other, lines) for name in asked.names], (model, compare), told)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The scores, how to decode, and where translations go."""
+
+    names: list[str]
+    options: dict[str, Any]
+    output: Path | None
+
+    @property
+    def of_models(self) -> list[str]:
+        """The scores that need no translation."""
+        from attendo.metrics import PERPLEXITIES
+
+        return [name for name in self.names if name in PERPLEXITIES]
+
+    @property
+    def translates(self) -> bool:
+        return len(self.of_models) < len(self.names) or self.output is not None
+
+    def check(self, by: Path | None, compare: Path | None) -> None:
+        """What cannot be meant together."""
+        from attendo.metrics import check_comparable
+
+        if self.options and not self.translates:
+            name = next(iter(self.options)).replace("_", "-")
+            raise UsageError(f"--{name} is for translating, and {', '.join(self.names)} asks for none: leave it out")
+        if compare is None:
+            return
+        if by is not None:
+            raise UsageError("--by and --compare exclude each other: compare all lines, or score them by label")
+        for name in self.names:
+            check_comparable(name)
+        if self.of_models and compare.is_file():
+            raise UsageError(f"{self.of_models[0]} is of a model: --compare {compare} is a file of translations")
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What a model answered, and how probable it finds the references; as far as that was asked for."""
+
+    texts: Sequence[str] = ()
+    results: "Sequence[Result]" = ()
+    likelihoods: "Likelihoods | None" = None
 
 
 def _names(metric: str) -> list[str]:
-    from attendo.metrics import check_metric
+    from attendo.metrics import PERPLEXITIES, check_metric
 
     names = list(dict.fromkeys(name.strip() for name in metric.split(",") if name.strip()))
     if not names:
         raise UsageError("--metric names no score: give at least one, such as bleu")
     for name in names:
-        check_metric(name)
+        if name not in PERPLEXITIES:
+            check_metric(name)
     return names
 
 
-def _read(source: Path, reference: Path) -> tuple[list[str], list[str]]:
-    from attendo.data.parallel import read_lines
+def _side_of(model: "TextModel", lines: Lines, asked: _Asked, name: str) -> _Side:
+    from attendo.metrics import likelihoods
 
-    sources, references = list(read_lines(source)), list(read_lines(reference))
-    _check_lines(source, sources, reference, references)
-    if not sources:
-        raise DataError(f"{source} is empty: there is nothing to translate")
-    return sources, references
-
-
-def _read_other(other: Path | None, source: Path, sources: Sequence[str]) -> list[str] | None:
-    """The lines of a file; a model has yet to write them."""
-    if other is None or other.is_dir():
-        return None
-    if not other.exists():
-        raise UsageError(f"--compare {other}: neither a model folder nor a file of translations")
-
-    from attendo.data.parallel import read_lines
-
-    others = list(read_lines(other))
-    _check_lines(source, sources, other, others)
-    return others
+    results = _translate(model, lines.sources, asked.options) if asked.translates else []
+    _say_faults(results, name)
+    found = likelihoods(model, lines.sources, lines.references) if asked.of_models else None
+    return _Side([result.text for result in results], results, found)
 
 
-def _check_lines(source: Path, sources: Sequence[str], beside: Path, lines: Sequence[str]) -> None:
-    if len(sources) != len(lines):
-        raise DataError(f"{source} has {len(sources)} lines but {beside} has {len(lines)}: they must have equally many")
+def _measured(name: str, side: _Side, lines: Lines) -> "Measured":
+    from attendo.metrics import PERPLEXITIES, perplexity, scored
+
+    if name in PERPLEXITIES:
+        assert side.likelihoods is not None  # they were asked for
+        return perplexity(name, side.likelihoods)
+    return scored(name, side.texts, lines.references)
 
 
-def _check_output(output: Path, *inputs: Path) -> None:
-    """Before the long work: it must not replace what is read, and it must be possible to write."""
-    for path in inputs:
-        if output.exists() and output.samefile(path):
-            raise UsageError(f"--output {output} would replace {path}: name another file")
-    output.open("a").close()
+def _compared(name: str, one: _Side, other: _Side, lines: Lines) -> "Comparison":
+    from attendo.metrics import PERPLEXITIES, compare, compare_perplexity
+
+    if name in PERPLEXITIES:
+        assert one.likelihoods is not None
+        assert other.likelihoods is not None
+        return compare_perplexity(name, one.likelihoods, other.likelihoods)
+    return compare(name, one.texts, other.texts, lines.references)
+
+
+def _by(found: "Sequence[Measured]", labels: Sequence[str] | None) -> By:
+    if labels is None:
+        return {}
+    scores = [each.by(labels) for each in found]
+    return {label: (count, [each[label] for each in scores]) for label, count in Counter(labels).items()}
+
+
+def _decoding_facts(model: "TextModel", side: _Side, asked: _Asked) -> dict[str, Any]:
+    if not asked.translates:
+        return {}
+    config = model.settings(**asked.options)
+    cut = sum(result.cut for result in side.results)
+    return {"cut": cut, "beam": config.beam, "length_penalty": config.length_penalty}
 
 
 def _translate(model: "TextModel", sources: Sequence[str], options: dict[str, Any]) -> "list[Result]":
@@ -149,61 +206,3 @@ def _say_faults(results: "Sequence[Result]", model: str) -> None:
         print(f"{model}{unknown} of {len(results)} lines have words that the vocabulary does not have", file=sys.stderr)
     if cut:
         print(f"{model}{cut} of {len(results)} answers were cut at the length limit", file=sys.stderr)
-
-
-def _tell(scores: "Sequence[Score]", facts: dict[str, Any] | None) -> None:
-    """As one JSON object where there are facts to go with the scores."""
-    if facts is not None:
-        print(json.dumps({**facts, "scores": {each.name: _as_json(each) for each in scores}}))
-        return
-    for each in scores:
-        print(f"{each.name} {each.value:.2f} {each.signature}")
-
-
-def _tell_compared(
-    comparisons: "Sequence[Comparison]", names: tuple[object, object], facts: dict[str, Any] | None
-) -> None:
-    if facts is not None:
-        scores = {each.one.name: _as_json(each.one) for each in comparisons}
-        compared = {each.one.name: _compared_as_json(each) for each in comparisons}
-        print(json.dumps({**facts, "scores": scores, "other": str(names[1]), "comparisons": compared}))
-        return
-    rows = [("score", "model", "other", "difference", "95% interval", "p"), *map(_row, comparisons)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *rest in rows:
-        cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
-        print("  ".join([first.ljust(widths[0]), *cells]))
-    for each in comparisons:
-        print(f"{each.one.name}: {_in_words(each, *names)}")
-    for each in comparisons:
-        print(f"{each.one.name} {each.signature}")
-
-
-def _row(each: "Comparison") -> tuple[str, ...]:
-    low, high = each.interval
-    values = (f"{each.one.value:.2f}", f"{each.other.value:.2f}", f"{each.difference:+.2f}")
-    return (each.one.name, *values, f"{low:+.2f} to {high:+.2f}", f"{each.p_value:.3f}")
-
-
-def _in_words(each: "Comparison", model: object, other: object) -> str:
-    if each.significant:
-        better, worse = (model, other) if each.one_is_better else (other, model)
-        return f"{better} is better than {worse}, significant at 0.05"
-    if each.p_value < 0.05:
-        return "not significant at 0.05: p is below it, but the interval holds 0"
-    return "not significant at 0.05"
-
-
-def _as_json(score: "Score") -> dict[str, str | float | bool]:
-    return {"value": score.value, "signature": score.signature, "higher_is_better": score.higher_is_better}
-
-
-def _compared_as_json(each: "Comparison") -> dict[str, Any]:
-    return {
-        "other": each.other.value,
-        "difference": each.difference,
-        "interval": list(each.interval),
-        "p_value": each.p_value,
-        "significant": each.significant,
-        "signature": each.signature,
-    }

@@ -100,6 +100,10 @@ def generate(
         _option(_LENGTHS, "An answer at its limit is cut, ends by force, or ends as it is."),
     ] = None,
     max_source: Annotated[Count, _option(_LENGTHS, "Most tokens of a line; a longer one is an error.", min=1)] = None,
+    long_source: Annotated[
+        Literal["refuse", "cut"] | None,
+        _option(_LENGTHS, "A line of more tokens: an error, or only its first are read."),
+    ] = None,
     split: Annotated[bool, _option(_LENGTHS, "Cut longer lines at the ends of their sentences.", "--split")] = False,
     n_best: Annotated[Count, _option(_OUTPUT, "As many answers a line, as Marian writes them.", min=1)] = None,
     alignments: Annotated[bool, _option(_OUTPUT, "Which source tokens were looked at.", "--alignments")] = False,
@@ -178,8 +182,20 @@ def _answered(
     from attendo.text_model import TooLongError
 
     try:
-        yield model.generate(texts, **options)
+        yield _generated(model, texts, options)
     except TooLongError as error:
-        yield model.generate(texts[: error.number], **options)
+        yield _generated(model, texts[: error.number], options)
         _, _, what = str(error).partition(" of ")
         raise DataError(f"line {before + error.number + 1} {what.partition(' ')[2]}") from None
+
+
+def _generated(model: "TextModel", texts: Sequence[str], options: dict[str, Any]) -> "list[Result]":
+    """An empty line stays empty, also of a decoder-only model, which could go on from nothing."""
+    from attendo.text_model.results import EMPTY
+
+    results = model.generate(texts, **options)
+    return (
+        [each if text.strip() else EMPTY for text, each in zip(texts, results, strict=True)]
+        if model.decoder_only
+        else results
+    )

@@ -6,8 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.cells import cell_len
 
 from attendo.errors import UsageError
+from attendo.explore.chinese import speaking
+from attendo.explore.heads_words import COLUMNS, number_name, say
+from attendo.explore.language import Language, said
 
 if TYPE_CHECKING:
     from attendo.explore.heads import HeadReport, Order
@@ -15,16 +19,7 @@ if TYPE_CHECKING:
 
 BUILTIN = "builtin"
 BUILTIN_PAIRS = 1000
-
-# Headings are as wide as a number with three digits behind the point.
-_COLUMNS = {
-    "entropy": "entropy",
-    " rel.": "relative_entropy",
-    "distance": "distance",
-    "diagonal": "diagonality",
-    "special": "special",
-    "  max": "largest",
-}
+_WIDTHS = {"distance": 6}  # of a number with three digits behind the point; others have one before it
 
 
 def heads(
@@ -56,31 +51,30 @@ def heads(
     store: Annotated[
         bool, typer.Option("--store", help="Keep the best alignment head in MODEL, for generate --alignments.")
     ] = False,
+    lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of table, picture and messages.")] = "en",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Measure what every head looks at: how spread, how far, how near the diagonal, how well aligned.
 
     Numbers are means over all tokens of the file. Heads and layers are counted from 0.
     """
-    form = _form(output)
-    sentences = _sentences(file, target, gold, links)
-    from attendo.explore.heads import measure_heads
-    from attendo.interop.opening import load, model_folder
+    with speaking(lang):
+        form = _form(output)
+        sentences = _sentences(file, target, gold, links)
+        from attendo.explore.heads import measure_heads
+        from attendo.interop.opening import load, model_folder
 
-    report = measure_heads(load(model_folder(model), device), sentences)
-    if output is not None:
-        from attendo.explore.heads_figure import draw_heads
-
-        picture = draw_heads(report, sort, form)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_bytes(picture)
-    if as_json:
-        print(json.dumps(report.as_json(sort), ensure_ascii=False))
-    else:
-        _show(report, sort)
-    if output is not None:
-        print(f"picture of {report.number(sort).replace('_', ' ')} written to {output}", file=sys.stderr)
-    _keep(model, report, store)
+        report = measure_heads(load(model_folder(model), device), sentences)
+        warning = "" if output is None else _draw(report, sort, output, form, lang)
+        if as_json:
+            print(json.dumps(report.as_json(sort), ensure_ascii=False))
+        else:
+            _show(report, sort, lang)
+        if warning:
+            print(say("warning", lang, warning), file=sys.stderr)
+        if output is not None:
+            print(say("picture", lang, number_name(report.number(sort), lang), output), file=sys.stderr)
+        _keep(model, report, store, lang)
 
 
 def _form(output: Path | None) -> str:
@@ -94,6 +88,16 @@ def _form(output: Path | None) -> str:
         raise UsageError(f"{output}: a picture is a .svg, .png or .pdf file, by the end of its name")
     require_matplotlib("attendo heads --output")
     return form
+
+
+def _draw(report: "HeadReport", order: "Order", output: Path, form: str, language: Language) -> str:
+    """What there is to warn of."""
+    from attendo.explore.heads_figure import draw_heads
+
+    picture, warning = draw_heads(report, order, form, language)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_bytes(picture)
+    return warning
 
 
 def _sentences(
@@ -116,52 +120,50 @@ def _sentences(
     return found
 
 
-def _show(report: "HeadReport", order: "Order") -> None:
-    for line in _table(report, order):
+def _show(report: "HeadReport", order: "Order", language: Language) -> None:
+    for line in _table(report, order, language):
         print(line)
-    best, name = report.best, report.alignment.replace("_", " ")
-    against = f"{report.gold_links:,} gold links" if report.gold_links else "the mean of all heads"
-    tokens = f"{report.source_tokens:,} source and {report.target_tokens:,} target tokens"
-    print(f"\n{report.sentences:,} sentences, {tokens}, </s> included")
-    value = getattr(best, report.alignment)
-    print(f"best alignment head: {best.site}, head {best.head} ({name} {value:.3f} against {against})")
+    best, name = report.best, say(report.alignment, language)
+    against = say("gold", language, report.gold_links) if report.gold_links else say("all_heads", language)
+    print()
+    print(say("counted", language, report.sentences, report.source_tokens, report.target_tokens))
+    print(say("best", language, best.site, best.head, name, getattr(best, report.alignment), against))
     if report.last_layer_error_rate is not None:
-        print(f"mean of the last layer, used where no head is stored: error rate {report.last_layer_error_rate:.3f}")
+        print(say("last_layer", language, report.last_layer_error_rate))
 
 
-def _table(report: "HeadReport", order: "Order") -> list[str]:
+def _table(report: "HeadReport", order: "Order", language: Language) -> list[str]:
     """In 80 columns, with a mark at the best alignment head."""
-    shown = {**_COLUMNS, **({"  AER": "error_rate"} if report.gold_links else {}), "agree": "agreement"}
+    shown = {field: said(COLUMNS, field, language) for field in COLUMNS if report.gold_links or field != "error_rate"}
+    widths = {field: max(_WIDTHS.get(field, 5), cell_len(name)) for field, name in shown.items()}
     ranked = report.ranked(order)
     widest = max(len(each.site) for each in ranked)
-    rows = [f"{'place':{widest}} head  {' '.join(shown)}"]
+    place, head = _padded(say("place", language), -widest), _padded(say("head", language), 4)
+    rows = [f"{place} {head}  {' '.join(_padded(name, widths[field]) for field, name in shown.items())}"]
     for each in ranked:
-        cells = [
-            " " * len(name) if value is None else f"{value:{len(name)}.3f}"
-            for name, value in ((name, getattr(each, field)) for name, field in shown.items())
-        ]
+        found = ((getattr(each, field), width) for field, width in widths.items())
+        cells = [" " * width if value is None else f"{value:{width}.3f}" for value, width in found]
         mark = "*" if each is report.best else " "
         rows.append(f"{each.site:{widest}} {each.head:4}{mark} {' '.join(cells)}".rstrip())
     return rows
 
 
-def _keep(model: Path, report: "HeadReport", store: bool) -> None:
+def _padded(text: str, width: int) -> str:
+    """To the right, or with a negative width to the left; a Chinese character is two cells wide."""
+    room = " " * (abs(width) - cell_len(text))
+    return text + room if width < 0 else room + text
+
+
+def _keep(model: Path, report: "HeadReport", store: bool, language: Language) -> None:
     if not store:
-        print("not kept in the model folder: --store does, for attendo generate --alignments", file=sys.stderr)
+        print(say("not_kept", language), file=sys.stderr)
         return
     from attendo.explore.heads_stored import store_alignment_head
 
     entry = store_alignment_head(model, report)
     best, mean = report.best.error_rate, report.last_layer_error_rate
     if best is None or mean is None:
-        print(
-            "warning: chosen by agreement, which does not tell whether it aligns better than the mean of the last "
-            "layer did: give --gold to know",
-            file=sys.stderr,
-        )
+        print(say("by_agreement", language), file=sys.stderr)
     elif best >= mean:
-        print(
-            f"warning: it aligns no better than the mean of the last layer did (error rate {best:.3f}, {mean:.3f})",
-            file=sys.stderr,
-        )
-    print(f"{model}: alignment head is layer {entry['layer']}, head {entry['head']} (scores.json)", file=sys.stderr)
+        print(say("no_better", language, best, mean), file=sys.stderr)
+    print(say("kept", language, model, entry["layer"], entry["head"]), file=sys.stderr)

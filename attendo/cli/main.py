@@ -21,6 +21,7 @@ from attendo.cli.import_model import import_model
 from attendo.cli.plot import plot
 from attendo.cli.plot_attention import plot_attention
 from attendo.cli.prepare import prepare
+from attendo.cli.reproduce import reproduce
 from attendo.cli.score import score
 from attendo.cli.serve import serve
 from attendo.cli.trace import trace
@@ -44,6 +45,7 @@ app.command()(prepare)
 app.command()(train)
 app.command()(finetune)
 app.command()(average)
+app.command()(reproduce)
 app.command()(plot)
 app.command()(doctor)
 app.command("verify-resume")(verify_resume)

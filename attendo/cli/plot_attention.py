@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 import typer
 
 from attendo.errors import UsageError
+from attendo.explore.chinese import speaking
+from attendo.explore.language import said
 
 
 def plot_attention(
@@ -28,6 +30,7 @@ def plot_attention(
         typer.Option(metavar="N,N|mean", help="From 0, one or several, or their mean, as it is unless given."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All heads, of all layers unless --layer is given.")] = False,
+    lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of the picture's words and messages.")] = "en",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Draw where a model looked, with its tokens on both axes; rows are the tokens being predicted.
@@ -35,27 +38,40 @@ def plot_attention(
     Of cross-attention the stored alignment head is drawn, where there is one and neither --layer nor --head is given.
     Prints the path of the picture.
     """
+    with speaking(lang):
+        form = _form(output)
+        if every and head is not None:
+            raise UsageError(
+                f"--all and --head {head} exclude each other: all heads are drawn, or those that are named"
+            )
+        if not text.strip():
+            raise UsageError("TEXT is empty: there is nothing to look at")
+        from attendo.explore.heatmap_choice import WORDS, Choice, picture_words
+        from attendo.explore.heatmap_figure import draw_maps
+        from attendo.explore.heatmap_style import lettered
+        from attendo.explore.readable import check_readable
+        from attendo.interop.opening import load
+
+        text_model = load(model, device)
+        check_readable(text_model, text)
+        chosen = Choice.of(text_model, site, layer, head, every)
+        own, _, english = lettered(picture_words(lang), lang, form)
+        maps, axis = chosen.maps(text_model, text, target, own)
+        picture, lacking = draw_maps(maps, axis, chosen.columns, form, lang)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_bytes(picture)
+        for warning in filter(None, (english, lacking)):
+            print(said(WORDS, "warning", lang, warning), file=sys.stderr)
+        print(said(WORDS, "written", lang, chosen.told(lang), output), file=sys.stderr)
+        print(output)
+
+
+def _form(output: Path) -> str:
+    """Before any work: whether the picture can be drawn."""
     from attendo.explore.heatmap_style import FORMATS, require_matplotlib
 
     form = output.suffix.removeprefix(".").lower()
     if form not in FORMATS:
         raise UsageError(f"{output}: a picture is a .svg, .png or .pdf file, by the end of its name")
-    if every and head is not None:
-        raise UsageError(f"--all and --head {head} exclude each other: all heads are drawn, or those that are named")
-    if not text.strip():
-        raise UsageError("TEXT is empty: there is nothing to look at")
     require_matplotlib("attendo plot-attention")
-    from attendo.explore.heatmap_choice import Choice
-    from attendo.explore.heatmap_figure import draw_maps
-    from attendo.interop.opening import load
-
-    text_model = load(model, device)
-    chosen = Choice.of(text_model, site, layer, head, every)
-    maps, axis = chosen.maps(text_model, text, target)
-    picture, warning = draw_maps(maps, axis, chosen.columns, form)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_bytes(picture)
-    if warning:
-        print(f"warning: {warning}", file=sys.stderr)
-    print(f"{chosen} written to {output}", file=sys.stderr)
-    print(output)
+    return form

@@ -52,6 +52,8 @@ def prepare(
     done = open_prepared(out)
     print(f"{done.pairs:,} pairs, {len(done.valid):,} to validate with, written to {out}")
     for corpus in done.corpora:
+        if corpus.cut:
+            print(f"{corpus.name}: {corpus.cut:,} sources cut to data.cut_source")
         for reason, count in sorted(corpus.bad.items()):
             print(f"{corpus.name}: {count:,} lines left out: {reason} (listed in {out / 'bad-lines.tsv'})")
     typer.echo(f"next: attendo train --set data.prepared={out} --out runs/NAME", err=True)

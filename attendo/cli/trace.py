@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from attendo.errors import UsageError
+from attendo.explore.chinese import speaking
 
 if TYPE_CHECKING:
     from attendo.explore.trace_terminal import View
-    from attendo.text_model import TextModel, Trace
+    from attendo.text_model import Trace
 
 MOST_NUMBERS = 20_000_000  # that are written: some 200 MB of JSON
 
@@ -23,7 +24,7 @@ def trace(
     head: Annotated[int | None, typer.Option(help="The scores and weights of this head, counted from 0.")] = None,
     step: Annotated[int | None, typer.Option(help="How this token of the target came about, counted from 0.")] = None,
     no_mask: Annotated[bool, typer.Option("--no-mask", help="What if the decoder saw the future?")] = False,
-    lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of the explanations.")] = "en",
+    lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of the explanations and messages.")] = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print every tensor, with the formulas, as JSON.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write one page that opens from disk.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
@@ -32,33 +33,29 @@ def trace(
 
     In brief unless --layer, --head or --step asks for a part.
     """
-    if not text.strip():
-        raise UsageError("there is no text to trace: give a sentence")
-    whole = "--json" if as_json else "--html" if html is not None else None
-    if whole and (head is not None or step is not None):
-        raise UsageError(f"--head and --step choose what the terminal shows, and {whole} has all: leave them out")
-    from attendo.explore.trace_terminal import View
-    from attendo.interop.opening import load
+    with speaking(lang):
+        if not text.strip():
+            raise UsageError("there is no text to trace: give a sentence")
+        whole = "--json" if as_json else "--html" if html is not None else None
+        if whole and (head is not None or step is not None):
+            raise UsageError(f"--head and --step choose what the terminal shows, and {whole} has all: leave them out")
+        from attendo.explore.readable import check_readable
+        from attendo.explore.trace_terminal import View
+        from attendo.interop.opening import load
 
-    text_model = load(model, device)
-    _check_length(text_model, text)
-    found = text_model.trace(text, target, masked=not no_mask, layer=layer)
-    view = View(lang, layer, head, step)
-    view.check(found)
-    if whole:
-        _check_size(found, whole, layer)
-    if html is not None:
-        _write_page(found, html, lang)
-    if as_json:
-        _print_json(found)
-    elif html is None:
-        _show(found, view)
-
-
-def _check_length(text_model: "TextModel", text: str) -> None:
-    longest, tokens = text_model.runtime.longest, len(text_model.source_tokenizer.encode(text))
-    if longest is not None and tokens > longest:
-        raise UsageError(f"the text has {tokens} tokens, and the model reads at most {longest}: shorten it")
+        text_model = load(model, device)
+        check_readable(text_model, text)
+        found = text_model.trace(text, target, masked=not no_mask, layer=layer)
+        view = View(lang, layer, head, step)
+        view.check(found)
+        if whole:
+            _check_size(found, whole, layer)
+        if html is not None:
+            _write_page(found, html, lang)
+        if as_json:
+            _print_json(found)
+        elif html is None:
+            _show(found, view)
 
 
 def _check_size(found: "Trace", whole: str, layer: int | None) -> None:
@@ -89,6 +86,7 @@ def _print_json(found: "Trace") -> None:
 
 def _write_page(found: "Trace", file: Path, language: Literal["en", "zh"]) -> None:
     from attendo.explore.trace_html import page
+    from attendo.explore.trace_words import say
 
     file.write_text(page(found, language), "utf-8")
-    typer.echo(f"written to {file}", err=True)
+    typer.echo(say("written", language, file), err=True)

@@ -19,6 +19,10 @@ def train(
     run_file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="Settings of the run.")] = None,
     source: Annotated[Path | None, typer.Option(help="Source text, one sentence a line (plain, .gz or .xz).")] = None,
     target: Annotated[Path | None, typer.Option(help="Target text, line by line beside it.")] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(help="Instead of the two: running text, for a decoder-only model that continues text."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; the model goes to its model/.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder that the files of the run file are in.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
@@ -36,23 +40,23 @@ def train(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write event files for TensorBoard too.")] = False,
     device: Device = "auto",
 ) -> None:
-    """Train a model on parallel text.
+    """Train a model on parallel text, or on running text.
 
-    Either from a run file, or from two text files: attendo train --source a.en --target a.de --out runs/x
+    Either from a run file, or from two text files: attendo train --source a.en --target a.de --out runs/x; or from one
+    whose text it is to continue: attendo train --text a.txt --out runs/x
 
     What is left open is chosen from the data and printed. Ctrl-C saves; --resume goes on, bit for bit.
     """
     from attendo.recipes.run_config import to_toml
 
     if resume is not None:
-        if any((run_file, source, target, out, data, overwrite)):
+        if any((run_file, source, target, text, out, data, overwrite)):
             raise UsageError("--resume takes all settings from the run's folder: give nothing but --set with it")
-        if not (resume / "run.toml").is_file():
-            raise UsageError(f"{resume} holds no run to resume: name a folder that attendo train wrote (--out)")
         config = resumed_config(resume, change or [], override)
     else:
         nowhere = out is None and not show
-        config = new_config(run_file, {"source": source, "target": target, "folder": data}, change or [], nowhere)
+        files = {"source": source, "target": target, "text": text, "folder": data}
+        config = new_config(run_file, files, change or [], nowhere)
     if show:
         print(to_toml(config or stored_config(resume)), end="")
         return
@@ -87,9 +91,9 @@ def new_config(
     """The settings of a new run, those left open chosen from its data; choices that begin with `told` are told."""
     from attendo.recipes.run_config import RunConfig, apply_changes, named_about, read_run_file
 
-    named = files["source"] is not None and files["target"] is not None
+    named = files.get("text") is not None or (files["source"] is not None and files["target"] is not None)
     if run_file is None and (needs_out or not (named or changes)):
-        raise UsageError("give a run file, or --source, --target and --out")
+        raise UsageError("give a run file, or --source, --target and --out, or --text and --out")
     values: dict[str, Any] = {} if run_file is None else read_run_file(run_file)
     if any(files.values()) and isinstance(values.setdefault("data", {}), dict):
         values["data"] |= {name: path for name, path in files.items() if path is not None}
@@ -127,6 +131,8 @@ def resumed_config(folder: Path, changes: list[str], override: bool) -> "RunConf
     """The settings that replace the run's own; None where they stay."""
     from attendo.recipes.run_config import RunConfig, apply_changes, read_run_file, to_toml
 
+    if not (folder / "run.toml").is_file():
+        raise UsageError(f"{folder} holds no run to resume: name a folder that attendo train wrote (--out)")
     values = read_run_file(folder / "run.toml")
     before, after = to_toml(RunConfig(**values)), to_toml(RunConfig(**apply_changes(values, changes)))
     if before == after and not override:

@@ -97,8 +97,14 @@ def _say_beginning(run: Run, say: Say) -> None:
     for warning in run.warnings:
         say(f"warning: {warning}")
     data = run.data
-    say(f"{data.pairs:,} sentence pairs to train on, {len(data.valid):,} to validate with")
+    if data.window is None or data.valid_windows is None:
+        say(f"{data.pairs:,} sentence pairs to train on, {len(data.valid):,} to validate with")
+    else:
+        windows = f"{data.pairs:,} windows of {data.window} tokens"
+        say(f"{windows} to train on, {len(data.valid_windows):,} to validate with")
     for corpus in data.corpora:
+        if corpus.cut:
+            say(f"{corpus.name}: {corpus.cut:,} sources cut to data.cut_source")
         if corpus.bad:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(corpus.bad.items()))
             say(f"{corpus.name}: lines left out: {reasons} (listed in {data.folder / 'bad-lines.tsv'})")

@@ -69,7 +69,7 @@ class Batch:
 
     def pin(self) -> "Batch":
         """In memory that a GPU reads without waiting for the CPU."""
-        return self._with({name: each.pin_memory() for name, each in self._tensors().items()})
+        return self._with({name: each.pin_memory() if each.numel() else each for name, each in self._tensors().items()})
 
     def share(self, rank: int, world: int) -> "Batch":
         """Every `world`-th row, for one of several processes.
@@ -128,6 +128,32 @@ def collate_sequences(source: Sequences, target: Sequences, numbers: tuple[int, 
         numbers=numbers,
         tokens=len(target.ids) + len(target),
         source_tokens=len(source.ids) + len(source),
+    )
+
+
+def collate_windows(windows: Sequences, numbers: tuple[int, ...] = (), first_is_given: bool = False) -> Batch:
+    """Running text: no source, and no eos, for a window does not end the text.
+
+        target  <s> T o _ b      labels  T o _ b e
+
+    Where the first token `is_given` it is not to be predicted, because nothing stands before it to predict it by.
+    """
+    inside = _inside(windows)
+    labels = np.full(inside.shape, PAD, np.int64)
+    labels[inside] = windows.ids
+    target_ids = np.full_like(labels, PAD)
+    target_ids[:, 0] = BOS
+    target_ids[:, 1:] = np.where(inside[:, 1:], labels[:, :-1], PAD)
+    if first_is_given:
+        labels[:, 0] = PAD
+    return Batch(
+        source_ids=torch.zeros(len(windows), 0, dtype=torch.int64),
+        source_mask=None,
+        target_ids=torch.from_numpy(target_ids),
+        labels=torch.from_numpy(labels),
+        numbers=numbers,
+        tokens=len(windows.ids) - first_is_given * len(windows),
+        source_tokens=0,
     )
 
 

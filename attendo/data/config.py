@@ -1,5 +1,6 @@
 """Which text a run learns from: the settings of its data."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -116,6 +117,7 @@ class DataConfig(Settings):
     )
     valid_target: Path | None = Field(None, description="target text, line by line beside it")
     valid_file: Path | None = Field(None, description="instead of the two: a .tsv or .jsonl file, with fields as above")
+    valid_corpora: tuple[CorpusConfig, ...] = Field((), description="instead of these: several, as corpora")
     valid_text: Path | None = Field(None, description="running text to validate with; the end of text unless set")
     valid_tag: str | None = Field(None, description="as tag, of the validation files; the same unless set")
 
@@ -123,10 +125,13 @@ class DataConfig(Settings):
         0.01, description="share of lines that may be left out as bad"
     )
     max_length: Count = Field(1024, description="most tokens of a side; a longer pair is a bad line")
+    cut_source: Count | None = Field(
+        None, description="sources of more tokens are cut to so many and counted; the model then does the same"
+    )
     max_length_ratio: Annotated[float, Field(ge=1)] = Field(
         20.0, description="most tokens of one side for each of the other, in pairs with a side above 20 tokens"
     )
-    window: Count = Field(256, description="tokens of running text that are one example")
+    window: Annotated[int, Field(ge=2)] = Field(256, description="tokens of running text that are one example")
     stride: Count | None = Field(
         None, description="tokens from the beginning of one window to the next; a quarter of window unless set"
     )
@@ -139,7 +144,7 @@ class DataConfig(Settings):
     def _check(self) -> Self:
         one = (self.source, self.target, self.file)
         given = [any(one), bool(self.corpora), self.text is not None, self.prepared is not None]
-        if self.task == "builtin" and (any(given) or self.valid is not None):
+        if self.task == "builtin" and (any(given) or self.validation):
             raise ValueError("data.task builtin makes its own sentences: give no data files with it")
         if self.task == "files" and not any(given):
             raise ValueError("data.source and data.target are missing: name the two text files")
@@ -147,17 +152,23 @@ class DataConfig(Settings):
             raise ValueError("data: give one of source and target, file, corpora, text, or prepared")
         if self.text is None and self.valid_text is not None:
             raise ValueError("data.valid_text belongs to data.text: name validation files as the training files")
-        if self.text is not None and self.valid is not None:
+        if self.text is None and (idle := _changed(self, _RUNNING)):
+            raise ValueError(f"data.{idle[0]} belongs to data.text: leave it out")
+        if self.stride is not None and self.stride > self.window:
+            raise ValueError(f"data.stride {self.stride} would skip text between windows of {self.window}: lower it")
+        if self.text is not None and self.validation:
             raise ValueError("data.text is validated with running text: give it as data.valid_text")
-        if self.prepared is not None and self.valid is not None:
+        if self.prepared is not None and self.validation:
             raise ValueError("data.prepared has its own validation pairs: name validation files when preparing")
-        if not any(one) and self.valid_file is None and (idle := self._of_one_corpus()):
+        if not any(one) and self.valid_file is None and (idle := _changed(self, _READING)):
             raise ValueError(f"data.{idle[0]} belongs to data.source or data.file: with corpora, to each of them")
         if not any(one) and self.tag:
             raise ValueError("data.tag belongs to data.source or data.file: with corpora, to each of them")
         if self.valid_tag and self.valid is None:
             raise ValueError("data.valid_tag belongs to validation files: name them, or leave it out")
-        self.training, self.valid  # noqa: B018  (the corpora check themselves when made)
+        if self.valid_corpora and self.valid is not None:
+            raise ValueError("data: give valid_corpora or the other validation files, not both")
+        self.training, self.validation  # noqa: B018  (the corpora check themselves when made)
         return self
 
     @property
@@ -170,13 +181,29 @@ class DataConfig(Settings):
         fields = ("source", "target", "file", *_READING, "tag")
         return (CorpusConfig(**{name: getattr(self, name) for name in fields}).below(self.folder),)
 
-    def _of_one_corpus(self) -> list[str]:
-        """The settings of how a corpus is read that were changed here."""
-        return [name for name in _READING if getattr(self, name) != type(self).model_fields[name].default]
+    @property
+    def text_files(self) -> tuple[Path, Path | None]:
+        """Running text, and what to validate with where that has a file of its own."""
+        assert self.text is not None
+        files = [None if each is None else (self.folder or Path()) / each for each in (self.text, self.valid_text)]
+        assert files[0] is not None
+        return files[0], files[1]
+
+    @property
+    def step(self) -> int:
+        """Tokens from one window to the next."""
+        return self.stride or max(1, self.window // 4)
+
+    @property
+    def validation(self) -> tuple[CorpusConfig, ...]:
+        """The corpora to validate with; none where pairs are kept back."""
+        if self.valid_corpora:
+            return tuple(each.below(self.folder) for each in self.valid_corpora)
+        return () if self.valid is None else (self.valid,)
 
     @property
     def valid(self) -> CorpusConfig | None:
-        """The validation pairs, where files hold them."""
+        """The validation pairs, where one corpus of files holds them."""
         if not any((self.valid_source, self.valid_target, self.valid_file)):
             return None
         if self.valid_file is None and None in (self.valid_source, self.valid_target):
@@ -198,3 +225,9 @@ _READING = (
     "answers",
     "without_spaces",
 )
+_RUNNING = ("window", "stride", "valid_share")
+
+
+def _changed(settings: Settings, names: Sequence[str]) -> list[str]:
+    """Those that are not as they would be if they were left out."""
+    return [name for name in names if getattr(settings, name) != type(settings).model_fields[name].default]

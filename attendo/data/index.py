@@ -30,6 +30,7 @@ class CorpusRecord(Settings):
     source_tokens: int
     target_tokens: int
     bad: dict[str, int]  # lines left out, by reason
+    cut: int = 0  # sources of which only the first tokens were kept
     shards: tuple[ShardRecord, ...]
 
 
@@ -39,6 +40,7 @@ class ValidRecord(Settings):
     name: str | None
     pairs: int
     bad: dict[str, int]
+    shards: tuple[ShardRecord, ...] = ()  # of running text: windows, side by side
 
 
 class Index(Settings):
@@ -53,6 +55,7 @@ class Index(Settings):
     target_vocab_size: int
     sample_pairs: int  # that the vocabulary was learnt from
     max_length: int  # most tokens of a side
+    window: int | None = None  # tokens of an example of running text, which has no source
     corpora: tuple[CorpusRecord, ...]
     valid: ValidRecord
     files: dict[str, FileRecord]
@@ -84,7 +87,8 @@ def read_index(folder: Path) -> tuple[Index, str]:
         index = Index(**content)
     except UsageError as error:
         raise DataError(f"{path} cannot be used by this attendo: {error}; prepare the data again") from None
-    for name in (*index.files, *(shard.file for corpus in index.corpora for shard in corpus.shards)):
+    shards = [*(shard for corpus in index.corpora for shard in corpus.shards), *index.valid.shards]
+    for name in (*index.files, *(shard.file for shard in shards)):
         if Path(name).name != name:
             raise DataError(f"{path}: file name {name!r} points out of the folder")
     return index, str(checksum)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attendo import keyed
-from attendo.data.batch import Batch, collate_sequences
+from attendo.data.batch import Batch, collate_sequences, collate_windows
 from attendo.data.buckets import cut
 from attendo.data.prepared import Prepared, PreparedCorpus
 from attendo.data.sequences import Sequences
@@ -54,9 +54,12 @@ class Pool:
     target: Sequences
     numbers: NDArray[np.int64]  # of the pairs in the training data, corpus after corpus
     groups: list[NDArray[np.int64]]
+    windows: bool = False  # of running text, which the target has
 
     def batch(self, number: int) -> Batch:
         rows = self.groups[number]
+        if self.windows:
+            return collate_windows(self.target.take(rows), tuple(self.numbers[rows].tolist()))
         return collate_sequences(self.source.take(rows), self.target.take(rows), tuple(self.numbers[rows].tolist()))
 
 
@@ -90,9 +93,11 @@ class PoolReader:
             of_round = keyed.keys(self._seed, "round", place.epoch)
             source = self._cut_otherwise(source, self._recut[0], keyed.keys(*about, "source"), of_round, stopped)
             target = self._cut_otherwise(target, self._recut[1], keyed.keys(*about, "target"), of_round, stopped)
-        groups = cut(source.lengths + 1, target.lengths + 1, self._batch_tokens)
+        windows = self._prepared.window is not None
+        control = 0 if windows else 1  # tokens that join each side
+        groups = cut(source.lengths + control, target.lengths + control, self._batch_tokens)
         order = keyed.permutation(len(groups), self._seed, "batches", place.epoch, place.pool)
-        return Pool(source, target, numbers, [groups[number] for number in order])
+        return Pool(source, target, numbers, [groups[number] for number in order], windows)
 
     def _pairs(self, place: Place) -> tuple[Sequences, Sequences, NDArray[np.int64], NDArray[np.int64]]:
         """Both sides, the numbers of the pairs, and how many copies of each came before, in random order."""

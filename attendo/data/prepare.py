@@ -16,6 +16,7 @@ from attendo.data.new_folder import NewFolder
 from attendo.data.prepared import VALID_NAME
 from attendo.data.sources import Corpus
 from attendo.data.survey import Sample, read_through
+from attendo.data.text_writing import TextWriting, for_running_text, sampled_lines, survey_text
 from attendo.data.writing import Outputs, Writing
 from attendo.errors import DataError, UsageError
 from attendo.text import Tokenizer
@@ -49,6 +50,9 @@ def prepare(
     `tokenizer` says how to build the tokenizers, or brings them along. Whatever goes wrong, nothing half-written stays;
     where there are too many bad lines, their list does.
     """
+    if settings.text is not None:
+        yield from _prepare_text(settings, tokenizer, seed, folder)
+        return
     asked, tokenizer = tokenizer, _knowing_symbols(tokenizer, settings)
     with NewFolder(folder.absolute()) as place:
         sample = Sample(seed) if isinstance(tokenizer, TokenizerConfig) else Sample(seed, pairs=0)
@@ -75,6 +79,34 @@ def prepare(
         place.take_bad_lines()
         described = made_from(settings, asked, seed)
         write_index(place.new, _index(place.new, writing, tokenizers, len(survey.sample), described))
+        place.publish()
+
+
+def _prepare_text(
+    settings: DataConfig, tokenizer: TokenizerConfig | Tokenizers, seed: int, folder: Path
+) -> Iterator[Preparing]:
+    """The same of running text, for which a bad line is an error."""
+    asked = tokenizer
+    if isinstance(tokenizer, TokenizerConfig):
+        tokenizer = for_running_text(tokenizer)
+    kind = tokenizer.kind if isinstance(tokenizer, TokenizerConfig) else tokenizer[1].kind
+    with NewFolder(folder.absolute()) as place:
+        yield Preparing("reading", 0, None)
+        survey = survey_text(settings, kind)
+        lines: list[str] = []
+        if isinstance(tokenizer, TokenizerConfig):
+            yield Preparing("building the vocabulary", 0, survey.lines)
+            lines = sampled_lines(survey.learnt, kind, seed)
+            tokenizers = build_tokenizers((), lines, tokenizer)
+        else:
+            tokenizers = tokenizer
+        writing = TextWriting(settings, tokenizers[1], place.new)
+        yield from _told(writing.write(survey, place.new / VALID_NAME), "writing", survey.lines)
+        _save(tokenizers, place.new)
+        place.bad_lines.touch()
+        place.take_bad_lines()
+        described = made_from(settings, asked, seed)
+        write_index(place.new, _index(place.new, writing, tokenizers, len(lines), described))
         place.publish()
 
 
@@ -110,7 +142,7 @@ def _knowing_symbols(tokenizer: TokenizerConfig | Tokenizers, settings: DataConf
 
     Those of validation pairs too, or a feature that only they have would be spelled letter by letter.
     """
-    corpora = (*settings.training, *(() if settings.valid is None else (settings.valid,)))
+    corpora = (*settings.training, *settings.validation)
     symbols = dict.fromkeys(symbol for corpus in corpora for symbol in symbols_of(corpus))
     if isinstance(tokenizer, TokenizerConfig):
         known = tuple(dict.fromkeys((*tokenizer.symbols, *symbols)))
@@ -135,10 +167,11 @@ def _identity(tokenizer: Tokenizer) -> str:
 
 
 def _index(
-    folder: Path, writing: Writing, tokenizers: Tokenizers, sample_pairs: int, described: dict[str, Any]
+    folder: Path, writing: Writing | TextWriting, tokenizers: Tokenizers, sample_pairs: int, described: dict[str, Any]
 ) -> Index:
     corpora = writing.corpora
     shards = {shard.file for corpus in corpora for shard in corpus.shards}
+    shards |= {shard.file for shard in writing.valid.shards}
     return Index(
         pairs=sum(corpus.pairs for corpus in corpora),
         source_tokens=sum(corpus.source_tokens for corpus in corpora),
@@ -147,6 +180,7 @@ def _index(
         target_vocab_size=tokenizers[1].vocab_size,
         sample_pairs=sample_pairs,
         max_length=described["data"]["max_length"],
+        window=described["data"]["window"] if isinstance(writing, TextWriting) else None,
         corpora=corpora,
         valid=writing.valid,
         files={path.name: file_record(path) for path in sorted(folder.iterdir()) if path.name not in shards},

@@ -22,6 +22,7 @@ class PreparedCorpus:
     shards: ShardSet
     tokens: int  # of both sides
     bad: dict[str, int]  # lines left out, by reason
+    cut: int = 0  # sources of which only the first tokens were kept
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Prepared:
     max_length: int  # most tokens of a side
     settings_hash: str  # SHA-256 of the settings it was made from
     fingerprint: str  # SHA-256 of the index, and so of everything
+    window: int | None = None  # tokens of an example of running text; None: there are pairs
+    valid_windows: ShardSet | None = None  # all of the validation text; `valid` are then some beginnings from it
 
 
 def longest_side(corpus: PreparedCorpus) -> int:
@@ -70,6 +73,8 @@ def open_prepared(folder: Path, verify: bool = False) -> Prepared:
         max_length=index.max_length,
         settings_hash=index.settings_sha256,
         fingerprint=fingerprint,
+        window=index.window,
+        valid_windows=_valid_windows(folder, index, verify),
     )
 
 
@@ -82,9 +87,16 @@ def _corpora(folder: Path, index: Index, verify: bool) -> tuple[PreparedCorpus, 
             shards=ShardSet(folder, corpus.shards, sizes, verify),
             tokens=corpus.source_tokens + corpus.target_tokens,
             bad=corpus.bad,
+            cut=corpus.cut,
         )
         for corpus in index.corpora
     )
+
+
+def _valid_windows(folder: Path, index: Index, verify: bool) -> ShardSet | None:
+    if index.window is None:
+        return None
+    return ShardSet(folder, index.valid.shards, (index.source_vocab_size, index.target_vocab_size), verify)
 
 
 def _valid(path: Path) -> list[tuple[str, str]]:

@@ -39,12 +39,14 @@ class Writing:
         self._seed, self._outputs = seed, outputs
         self._id_bytes = 2 if max(each.vocab_size for each in tokenizers) <= 2**16 else 4
         self._bytes = 0
+        self._cut = 0
 
     def training_corpus(self, corpus: Corpus) -> Generator[int, None, None]:
         """Into shards, but for the pairs that are kept back."""
         number = len(self.corpora)
         bad = BadLines(corpus.name, self._outputs.listing)
         shards = ShardWriter(self._outputs.place.new, f"train-{number:02d}", self._id_bytes)
+        self._cut = 0
         for block in screened(corpus):
             pairs = self._encoded(block, bad)
             back = self._kept_back([row.source for row, _, _ in pairs])
@@ -67,6 +69,7 @@ class Writing:
                 source_tokens=sum(record.source_tokens for record in records),
                 target_tokens=sum(record.target_tokens for record in records),
                 bad=dict(bad.counts),
+                cut=self._cut,
                 shards=records,
             )
         )
@@ -82,7 +85,7 @@ class Writing:
 
     def _encoded(self, block: Block, bad: BadLines) -> list[tuple[Row, list[int], list[int]]]:
         source, target = self._tokenizers
-        sources = source.encode_many([row.source for row in block.good])
+        sources = [self._shortened(ids) for ids in source.encode_many([row.source for row in block.good])]
         targets = target.encode_many([row.target for row in block.good])
         faults, pairs = dict(block.faults), []
         for row, source_ids, target_ids in zip(block.good, sources, targets, strict=True):
@@ -93,6 +96,13 @@ class Writing:
         bad.add(block.lines, faults)
         self.lines += block.lines
         return pairs
+
+    def _shortened(self, source: list[int]) -> list[int]:
+        most = self._settings.cut_source
+        if most is None or len(source) <= most:
+            return source
+        self._cut += 1
+        return source[:most]
 
     def _kept_back(self, sources: list[str]) -> list[bool]:
         chosen = self._survey.kept_back

@@ -64,6 +64,10 @@ class GenerationConfig(Settings):
     source_prefix: tuple[str, ...] = Field((), description="symbols put before every source, such as its language")
     target_prefix: tuple[str, ...] = Field((), description="symbols that every answer begins with")
     max_source: Count = Field(8192, description="the most tokens in: a longer source is refused, or split on request")
+    long_source: Literal["refuse", "cut"] = Field(
+        "refuse",
+        description="cut: of a source with more than max_source tokens the first are read, and the result says so",
+    )
 
     mbr: Literal["none", "chrf", "bleu"] = Field("none", description="take the answer that agrees most with the others")
     mbr_candidates: Count = Field(32, description="samples that mbr chooses from; with a beam, what it found")

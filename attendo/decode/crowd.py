@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from attendo.decode.frontier import Frontier, combined
 from attendo.decode.layout import Layout
-from attendo.decode.requests import Answers, Request, asked_of, sources_of
+from attendo.decode.requests import Answers, Request, asked_of, begun, sources_of
 from attendo.decode.search import Rule, Strategy, turn
 from attendo.model.joined_state import JoinedState
 from attendo.model.state import DecoderState
@@ -109,7 +109,8 @@ class Crowd:
     def _read(self, requests: list[Request]) -> DecoderState:
         ids, mask = sources_of(requests, torch.device("cpu"))
         network: Transformer = self._layout.network(ids.numel())
-        return network.start(network.encode(ids, None if bool(mask.all()) else mask))
+        start: DecoderState = begun(network, ids, None if bool(mask.all()) else mask)
+        return start
 
     def _make_room(self) -> None:
         """A copy of the rest is worth it where enough places are free."""

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from attendo.decode.layout import Layout
-from attendo.decode.requests import Answers, Request, asked_of, by_length, sources_of
+from attendo.decode.requests import Answers, Request, asked_of, begun, by_length, sources_of
 from attendo.decode.search import Network, Rule, SearchState, Strategy, search
 from attendo.decode.slots import Slots, SlotSizes
 from attendo.decode.textbook import Textbook
@@ -56,10 +56,11 @@ class CachedEngine:
         for group in by_length(requests, self._batch_tokens // strategy.width):
             network = self._layout.network(len(group) * strategy.width)
             device = network.device
-            ids, mask = sources_of(group, device, len(group[0].source) + 1 + self._padding)
-            all_alike = len(group[-1].source) + 1 == ids.size(1)
+            shortest, *_, longest = sorted(len(request.source) for request in (*group, group[0]))
+            ids, mask = sources_of(group, device, longest + 1 + self._padding)
+            all_alike = shortest + 1 == ids.size(1)
             with torch.no_grad():
-                start = network.start(network.encode(ids, None if all_alike else mask))
+                start = begun(network, ids, None if all_alike else mask)
             in_place = device.type == "cpu" and strategy.width <= _FEW_ROWS
             state: SearchState = SharedState.empty(start, strategy.width) if in_place else start
             last = deque(search(network, state, asked_of(group, device), strategy, rules), maxlen=1).pop()
@@ -82,7 +83,8 @@ class FastEngine:
 
         for source_width, group in _by_width(requests, most):
             capacity = _rounded(max(request.limit for request in group) + 2)
-            prefix_width = max(len(request.prefix) for request in group)
+            longest = max(len(request.prefix) for request in group)
+            prefix_width = _rounded(longest) if longest else 0  # what is recorded then serves others too
             count = min(most(source_width), 1 << (len(group) - 1).bit_length())
             slots = self._slots(strategy, tuple(rules), SlotSizes(count, source_width, capacity, prefix_width))
             yield from slots.answers(group)
@@ -104,8 +106,8 @@ def _by_width(requests: Sequence[Request], most: Callable[[int], int]) -> Iterat
     """
     group: list[Request] = []
     width = 0
-    for request in sorted(requests, key=lambda each: (-len(each.source), -each.limit)):
-        own = _rounded(len(request.source) + 1)
+    for request in sorted(requests, key=lambda each: (-each.width, -each.limit)):
+        own = _rounded(request.width)
         if group and own < width and (len(group) >= _FULL * most(width) or (width > _NARROW and 2 * own < width)):
             yield width, group
             group = []

@@ -82,6 +82,11 @@ class Ensemble:
     def device(self) -> torch.device:
         return self._networks()[0].device
 
+    @property
+    def decoder_only(self) -> bool:
+        """All are, or none: their source vocabularies are alike."""
+        return self._networks()[0].decoder_only
+
     def step(self, ids: Int[Tensor, "R T"], state: EnsembleState) -> tuple[Float[Tensor, "R T V"], EnsembleState]:
         """Log-probabilities in place of logits: their softmax is the distribution above."""
         stepped = [member.step(ids, each) for member, each in zip(self.members, state.members, strict=True)]

@@ -13,7 +13,7 @@ from torch import Tensor
 from attendo.decode.compiling import compiled_alone
 from attendo.decode.frontier import Asked, Frontier, combined
 from attendo.decode.recorded import Recorded
-from attendo.decode.requests import Request
+from attendo.decode.requests import Request, begun
 from attendo.decode.search import Network, Strategy
 from attendo.text import EOS, PAD
 
@@ -78,7 +78,7 @@ class Intake:
         ids, numbers, prefix = sheet.split((self._source_width, _NUMBERS, self._prefix_width), dim=1)
         length, slots, limit, least, number = numbers.unbind(dim=1)
         mask = torch.arange(self._source_width, device=sheet.device) < length[:, None]
-        start = self._network.start(self._network.encode(ids, mask))
+        start = begun(self._network, ids, mask)
         self._state.take_in(slots, self._frontier.rows_of(slots), start)
         asked = Asked(limit=limit, least=least, prefix=prefix, number=number)
         _put(self._frontier, slots, self._strategy.start(asked, self._frontier.ids.size(1)))

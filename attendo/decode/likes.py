@@ -57,7 +57,7 @@ LIKES: dict[str, dict[str, Any]] = {
     },
 }
 
-_OF_THE_MACHINE = ("max_source", "batch_tokens", "engine", "compile", "precision")
+_OF_THE_MACHINE = ("max_source", "long_source", "batch_tokens", "engine", "compile", "precision")
 _OF_THE_MODEL = ("source_prefix", "target_prefix")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Int
@@ -9,6 +10,15 @@ from torch import Tensor
 
 from attendo.decode.frontier import Asked, Frontier
 from attendo.text import EOS, PAD
+
+
+@runtime_checkable
+class Reading(Protocol):
+    """What reads sources. A `decoder_only` that is true says that there are none."""
+
+    def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Any: ...
+
+    def start(self, memory: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -20,6 +30,11 @@ class Request:
     limit: int  # most tokens of the answer, bos and eos not counted
     least: int = 0
     prefix: tuple[int, ...] = ()  # how the answer begins
+
+    @property
+    def width(self) -> int:
+        """What it costs beside others, in positions: of the source with its eos, or of an answer without a source."""
+        return len(self.source) + 1 if self.source else self.limit + 1
 
 
 @dataclass(frozen=True)
@@ -56,11 +71,18 @@ def sources_of(
     return ids, torch.arange(width, device=device) < lengths[:, None]
 
 
+def begun(network: Reading, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Any:
+    """The state before the first token, the sources being read; a network without an encoder reads nothing of them."""
+    if getattr(network, "decoder_only", False):
+        source_ids, source_mask = source_ids[:, :0], None
+    return network.start(network.encode(source_ids, source_mask))
+
+
 def by_length(requests: Sequence[Request], batch_tokens: int) -> Iterator[list[Request]]:
     """Batches of like length, the longest first: whoever runs out of memory learns it at once."""
     group: list[Request] = []
-    for request in sorted(requests, key=lambda each: -len(each.source)):
-        if group and (len(group) + 1) * (len(group[0].source) + 1) > batch_tokens:
+    for request in sorted(requests, key=lambda each: -each.width):
+        if group and (len(group) + 1) * group[0].width > batch_tokens:
             yield group
             group = []
         group.append(request)

@@ -24,6 +24,10 @@ class Tapped:
     def device(self) -> torch.device:
         return self.network.device
 
+    @property
+    def decoder_only(self) -> bool:
+        return self.network.decoder_only
+
     def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
         return self.network.encode(source_ids, source_mask, self.tap)
 

@@ -36,6 +36,8 @@ class Textbook:
         self._network = network
 
     def start(self, source_ids: Int[Tensor, "B S"], mask: Tensor | None) -> TextbookState:
+        if self._network.decoder_only:
+            return TextbookState(self._network.encode(source_ids[:, :0]))
         return TextbookState(self._network.encode(source_ids, mask, tap=_written_out))
 
     def step(self, ids: Int[Tensor, "R 1"], state: TextbookState) -> tuple[Float[Tensor, "R 1 V"], TextbookState]:

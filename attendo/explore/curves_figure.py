@@ -34,7 +34,12 @@ NAMES = {
     "bleu": ("BLEU", ""),
     "chrf": ("chrF", ""),
     "exact_match": ("Exact match", "%"),
+    "error_rate": ("Lines that differ", "%"),
     "word_error_rate": ("Word error rate", "%"),
+    "rouge1": ("ROUGE-1", ""),
+    "rouge2": ("ROUGE-2", ""),
+    "rougeL": ("ROUGE-L", ""),
+    "perplexity": ("Perplexity", ""),
 }
 TIMES = (("seconds", 1.0, 0.0), ("minutes", 60.0, 180.0), ("hours", 3600.0, 10_800.0), ("days", 86_400.0, 259_200.0))
 COUNTS = (("", 1.0, 0.0), (" (thousands)", 1e3, 1e4), (" (millions)", 1e6, 2e6), (" (billions)", 1e9, 2e9))

@@ -2,12 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
+from attendo.explore.language import Language
 from attendo.text_model import Trace
-
-Language = Literal["en", "zh"]
-LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from attendo.explore.facts_input import INPUT_FACTS
 from attendo.explore.facts_layers import LAYER_FACTS
 from attendo.explore.facts_masks import MASK_FACTS
 from attendo.explore.facts_output import OUTPUT_FACTS
-from attendo.explore.formula import LANGUAGES, Formula, Language
+from attendo.explore.formula import Formula
 from attendo.explore.formulas_glossary import GLOSSARY
 from attendo.explore.formulas_steps import STEPS
+from attendo.explore.language import LANGUAGES, Language
 from attendo.model.ledger import Traced
 from attendo.text_model import Trace
 

@@ -9,6 +9,7 @@ import torch
 
 from attendo.errors import DataError, UsageError
 from attendo.explore.heads_looks import Looks, Pass, Sentence
+from attendo.explore.readable import check_source
 from attendo.model.heads import sites
 from attendo.text_model import TextModel, TooLongError, evaluating
 from attendo.text_model.grouping import of_like_length
@@ -116,6 +117,7 @@ def measure_heads(model: TextModel, sentences: Iterable[Sentence], positions: in
     given = list(sentences)
     if not given:
         raise DataError("heads are measured on sentences, and there are none: give lines that are not empty")
+    check_source(model)
     network = model.network
     read = [Pass.of(model, each, pair) for each, pair in zip(given, _pairs(model, given), strict=True)]
     looks = Looks()

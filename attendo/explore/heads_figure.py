@@ -7,8 +7,10 @@ import numpy as np
 
 from attendo.explore.curves_style import FAINT, INK
 from attendo.explore.heads import HeadReport, Order, SiteKind
+from attendo.explore.heads_words import say
 from attendo.explore.heatmap_colours import LIGHT_INKS, is_strong
-from attendo.explore.heatmap_style import colour_bar, colours, paper, with_more_fonts
+from attendo.explore.heatmap_style import colour_bar, colours, lettered, paper, with_more_fonts
+from attendo.explore.language import Language
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,33 +22,23 @@ MARK = "#d55e00"  # stands out from blue for any kind of colour vision
 GAP, ROOM, HEAD = 0.25, 0.4, 0.72  # inches: between grids, left of them, above them
 NOTE = 1.55  # inches, of the words below a grid
 
-TITLES: dict[SiteKind, str] = {
-    "encoder": "Encoder self-attention",
-    "decoder": "Decoder self-attention",
-    "cross": "Cross-attention",
-}
-NAMES = {
-    "entropy": "entropy (nats)",
-    "distance": "mean distance (tokens)",
-    "diagonality": "diagonality",
-    "special": "share on <s> and </s>",
-    "error_rate": "alignment error rate",
-    "agreement": "agreement with the mean of all heads",
-}
+SITES: tuple[SiteKind, ...] = ("encoder", "decoder", "cross")
 
 
-def draw_heads(report: HeadReport, order: Order, form: str) -> bytes:
-    """The picture as a png, svg or pdf file, coloured by the number of this order."""
-    families = ["DejaVu Sans"]
+def draw_heads(report: HeadReport, order: Order, form: str, language: Language = "en") -> tuple[bytes, str]:
+    """The picture as a png, svg or pdf file, coloured by the number of this order, and what there is to warn of."""
+    named = ("head", "layer", "framed", *SITES, f"scale_{report.number(order)}")
+    language, families, warning = lettered([say(key, language) for key in named], language, form)
     with paper(families):
         file = io.BytesIO()
         undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
-        heads_figure(report, order).savefig(file, format=form, metadata=undated, bbox_inches="tight", pad_inches=0.08)
+        figure = heads_figure(report, order, language)
+        figure.savefig(file, format=form, metadata=undated, bbox_inches="tight", pad_inches=0.08)
     picture = file.getvalue()
-    return with_more_fonts(picture, families) if form == "svg" else picture
+    return (with_more_fonts(picture, families) if form == "svg" else picture), warning
 
 
-def heads_figure(report: HeadReport, order: Order) -> "Figure":
+def heads_figure(report: HeadReport, order: Order, language: Language = "en") -> "Figure":
     """The picture as matplotlib has it."""
     from matplotlib.figure import Figure
 
@@ -63,18 +55,21 @@ def heads_figure(report: HeadReport, order: Order) -> "Figure":
         own = grid.shape[0] * CELL[1]
         box = (left / size[0], (end - own) / size[1], grid.shape[1] * CELL[0] / size[0], own / size[1])
         panel = figure.add_axes(box)
-        _draw(panel, grid, TITLES[kind], top)
+        _draw(panel, grid, top)
+        panel.set_xlabel(say("head", language), color=FAINT, fontsize=8, labelpad=3)
+        panel.set_ylabel(say("layer", language), color=FAINT, fontsize=8, labelpad=3)
+        panel.set_title(say(kind, language), fontsize=9, fontweight="bold", color=INK, pad=5)
         if kind == "cross":
-            _frame(panel, report)
+            _frame(panel, report, say("framed", language))
     box = ((size[0] - 0.62) / size[0], (size[1] - HEAD - high) / size[1], 0.11 / size[0], high / size[1])
-    colour_bar(figure, figure.axes[0], box, NAMES[report.number(order)])
+    colour_bar(figure, figure.axes[0], box, say(f"scale_{report.number(order)}", language))
     return figure
 
 
 def _grids(report: HeadReport, name: str) -> dict[SiteKind, np.ndarray]:
     """The numbers by layer and head, of every place whose heads have them."""
     found: dict[SiteKind, np.ndarray] = {}
-    for kind in TITLES:
+    for kind in SITES:
         heads = [each for each in report.heads if each.kind == kind and getattr(each, name) is not None]
         if heads:
             shape = 1 + max(each.layer for each in heads), 1 + max(each.head for each in heads)
@@ -89,7 +84,7 @@ def _top(name: str, grids: dict[SiteKind, np.ndarray]) -> float:
     return 1.0
 
 
-def _draw(panel: "Axes", grid: np.ndarray, title: str, top: float) -> None:
+def _draw(panel: "Axes", grid: np.ndarray, top: float) -> None:
     layers, heads = grid.shape
     panel.pcolormesh(grid, cmap=colours(), vmin=0, vmax=top, edgecolors="white", linewidth=1.2)
     panel.set(xlim=(0, heads), ylim=(layers, 0))
@@ -97,10 +92,7 @@ def _draw(panel: "Axes", grid: np.ndarray, title: str, top: float) -> None:
     panel.set_yticks([place + 0.5 for place in range(layers)], list(map(str, range(layers))))
     panel.xaxis.tick_top()
     panel.xaxis.set_label_position("top")
-    panel.set_xlabel("head", color=FAINT, fontsize=8, labelpad=3)
-    panel.set_ylabel("layer", color=FAINT, fontsize=8, labelpad=3)
     panel.tick_params(length=0, pad=2.5, labelsize=8)
-    panel.set_title(title, fontsize=9, fontweight="bold", color=INK, pad=5)
     for side in ("top", "right", "bottom", "left"):
         panel.spines[side].set_visible(False)
     for (layer, head), value in np.ndenumerate(grid):
@@ -108,7 +100,7 @@ def _draw(panel: "Axes", grid: np.ndarray, title: str, top: float) -> None:
         panel.text(head + 0.5, layer + 0.5, _short(value), ha="center", va="center", fontsize=8, color=ink)
 
 
-def _frame(panel: "Axes", report: HeadReport) -> None:
+def _frame(panel: "Axes", report: HeadReport, told: str) -> None:
     """Around the best alignment head."""
     from matplotlib.patches import Rectangle
 
@@ -117,7 +109,7 @@ def _frame(panel: "Axes", report: HeadReport) -> None:
     panel.add_patch(Rectangle(place, 0.94, 0.92, fill=False, edgecolor=MARK, linewidth=1.6, clip_on=False))
     note: dict[str, Any] = {"transform": panel.transAxes, "va": "top", "fontsize": 7.5, "color": MARK}
     layers = panel.get_ylim()[0]
-    panel.text(0, -3 / 72 / (layers * CELL[1]), "framed: best alignment head", **note)
+    panel.text(0, -3 / 72 / (layers * CELL[1]), told, **note)
 
 
 def _short(value: float) -> str:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from attendo.errors import UsageError
 from attendo.explore.attention_map import AttentionMap
 from attendo.explore.heads import SiteKind
+from attendo.explore.heatmap_figure import WORDS as AXES_WORDS
 from attendo.explore.heatmap_figure import Axis
+from attendo.explore.language import LANGUAGES, Language, said
 from attendo.text_model import TextModel
 from attendo.text_model.looking import AlignmentHead
 from attendo.text_model.trace import Trace
@@ -15,11 +17,20 @@ MEAN = "mean"
 WIDEST = 8  # maps side by side
 
 _STACKS = {"cross": ("decoder", "cross"), "encoder": ("encoder", "self"), "decoder": ("decoder", "self")}
-_AXES = {
-    "cross": Axis("token being predicted", "source token"),
-    "encoder": Axis("source token", "source token looked at"),
-    "decoder": Axis("token being predicted", "token read"),
+_AXES = {"cross": ("predicted", "source"), "encoder": ("source", "looked_at"), "decoder": ("predicted", "read")}
+
+WORDS: dict[str, tuple[str, str]] = {
+    "mean": ("{0}, mean of heads", "{0}，各头平均"),
+    "head": ("{0}, head {1}", "{0}，头 {1}"),
+    "several": ("{0} maps, {1} to {2},", "{0} 张图（{1} 到 {2}）"),
+    "warning": ("warning: {0}", "警告：{0}"),
+    "written": ("{0} written to {1}", "{0}：已写入 {1}"),
 }
+
+
+def picture_words(language: Language) -> list[str]:
+    """All that may stand in a picture beside its tokens."""
+    return [each[LANGUAGES.index(language)] for words in (WORDS, AXES_WORDS) for each in words.values()]
 
 
 @dataclass(frozen=True)
@@ -50,30 +61,33 @@ class Choice:
         """As many maps stand side by side."""
         return min(len(self.heads), WIDEST)
 
-    def __str__(self) -> str:
+    def told(self, language: Language = "en") -> str:
         """What is in the picture, in words."""
-        named = [self._title(layer, head) for layer in self.layers for head in self.heads]
-        return named[0] if len(named) == 1 else f"{len(named)} maps, {named[0]} to {named[-1]},"
+        named = [self._title(layer, head, language) for layer in self.layers for head in self.heads]
+        return named[0] if len(named) == 1 else said(WORDS, "several", language, len(named), named[0], named[-1])
 
-    def maps(self, model: TextModel, text: str, target: str | None) -> tuple[list[AttentionMap], Axis]:
+    def maps(
+        self, model: TextModel, text: str, target: str | None, language: Language = "en"
+    ) -> tuple[list[AttentionMap], Axis]:
         only = self.layers[0] if len(self.layers) == 1 else None
         trace = model.trace(text, target, layer=only)
-        return [self._map(trace, layer, head) for layer in self.layers for head in self.heads], _AXES[self.site]
+        maps = [self._map(trace, layer, head, language) for layer in self.layers for head in self.heads]
+        return maps, Axis(*_AXES[self.site], language)
 
-    def _map(self, trace: Trace, layer: int, head: int | None) -> AttentionMap:
+    def _map(self, trace: Trace, layer: int, head: int | None, language: Language) -> AttentionMap:
         stack, kind = _STACKS[self.site]
         weights = trace[f"{stack}.{layer}.{kind}.weights"]
         one = weights.mean(dim=0) if head is None else weights[head]
-        return AttentionMap(one.numpy(), *self._tokens(trace), self._title(layer, head))
+        return AttentionMap(one.numpy(), *self._tokens(trace), self._title(layer, head, language))
 
     def _tokens(self, trace: Trace) -> tuple[Sequence[str], Sequence[str]]:
         if self.site == "encoder":
             return trace.source_pieces, trace.source_pieces
         return trace.target_pieces, trace.source_pieces if self.site == "cross" else trace.read_pieces
 
-    def _title(self, layer: int, head: int | None) -> str:
+    def _title(self, layer: int, head: int | None, language: Language) -> str:
         stack, kind = _STACKS[self.site]
-        return f"{stack}.{layer}.{kind}, " + ("mean of heads" if head is None else f"head {head}")
+        return said(WORDS, "mean" if head is None else "head", language, f"{stack}.{layer}.{kind}", head)
 
 
 def _heads(text: str, count: int) -> tuple[int | None, ...]:

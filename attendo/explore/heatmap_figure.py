@@ -12,6 +12,7 @@ from attendo.errors import UsageError
 from attendo.explore.attention_map import AttentionMap
 from attendo.explore.curves_style import FAINT, INK
 from attendo.explore.heatmap_style import Letters, colour_bar, colours, paper, with_more_fonts
+from attendo.explore.language import Language, said
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,20 +24,40 @@ VECTOR_CELLS = 40_000  # beyond, the maps inside a vector picture are images: a 
 SIDE = 6.0  # inches that a map may take before its cells shrink
 
 
+WORDS: dict[str, tuple[str, str]] = {
+    "predicted": ("token being predicted", "正在预测的词元"),
+    "source": ("source token", "源文词元"),
+    "looked_at": ("source token looked at", "被看的源文词元"),
+    "read": ("token read", "已读入的词元"),
+    "weight": ("attention weight", "注意力权重"),
+}
+
+
 @dataclass(frozen=True)
 class Axis:
-    """What rows and columns are."""
+    """What rows and columns are, by the keys of `WORDS`, and the language it is told in."""
 
     rows: str
     columns: str
+    language: Language = "en"
+
+    def said(self, key: str) -> str:
+        return said(WORDS, key, self.language)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(map(self.said, (self.rows, self.columns, "weight")))
 
 
-def draw_maps(maps: Sequence[AttentionMap], axis: Axis, columns: int, form: str) -> tuple[bytes, str]:
+def draw_maps(
+    maps: Sequence[AttentionMap], axis: Axis, columns: int, form: str, language: Language = "en"
+) -> tuple[bytes, str]:
     """The picture as a png, svg or pdf file, and a warning where it shows codes for letters that no font here has.
 
-    All maps are over the same tokens; `columns` of them stand side by side.
+    All maps are over the same tokens; `columns` of them stand side by side. `language` is that of the warning.
     """
-    letters = Letters.of([*maps[0].rows, *maps[0].columns, *(each.title for each in maps)]) if maps else Letters((), "")
+    tokens = [*maps[0].rows, *maps[0].columns] if maps else []
+    letters = Letters.of([*tokens, *(each.title for each in maps), *axis.texts])
     if form == "svg":  # its text stays text: where it is read there may be a font
         letters = Letters(letters.families, "")
     with paper(letters.families):
@@ -45,7 +66,7 @@ def draw_maps(maps: Sequence[AttentionMap], axis: Axis, columns: int, form: str)
         figure = maps_figure(maps, axis, columns, letters)
         figure.savefig(file, format=form, metadata=undated, bbox_inches="tight", pad_inches=0.06)
     picture = file.getvalue()
-    return (with_more_fonts(picture, letters.families) if form == "svg" else picture), letters.warning
+    return (with_more_fonts(picture, letters.families) if form == "svg" else picture), letters.warning(language)
 
 
 def maps_figure(maps: Sequence[AttentionMap], axis: Axis, columns: int, letters: Letters) -> "Figure":
@@ -61,7 +82,7 @@ def maps_figure(maps: Sequence[AttentionMap], axis: Axis, columns: int, letters:
     for number, panel in enumerate(drawn):
         _label(panel, maps[number], number, layout, letters)
     _name_axes(drawn, axis, layout)
-    _scale(figure, drawn[0], layout, top)
+    _scale(figure, drawn[0], layout, top, axis.said("weight"))
     return figure
 
 
@@ -156,18 +177,18 @@ def _label(panel: "Axes", attention: AttentionMap, number: int, layout: _Layout,
 def _name_axes(drawn: Sequence["Axes"], axis: Axis, layout: _Layout) -> None:
     for column in range(min(layout.columns, len(drawn))):
         drawn[column].xaxis.set_label_position("top")
-        drawn[column].set_xlabel(axis.columns, color=FAINT, labelpad=5, fontsize=8)
+        drawn[column].set_xlabel(axis.said(axis.columns), color=FAINT, labelpad=5, fontsize=8)
     for row in range(layout.rows):
-        drawn[row * layout.columns].set_ylabel(axis.rows, color=FAINT, labelpad=5, fontsize=8)
+        drawn[row * layout.columns].set_ylabel(axis.said(axis.rows), color=FAINT, labelpad=5, fontsize=8)
 
 
-def _scale(figure: "Figure", panel: "Axes", layout: _Layout, top: float) -> None:
+def _scale(figure: "Figure", panel: "Axes", layout: _Layout, top: float, name: str) -> None:
     """Beside the first row of maps."""
     _, bottom, _, high = layout.box(0)
     left = layout.columns * (layout.across + layout.gap) / layout.width + 0.04 / layout.width
     tall = min(1.0, 2.2 / layout.down)
     box = (left, bottom + high * (1 - tall), 0.11 / layout.width, high * tall)
-    colour_bar(figure, panel, box, "attention weight").set_ylim(0, top)
+    colour_bar(figure, panel, box, name).set_ylim(0, top)
 
 
 def _top(maps: Sequence[AttentionMap]) -> float:

@@ -11,6 +11,7 @@ from attendo.errors import UsageError
 from attendo.explore.attention_map import visible
 from attendo.explore.curves_style import CHINESE, FAINT, INK, SETTINGS, fonts
 from attendo.explore.heatmap_colours import LIGHT
+from attendo.explore.language import Language, said
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,6 +19,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg", "pdf")
+
+WORDS: dict[str, tuple[str, str]] = {
+    "lacking": (
+        "no font that is installed here has {0}: written as codes in the picture; install one that has them (Debian, "
+        "Ubuntu: apt install fonts-noto-cjk fonts-noto-core), or write an .svg, which keeps text as text",
+        "本机没有字体包含 {0}：图中以编码代替；请安装含有它们的字体（Debian、Ubuntu：apt install fonts-noto-cjk "
+        "fonts-noto-core），或写成 .svg，其中的文字仍是文字",
+    ),
+    "more": ("{0} and {1} more", "{0} 等，另有 {1} 个"),
+    "english": (
+        "",
+        "本机没有中文字体：图中的说明改用英文；请安装中文字体（Debian、Ubuntu：apt install fonts-noto-cjk），"
+        "或写成 .svg",
+    ),
+}
 
 # Where an SVG is opened there may be other fonts than here.
 _ELSEWHERE = ("Helvetica Neue", "Arial", *CHINESE)
@@ -44,18 +60,25 @@ class Letters:
         """The token as these fonts can show it: \\uXXXX for what would be a box."""
         return "".join(_code(letter) if letter in self.lacking else letter for letter in visible(token))
 
-    @property
-    def warning(self) -> str:
+    def warning(self, language: Language = "en") -> str:
         """What to tell where something is lacking; nothing otherwise."""
         if not self.lacking:
             return ""
         shown = " ".join(f"{letter} ({_code(letter)})" for letter in self.lacking[:10])
-        more = f" and {len(self.lacking) - 10} more" if len(self.lacking) > 10 else ""
-        return (
-            f"no font that is installed here has {shown}{more}: written as codes in the picture; install one that has "
-            "them (Debian, Ubuntu: apt install fonts-noto-cjk fonts-noto-core), or write an .svg, which keeps text "
-            "as text"
-        )
+        if len(self.lacking) > 10:
+            shown = said(WORDS, "more", language, shown, len(self.lacking) - 10)
+        return said(WORDS, "lacking", language, shown)
+
+
+def lettered(texts: Sequence[str], language: Language, form: str) -> tuple[Language, tuple[str, ...], str]:
+    """The language that a picture's own words can be written in here, fonts for them, and what there is to warn of.
+
+    A reader of an .svg may have a font that is not installed here.
+    """
+    letters = Letters.of(texts)
+    if not letters.lacking or form == "svg":
+        return language, letters.families, ""
+    return "en", ("DejaVu Sans",), said(WORDS, "english", language)
 
 
 def require_matplotlib(what: str) -> None:

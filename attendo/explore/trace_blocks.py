@@ -8,9 +8,9 @@ from rich.style import Style
 from rich.text import Text
 
 from attendo.explore.attention_map import AttentionMap
-from attendo.explore.formula import Language
 from attendo.explore.heatmap_colours import DARK, level
 from attendo.explore.heatmap_terminal import terminal
+from attendo.explore.language import Language
 from attendo.explore.trace_words import say
 
 _SHADES = " ░▒▓█"

@@ -8,9 +8,9 @@ from html import escape
 from typing import Any
 
 from attendo.explore.attention_map import visible
-from attendo.explore.formula import LANGUAGES, Language
 from attendo.explore.formulas import bound, formula_of, shown_facts, symbols_of
 from attendo.explore.heatmap_colours import DARK, LIGHT
+from attendo.explore.language import LANGUAGES, Language
 from attendo.explore.trace_page import SCRIPT, STYLE
 from attendo.explore.trace_values import CUT, labels_of, table
 from attendo.explore.trace_words import say

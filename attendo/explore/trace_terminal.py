@@ -12,8 +12,9 @@ from rich.text import Text
 
 from attendo.errors import UsageError
 from attendo.explore.attention_map import AttentionMap, visible
-from attendo.explore.formula import Formula, Language
+from attendo.explore.formula import Formula
 from attendo.explore.formulas import bound, formula_of, shown_facts
+from attendo.explore.language import Language
 from attendo.explore.trace_blocks import blocks, heat_map
 from attendo.explore.trace_values import CUT, Table, labels_of, table
 from attendo.explore.trace_words import say

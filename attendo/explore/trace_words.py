@@ -1,6 +1,6 @@
 """What the walk through a trace says beside its formulas, in English and Chinese."""
 
-from attendo.explore.formula import LANGUAGES, Language
+from attendo.explore.language import Language, said
 
 WORDS: dict[str, tuple[str, str]] = {
     "source": ("source", "源句"),
@@ -51,6 +51,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "more_rows": ("… {0} more rows", "… 另有 {0} 行"),
     "more_columns": ("… {0} more columns", "… 另有 {0} 列"),
     "more_heads": ("… {0} more heads: --head N", "… 另有 {0} 个头：--head N"),
+    "written": ("written to {0}", "已写入 {0}"),
     "language": ("中文", "English"),
     "title": ("One run from inside", "一次运行的内部"),
     "point": ("point at a cell to read it", "指向格子可读数值"),
@@ -58,4 +59,4 @@ WORDS: dict[str, tuple[str, str]] = {
 
 
 def say(key: str, language: Language, *values: object) -> str:
-    return WORDS[key][LANGUAGES.index(language)].format(*values)
+    return said(WORDS, key, language, *values)

@@ -1,6 +1,23 @@
 """Scores of whole texts: how near the outputs come to their references, and which of two come nearer."""
 
-from attendo.metrics.comparison import Comparison, compare
-from attendo.metrics.scores import METRICS, Score, check_metric, score
+from attendo.metrics.comparison import Comparison, compare, compare_perplexity
+from attendo.metrics.measure import Measured, Score
+from attendo.metrics.perplexity import PERPLEXITIES, Likelihoods, likelihoods, perplexity
+from attendo.metrics.scores import METRICS, check_comparable, check_metric, score, scored
 
-__all__ = ["METRICS", "Comparison", "Score", "check_metric", "compare", "score"]
+__all__ = [
+    "METRICS",
+    "PERPLEXITIES",
+    "Comparison",
+    "Likelihoods",
+    "Measured",
+    "Score",
+    "check_comparable",
+    "check_metric",
+    "compare",
+    "compare_perplexity",
+    "likelihoods",
+    "perplexity",
+    "score",
+    "scored",
+]

@@ -1,10 +1,13 @@
-"""Two sets of outputs of the same lines: is the difference of their scores more than chance?"""
+"""Two sets of outputs of the same lines, or two models: is the difference of their scores more than chance?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from attendo.errors import UsageError
-from attendo.metrics.scores import Score, measure, score_of
+from attendo.metrics.measure import Formula, Score, Statistics, score_of
+from attendo.metrics.perplexity import Likelihoods, check_same_tokens, formula_and_rows
+from attendo.metrics.references import References
+from attendo.metrics.scores import measure
 
 SAMPLES = 1000
 SEED = 12345  # as in sacrebleu: the same seed draws the same lines there
@@ -40,7 +43,7 @@ def compare(
     metric: str,
     one: Sequence[str],
     other: Sequence[str],
-    references: Sequence[str],
+    references: References,
     *,
     samples: int = SAMPLES,
     seed: int = SEED,
@@ -52,21 +55,35 @@ def compare(
     sacrebleu: how often the size of the difference, less its mean over the samples, reaches the real one. It looks to
     one side only: where the interval just leaves out 0, it is about 0.025.
     """
+    found = measure(metric, references, tokenize, one, other)
+    return _compared(found, found.statistics(one), found.statistics(other), samples, seed)
+
+
+def compare_perplexity(
+    name: str, one: Likelihoods, other: Likelihoods, *, samples: int = SAMPLES, seed: int = SEED
+) -> Comparison:
+    """The same of two models that have been asked for the same references."""
+    if list(one.references) != list(other.references):
+        raise UsageError("the two models were asked for other references: compare them on the same")
+    check_same_tokens(name, one, other)
+    formula, rows = formula_and_rows(name, one)
+    return _compared(formula, rows, formula_and_rows(name, other)[1], samples, seed)
+
+
+def _compared(found: Formula, one: Statistics, other: Statistics, samples: int, seed: int) -> Comparison:
     if samples < 1:
         raise UsageError(f"samples must be at least 1, not {samples}")
     if seed < 0:
         raise UsageError(f"seed must be at least 0, not {seed}")
-    found = measure(metric, references, tokenize, one, other)
     # numpy takes a third of the time in which a command answers a mistake, and a single score does without it.
     from attendo.metrics import bootstrap
 
-    pair = found.statistics(one), found.statistics(other)
-    score_one, score_other = (score_of(found, each) for each in pair)
-    difference = score_one.value - score_other.value
-    drawn = bootstrap.differences(found.value, *pair, samples, seed)
+    scores = score_of(found, one), score_of(found, other)
+    difference = scores[0].value - scores[1].value
+    drawn = bootstrap.differences(found.value, one, other, samples, seed)
     return Comparison(
-        one=score_one,
-        other=score_other,
+        one=scores[0],
+        other=scores[1],
         difference=difference,
         interval=bootstrap.interval(drawn),
         p_value=bootstrap.p_value(drawn, difference),

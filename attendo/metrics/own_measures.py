@@ -1,53 +1,69 @@
-"""Exact match, word error rate and ROUGE, which need no other package."""
+"""Exact match, error rates and ROUGE, which need no other package. Of several references the nearest counts."""
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 
 from attendo.errors import UsageError
 from attendo.metrics.measure import Measure, Statistics
+from attendo.metrics.references import Ways, counted, every_text
 from attendo.metrics.rouge import rouge_1, rouge_2, rouge_l, tokens
 from attendo.metrics.scripts import SCRIPTS_WITHOUT_SPACES, main_script
+from attendo.metrics.version import VERSION
 from attendo.metrics.word_errors import edit_distance, words
 
-# A plain import of the package would tie this layer to all that the package has on show.
-_VERSION = f"attendo:{import_module('attendo').__version__}"
 _ROUGE = {"rouge1": rouge_1, "rouge2": rouge_2, "rougeL": rouge_l}
 
 
-def exact_match(references: Sequence[str]) -> Measure:
+def exact_match(references: Ways) -> Measure:
     """In percent of the lines; white space around a line does not count."""
-    expected = [reference.strip() for reference in references]
-
-    def statistics(outputs: Sequence[str]) -> Statistics:
-        return [(output.strip() == line, 1) for output, line in zip(outputs, expected, strict=True)]
-
-    return Measure("exact_match", f"exact|strip|{_VERSION}", True, statistics, _percent)
+    return _of_whole_lines("exact_match", "exact", references, wanted=True)
 
 
-def word_error_rate(references: Sequence[str]) -> Measure:
+def error_rate(references: Ways) -> Measure:
+    """The rest of them: lines that are not right to the letter."""
+    return _of_whole_lines("error_rate", "error", references, wanted=False)
+
+
+def word_error_rate(references: Ways) -> Measure:
     """Words to put in, take out or change for every hundred words of the references."""
-    characters = main_script(references) in SCRIPTS_WITHOUT_SPACES
-    expected = [words(reference, characters) for reference in references]
-    if not any(expected):
+    characters = main_script(every_text(references)) in SCRIPTS_WITHOUT_SPACES
+    expected = [[words(reference, characters) for reference in line] for line in references]
+    if not any(any(line) for line in expected):
         raise UsageError(f"word_error_rate counts errors per word, but the {len(references)} references have no words")
 
     def statistics(outputs: Sequence[str]) -> Statistics:
         pairs = zip(outputs, expected, strict=True)
-        return [(edit_distance(words(output, characters), line), len(line)) for output, line in pairs]
+        return [_nearest(words(output, characters), line) for output, line in pairs]
 
-    signature = f"wer|tok:{'char' if characters else 'space'}|{_VERSION}"
-    return Measure("word_error_rate", signature, False, statistics, _percent)
+    signature = f"wer|{counted(references)}tok:{'char' if characters else 'space'}|{VERSION}"
+    return Measure("word_error_rate", signature, False, _percent, statistics)
 
 
-def rouge(name: str, references: Sequence[str]) -> Measure:
+def rouge(name: str, references: Ways) -> Measure:
     """The mean of the lines, in percent."""
-    expected = [tokens(reference) for reference in references]
+    expected = [[tokens(reference) for reference in line] for line in references]
     of_line: Callable[[Sequence[str], Sequence[str]], float] = _ROUGE[name]
 
     def statistics(outputs: Sequence[str]) -> Statistics:
-        return [(of_line(tokens(output), line), 1) for output, line in zip(outputs, expected, strict=True)]
+        cut = zip(map(tokens, outputs), expected, strict=True)
+        return [(max(of_line(output, each) for each in line), 1) for output, line in cut]
 
-    return Measure(name, f"{name}|f1|case:lc|stem:no|tok:word+char|{_VERSION}", True, statistics, _percent)
+    signature = f"{name}|{counted(references)}f1|case:lc|stem:no|tok:word+char|{VERSION}"
+    return Measure(name, signature, True, _percent, statistics)
+
+
+def _of_whole_lines(name: str, short: str, references: Ways, wanted: bool) -> Measure:
+    expected = [{reference.strip() for reference in line} for line in references]
+
+    def statistics(outputs: Sequence[str]) -> Statistics:
+        return [((output.strip() in line) == wanted, 1) for output, line in zip(outputs, expected, strict=True)]
+
+    return Measure(name, f"{short}|{counted(references)}strip|{VERSION}", wanted, _percent, statistics)
+
+
+def _nearest(output: Sequence[str], line: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """Errors and words of the reference with the fewest errors for its length."""
+    found = [(edit_distance(output, each), len(each)) for each in line]
+    return min(found, key=lambda each: (each[0] / max(each[1], 1), -each[1]))
 
 
 def _percent(sums: Sequence[float]) -> float:

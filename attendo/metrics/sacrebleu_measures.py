@@ -5,6 +5,7 @@ from typing import Any
 
 from attendo.errors import UsageError
 from attendo.metrics.measure import Measure, Statistics
+from attendo.metrics.references import Ways, as_streams, every_text
 from attendo.metrics.scripts import Script, main_script
 from attendo.settings import nearest
 
@@ -23,13 +24,13 @@ def tokenizer_name(references: Sequence[str], given: str | None) -> str:
     return name
 
 
-def bleu(references: Sequence[str], tokenize: str | None) -> Measure:
-    tokenize = tokenizer_name(references, tokenize)
+def bleu(references: Ways, tokenize: str | None) -> Measure:
+    tokenize = tokenizer_name(every_text(references), tokenize)
     from sacrebleu.metrics.bleu import BLEU
 
     try:
         # force: outputs that end in a full stop on its own bring no advice on standard error.
-        metric = BLEU(tokenize=tokenize, force=True, references=[list(references)])
+        metric = BLEU(tokenize=tokenize, force=True, references=as_streams(references))
     except RuntimeError:
         raise UsageError(
             f"tokeniser {tokenize} needs another package: pip install 'sacrebleu[{tokenize[:2]}]'"
@@ -37,18 +38,18 @@ def bleu(references: Sequence[str], tokenize: str | None) -> Measure:
     return _measure("bleu", metric, higher_is_better=True)
 
 
-def chrf(references: Sequence[str]) -> Measure:
+def chrf(references: Ways) -> Measure:
     from sacrebleu.metrics.chrf import CHRF
 
-    return _measure("chrf", CHRF(references=[list(references)]), higher_is_better=True)
+    return _measure("chrf", CHRF(references=as_streams(references)), higher_is_better=True)
 
 
-def ter(references: Sequence[str]) -> Measure:
+def ter(references: Ways) -> Measure:
     """Left to itself it takes a line of Chinese for one word; Han characters are set apart only when it normalises."""
     from sacrebleu.metrics.ter import TER
 
-    east = main_script(references) in ("han", "kana")
-    metric = TER(normalized=east, asian_support=east, references=[list(references)])
+    east = main_script(every_text(references)) in ("han", "kana")
+    metric = TER(normalized=east, asian_support=east, references=as_streams(references))
     return _measure("ter", metric, higher_is_better=False)
 
 
@@ -62,4 +63,4 @@ def _measure(name: str, metric: Any, higher_is_better: bool) -> Measure:
     def value(sums: Sequence[float]) -> float:
         return float(metric._compute_score_from_stats(list(sums)).score)
 
-    return Measure(name, str(metric.get_signature()), higher_is_better, statistics, value)
+    return Measure(name, str(metric.get_signature()), higher_is_better, value, statistics)

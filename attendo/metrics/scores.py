@@ -1,77 +1,96 @@
-"""One function for every score, each with a signature that says how it was computed."""
+"""One function for every score of texts, each with a signature that says how it was computed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 
 from attendo.errors import UsageError
 from attendo.metrics import own_measures, sacrebleu_measures
-from attendo.metrics.measure import Measure, Statistics
+from attendo.metrics.distinct import DISTINCT, distinct
+from attendo.metrics.measure import Measure, Measured, Score, measured
+from attendo.metrics.measure import score_of as score_of
+from attendo.metrics.perplexity import PERPLEXITIES
+from attendo.metrics.references import References, Ways, ways
 from attendo.settings import nearest
 
-METRICS = ("bleu", "chrf", "ter", "rouge1", "rouge2", "rougeL", "exact_match", "word_error_rate")
+METRICS = (
+    *("bleu", "chrf", "ter", "rouge1", "rouge2", "rougeL"),
+    *("exact_match", "error_rate", "word_error_rate", *DISTINCT),
+)
 
 _FROM_SACREBLEU = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 
 
-@dataclass(frozen=True)
-class Score:
-    """A number on the scale of 0 to 100 (TER and the word error rate may be higher) and how it came about."""
-
-    name: str
-    value: float
-    signature: str
-    higher_is_better: bool
-
-
-def score(name: str, outputs: Sequence[str], references: Sequence[str], *, tokenize: str | None = None) -> Score:
-    """The score of all outputs together, each beside its reference.
+def score(name: str, outputs: Sequence[str], references: References, *, tokenize: str | None = None) -> Score:
+    """The score of all outputs together, each beside its reference, or beside several of which any is right.
 
     `tokenize` is sacrebleu's name of a tokeniser for BLEU. Unless given, the script of the references decides: `zh` for
     Chinese; `char` for Japanese and Korean, where sacrebleu's own need other packages, and for scripts without spaces
     such as Thai; else `13a`.
     """
+    return scored(name, outputs, references, tokenize=tokenize).score
+
+
+def scored(name: str, outputs: Sequence[str], references: References, *, tokenize: str | None = None) -> Measured:
+    """The same, and the scores of any of the lines: `scored(...).by(labels)` has one for each label."""
+    check_metric(name)
+    if name in DISTINCT:
+        _check(name, tokenize, ways(references), outputs)
+        return distinct(name, outputs)
     found = measure(name, references, tokenize, outputs)
-    return score_of(found, found.statistics(outputs))
+    return measured(found, found.statistics(outputs))
 
 
 def check_metric(name: str) -> None:
     """A name that is none, or a score that needs what is not installed, is a `UsageError`: ask before long work."""
+    if name in PERPLEXITIES:
+        raise UsageError(f"{name} is of a model, not of texts: attendo.metrics.perplexity computes it")
     if name not in METRICS:
         raise UsageError(f"unknown metric {name}{nearest(name, list(METRICS))}: use {', '.join(METRICS)}")
     if name in _FROM_SACREBLEU and find_spec("sacrebleu") is None:
         raise UsageError(f"{_FROM_SACREBLEU[name]} needs sacrebleu: pip install 'attendo[eval]'")
 
 
-def score_of(found: Measure, statistics: Statistics) -> Score:
-    sums = [sum(column) for column in zip(*statistics, strict=True)]
-    return Score(found.name, found.value(sums), found.signature, found.higher_is_better)
+def check_comparable(name: str) -> None:
+    """Lines drawn by chance must be like the text that they are drawn from."""
+    if name in DISTINCT:
+        raise UsageError(
+            f"{name} of two outputs cannot be compared by drawing lines: a line drawn twice brings nothing different; "
+            "score each, and look at both numbers"
+        )
 
 
-def measure(name: str, references: Sequence[str], tokenize: str | None, *outputs: Sequence[str]) -> Measure:
+def measure(name: str, references: References, tokenize: str | None, *outputs: Sequence[str]) -> Measure:
     """How to score outputs against these references; the outputs given must fit them, line by line."""
     check_metric(name)
+    check_comparable(name)
+    right = ways(references)
+    _check(name, tokenize, right, *outputs)
+    match name:
+        case "bleu":
+            return sacrebleu_measures.bleu(right, tokenize)
+        case "chrf":
+            return sacrebleu_measures.chrf(right)
+        case "ter":
+            return sacrebleu_measures.ter(right)
+        case "exact_match":
+            return own_measures.exact_match(right)
+        case "error_rate":
+            return own_measures.error_rate(right)
+        case "word_error_rate":
+            return own_measures.word_error_rate(right)
+        case _:
+            return own_measures.rouge(name, right)
+
+
+def _check(name: str, tokenize: str | None, references: Ways, *outputs: Sequence[str]) -> None:
     for each in outputs:
         _check_pairs(each, references)
     if tokenize is not None and name != "bleu":
         raise UsageError(f"tokenize is for bleu: {name} has no use for {tokenize}")
-    match name:
-        case "bleu":
-            return sacrebleu_measures.bleu(references, tokenize)
-        case "chrf":
-            return sacrebleu_measures.chrf(references)
-        case "ter":
-            return sacrebleu_measures.ter(references)
-        case "exact_match":
-            return own_measures.exact_match(references)
-        case "word_error_rate":
-            return own_measures.word_error_rate(references)
-        case _:
-            return own_measures.rouge(name, references)
 
 
-def _check_pairs(outputs: Sequence[str], references: Sequence[str]) -> None:
-    if isinstance(outputs, str) or isinstance(references, str):
+def _check_pairs(outputs: Sequence[str], references: Ways) -> None:
+    if isinstance(outputs, str):
         raise UsageError("lists of texts are needed: write [text] for a single one")
     if len(outputs) != len(references):
         raise UsageError(f"each output needs its reference: {len(outputs)} outputs and {len(references)} references")

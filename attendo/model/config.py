@@ -32,7 +32,7 @@ class ModelConfig(Settings):
     num_heads: Count = Field(8, description="attentions side by side in each sub-layer")
     d_ff: Count = Field(2048, description="inner width of the feed-forward network")
     num_encoder_layers: Annotated[int, Field(ge=0)] = Field(
-        6, description="layers that read the source; 0 makes a decoder-only network, which no run trains"
+        6, description="layers that read the source; 0 makes a decoder-only network, for running text (data.text)"
     )
     num_decoder_layers: Count = Field(6, description="layers that write the target")
     d_key: Count | None = Field(None, description="width of a head's queries and keys; d_model / num_heads unless set")

@@ -30,7 +30,7 @@ class State(Protocol):
 
     @property
     def memory(self) -> tuple[KeysValues, ...]:
-        """Of each layer, projected once per sentence; empty in a decoder-only network."""
+        """Of each layer, projected once per sentence; of no positions, or none at all, in a decoder-only network."""
 
     @property
     def memory_mask(self) -> Bool[Tensor, "B S"] | None: ...

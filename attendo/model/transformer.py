@@ -90,8 +90,11 @@ class Transformer(nn.Module):
     def encode(
         self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None, tap: Tap | None = None
     ) -> Memory:
+        """A decoder-only network reads sources of no tokens: their memory is empty, and tells how many they are."""
         if self.source is None:
-            raise UsageError("a decoder-only network (num_encoder_layers 0) reads no source: give None for it")
+            if source_ids.size(1):
+                raise UsageError("a decoder-only network (num_encoder_layers 0) reads no source: give None for it")
+            return Memory(self.output.weight.new_empty(source_ids.size(0), 0, self.config.d_model), None)
         check_mask(source_mask, source_ids)
         x = self.source(source_ids, 0)
         mask, rotation = padding_mask(source_mask), self.source.positions.rotation(x, 0)
@@ -109,13 +112,18 @@ class Transformer(nn.Module):
                 )
             return DecoderState((), None)
         if self.config.decoder_only:
-            raise UsageError("a decoder-only network (num_encoder_layers 0) has no use for a memory: give None for it")
+            if memory.states.size(1):
+                raise UsageError(
+                    "a decoder-only network (num_encoder_layers 0) has no use for a memory: give None for it"
+                )
+            return DecoderState(tuple(self._places(memory.states.size(0), 0) for _ in self.decoder), None)
         blocks: Sequence[DecoderBlock] = self.decoder  # type: ignore[assignment]
         kv = tuple(b.cross_attention.keys_values(memory.states) for b in blocks if b.cross_attention is not None)
         return DecoderState(kv, memory.mask)
 
     def room(self, sentences: int, source_width: int, width: int, capacity: int) -> FixedState:
         """A state of fixed size for so many sentences of `width` rows each; nothing is in it yet."""
+        source_width = 0 if self.decoder_only else source_width
         memory = tuple(self._places(sentences, source_width) for _ in self.decoder)
         is_token = torch.ones(sentences, source_width, dtype=torch.bool, device=self.device)
         storage = [self._places(sentences * width, capacity) for _ in self.decoder]
@@ -124,6 +132,10 @@ class Transformer(nn.Module):
     @property
     def device(self) -> torch.device:
         return self.output.weight.device
+
+    @property
+    def decoder_only(self) -> bool:
+        return self.config.decoder_only
 
     def step(
         self, ids: Int[Tensor, "B T"], state: StateT, mask: Bool[Tensor, "B T"] | None = None, tap: Tap | None = None

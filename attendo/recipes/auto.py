@@ -22,6 +22,7 @@ class Amount:
     tokens: int  # of the target side, roughly: four letters or one ideograph each
     alphabets_overlap: float  # share of the letters of one side that the other uses too
     kind: str | None = None  # of the tokenizer, where the text is cut already
+    window: int | None = None  # of running text, whose `tokens` are characters unless it is cut already
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ def measure(pairs: Iterable[tuple[str, str]]) -> Amount:
 def choose(given: Mapping[str, Any], amount: Amount) -> list[Choice]:
     """What to use for the settings that `given`, checked values of a run file, leaves open."""
     given = {name: value for name, value in given.items() if (name, value) != ("preset", "auto")}
+    if amount.window is not None:
+        return [choice for choice in _choose_for_running_text(given, amount) if not _is_given(given, choice.name)]
     choices = list(_choose_training(given, amount))
     if not _is_given(given, "start_from"):  # which brings its own tokenizer and network
         choices = [*_choose_text(given, amount), *_choose_network(amount), *choices]
@@ -82,8 +85,48 @@ def _choose_text(given: Mapping[str, Any], amount: Amount) -> Iterable[Choice]:
         yield Choice("tokenizer.joint", joint, reason)
         joint = _get(given, "tokenizer.joint", joint)
     yield Choice("model.tie", "all" if joint else "output", "one vocabulary" if joint else "two vocabularies")
-    if kind == "bpe":
+    if kind == "bpe" and _get(given, "tokenizer.target_kind", "bpe") == "bpe":
         yield Choice("tokenizer.dropout", 0.1 if amount.pairs < 500_000 else 0.0, pairs)
+
+
+def _choose_for_running_text(given: Mapping[str, Any], amount: Amount) -> Iterable[Choice]:
+    prepared, size, goes_on = _is_given(given, "data.prepared"), amount.tokens, _is_given(given, "start_from")
+    text = f"{size:,} {'tokens' if prepared else 'characters'}"
+    kind = _get(given, "tokenizer.kind", "characters" if size < 5_000_000 else "bpe")
+    if not (prepared or goes_on):
+        yield Choice("tokenizer.kind", kind, text)
+        if kind in ("bpe", "unigram"):
+            yield Choice("tokenizer.size", _by_size(size, {1_000_000: 1000, 20_000_000: 4000}, 16_000), text)
+    if not prepared:
+        if size < 50_000:
+            yield Choice("data.window", 64, text)
+        if size > 20_000_000 and not _is_given(given, "data.valid_text"):
+            yield Choice(
+                "data.valid_share", round(2_000_000 / size, 4), "about two million characters to validate with"
+            )
+    if not goes_on:
+        yield Choice("preset", _by_size(size, {200_000: "tiny", 30_000_000: "small"}, "base"), text)
+        yield Choice("model.num_encoder_layers", 0, "running text has no source to read")
+        yield Choice("model.positions", "rotary", "no position lies beyond those that were learned")
+        yield Choice("model.dropout", _by_size(size, {5_000_000: 0.2}, 0.1), text)
+    yield from _choose_training_on_text(given, size if prepared or kind in ("characters", "bytes") else size // 4)
+
+
+def _choose_training_on_text(given: Mapping[str, Any], tokens: int) -> Iterable[Choice]:
+    about = f"about {tokens:,} tokens"
+    budget = 2 ** round(math.log2(min(max(16 * tokens**0.5, 1024), 32_768)))
+    yield Choice("train.batch_tokens", budget, about)
+    epochs = min(max(round(80 * (1_000_000 / max(tokens, 1)) ** 0.5), 3), 100)
+    in_use = _get(given, "train.batch_tokens", budget) * _get(given, "train.accumulate", 1)
+    steps = _round(min(max(epochs * tokens / in_use, 300), 200_000))
+    yield Choice("train.steps", steps, f"{epochs} epochs of {about}")
+    steps = _get(given, "train.steps", steps)
+    yield Choice("train.schedule", "cosine", "the last steps are small, and settle what the others have found")
+    yield Choice("train.warmup", _round(min(max(steps / 20, 30), 2000)), "a twentieth of the steps, 30 to 2,000")
+    yield Choice("train.label_smoothing", 0.0, "the probability of the text is what counts")
+    every = _round(max(steps / 20, 25))
+    yield Choice("train.validate_every", every, "20 times over the run, 25 steps apart at least")
+    yield Choice("train.save_every", every, "with every validation")
 
 
 def _choose_network(amount: Amount) -> Iterable[Choice]:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from attendo.data.config import DataConfig
 from attendo.data.index import read_index
+from attendo.data.running import RunningText
 from attendo.data.sources import Corpus, FileCorpus, Row
 from attendo.recipes.auto import Amount, measure
 from attendo.recipes.builtin import BuiltinTask
@@ -34,12 +35,29 @@ class BuiltinCorpus:
             yield Row(number, pair.source, pair.target, None)
 
 
+@dataclass(frozen=True)
+class JoinedCorpus:
+    """Several corpora one after the other, to validate with all of them."""
+
+    parts: tuple[Corpus, ...]
+    weight: ClassVar[float] = 1.0
+
+    @property
+    def name(self) -> str:
+        return f"{self.parts[0].name} and {len(self.parts) - 1} more"
+
+    def rows(self) -> Iterator[Row]:
+        rows = (row for part in self.parts for row in part.rows())
+        return (row._replace(number=number) for number, row in enumerate(rows, start=1))
+
+
 def corpora(config: DataConfig, seed: int) -> tuple[Sequence[Corpus], Corpus | None]:
     """To learn from, and to validate with where that is apart."""
     if config.task == "builtin":
         return [BuiltinCorpus(seed, config.pairs)], BuiltinCorpus(seed, BUILTIN_VALID, heldout=True)
-    valid = None if config.valid is None else FileCorpus(config.valid)
-    return [FileCorpus(each) for each in config.training], valid
+    valid = [FileCorpus(each) for each in config.validation]
+    together = JoinedCorpus(tuple(valid)) if len(valid) > 1 else next(iter(valid), None)
+    return [FileCorpus(each) for each in config.training], together
 
 
 def amount(config: DataConfig, seed: int) -> Amount:
@@ -48,6 +66,12 @@ def amount(config: DataConfig, seed: int) -> Amount:
         index, _ = read_index(config.prepared)
         joint = any(name.startswith("joint.") for name in index.files)
         kind = index.settings["tokenizer"].get("kind")
+        if index.window is not None:
+            step = DataConfig(**index.settings["data"]).step
+            return Amount(index.pairs, index.pairs * step, float(joint), kind, index.window)
         return Amount(index.pairs, index.target_tokens + index.pairs, float(joint), kind)
+    if config.text is not None:
+        characters = RunningText(config.text_files[0]).extent().characters
+        return Amount(characters // config.step, characters, 1.0, window=config.window)
     training, _ = corpora(config, seed)
     return measure((row.source, row.target) for corpus in training for row in corpus.rows() if row.fault is None)

@@ -22,11 +22,17 @@ def first_model(config: RunConfig, data: Prepared) -> StoredModel:
     generation: dict[str, Any] = {}
     about = config.about.told()
     if config.start_from is None:
+        if data.window is not None:  # as much again as it has learned to look back on
+            generation = {"max_length_extra": data.window}
         generator = torch.Generator().manual_seed(config.seed)
         network = Transformer(config.network(source.vocab_size, target.vocab_size), generator)
     else:
         old = load_model(config.start_from)
         network, generation, about = _going_on(old, config, data), old.generation, about or old.about
+    if config.data.cut_source is not None:  # the model reads as it learned to
+        generation = {**generation, "max_source": config.data.cut_source, "long_source": "cut"}
+    generation = {**generation, **config.generation}
+    _refuse_other_kind(network.config, data)
     _refuse_too_long(network.config, data, max(map(len, prefixes_of(GenerationConfig(**generation), source, target))))
     return StoredModel(network, source, target, generation, sample=data.valid[:SAMPLE_PAIRS], about=about)
 
@@ -42,12 +48,26 @@ def _going_on(old: StoredModel, config: RunConfig, data: Prepared) -> Transforme
     return network
 
 
+def _refuse_other_kind(network: ModelConfig, data: Prepared) -> None:
+    if network.decoder_only and data.window is None:
+        raise UsageError(
+            f"{data.folder} holds pairs, and a decoder-only network (model.num_encoder_layers 0) learns from running "
+            "text: give data.text"
+        )
+    if data.window is not None and not network.decoder_only:
+        raise UsageError(
+            f"{data.folder} holds running text, which has no source for an encoder: set model.num_encoder_layers to 0, "
+            "or go on from a decoder-only model"
+        )
+
+
 def _refuse_too_long(network: ModelConfig, data: Prepared, prefix: int) -> None:
     """Before the first step, not when the sentence comes up in the middle of the run."""
     if network.positions != "learned":
         return
+    control = 1 if data.window is None else 0  # bos stands in the place of a window's last token
     for corpus in data.corpora:
-        if (length := longest_side(corpus) + 1 + prefix) > network.max_length:
+        if (length := longest_side(corpus) + control + prefix) > network.max_length:
             raise DataError(
                 f"{corpus.name} has a sentence of {length} tokens, more than model.max_length {network.max_length}: "
                 "raise it, choose other positions, or lower data.max_length"

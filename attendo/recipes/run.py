@@ -15,6 +15,7 @@ from torch import Tensor
 from attendo import durable
 from attendo.data.prepare import Preparing, prepare, settings_hash
 from attendo.data.prepared import Prepared, open_prepared
+from attendo.data.windows import WindowBatches
 from attendo.errors import AttendoError, DataError, ModelError, UsageError
 from attendo.recipes.circumstances import circumstances, facts, other_machine
 from attendo.recipes.corpora import corpora
@@ -123,7 +124,7 @@ class Run:
         settings = (self.config.train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
         stream = PrefixedStream(self.data, *settings, prefixes)
         old = [] if self.config.start_from is None else load_model(self.config.start_from).sample
-        validate = Validator(self.model, self.data.valid, learner, old)
+        validate = Validator(self.model, self.data.valid, learner, old, self._valid_windows())
         now = facts(self.config, self.data.fingerprint, self.device, self.world)
         self.trainer = Trainer(learner, stream, validate, self.checkpoints, now)
         found = self.checkpoints.newest()
@@ -133,6 +134,12 @@ class Run:
         self._compare_facts(found.snapshot.facts, now)
         if not self.trainer.restore(found.snapshot):
             self.warnings.append("another number of processes or device: dropout is drawn anew, not bit for bit")
+
+    def _valid_windows(self) -> WindowBatches | None:
+        """Running text to validate with, where the run learns from such."""
+        if self.data.valid_windows is None or self.data.window is None:
+            return None
+        return WindowBatches(self.data.valid_windows, max(1, self.config.train.batch_tokens // self.data.window))
 
     @property
     def faults(self) -> dict[str, str]:

@@ -8,8 +8,10 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from attendo.data.config import DataConfig
+from attendo.decode.config import GenerationConfig
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
+from attendo.recipes.reproduce.config import Reproduce, with_variant
 from attendo.settings import Settings
 from attendo.text.about import About, languages_of
 from attendo.text.config import TokenizerConfig
@@ -28,20 +30,50 @@ class RunConfig(Settings):
     tokenizer: TokenizerConfig = Field(TokenizerConfig(), description="table [tokenizer]: how text becomes ids")
     model: dict[str, Any] = Field({}, description="table [model]: what differs from the preset's network")
     train: TrainConfig = Field(TrainConfig(), description="table [train]: how the network learns")
+    generation: dict[str, Any] = Field({}, description="table [generation]: how the model answers")
     about: About = Field(About(), description="table [about]: what the model is for")
+    reproduce: Reproduce | None = Field(None, description="table [reproduce]: how a recipe is judged")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _put_variant_in_its_places(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return with_variant(values)
 
     @model_validator(mode="after")
     def _network_makes_sense(self) -> Self:
+        self._check_running_text()
+        self._check_generation()
         if self.start_from is not None:
             self._check_start()
             return self
         self.network(8, 8)
-        separate = not self.tokenizer.joint and self.data.prepared is None
+        separate = not (self.tokenizer.joint or self.data.prepared or self.data.text)
         if self.model.get("tie") == "all" and separate and self.preset != "auto":
             raise ValueError(
                 "model.tie all needs one joint vocabulary: set tokenizer.joint to true, or model.tie to output"
             )
         return self
+
+    def _check_generation(self) -> None:
+        try:
+            GenerationConfig(**self.generation)
+        except UsageError as error:
+            raise ValueError(f"generation: {error}") from None
+
+    def _check_running_text(self) -> None:
+        """A network without an encoder learns from running text, and only such a one does."""
+        decoder_only, text = self.model.get("num_encoder_layers") == 0, self.data.text is not None
+        decided = self.preset != "auto" or "num_encoder_layers" in self.model
+        if decoder_only and not (text or self.data.prepared):
+            raise ValueError(
+                "model.num_encoder_layers 0 reads no source: name running text in data.text, or leave it out"
+            )
+        if text and decided and not decoder_only and self.start_from is None:
+            raise ValueError("data.text has no source for an encoder to read: set model.num_encoder_layers to 0")
+        if text and (scored := self.train.decoded_metrics):
+            raise ValueError(
+                f"train.metrics: running text has no answers that {scored[0]} could score; leave it at loss"
+            )
 
     def _check_start(self) -> None:
         if "tokenizer" in self.model_fields_set and self.tokenizer.model_fields_set - {"dropout"}:
@@ -59,7 +91,7 @@ class RunConfig(Settings):
         if decided := sorted({"vocab_size", *sizes} & self.model.keys()):
             raise ValueError(f"model.{decided[0]} comes from the tokenizer: set tokenizer.size")
         if self.model.get("num_encoder_layers") == 0:
-            raise ValueError("model.num_encoder_layers 0: a run needs an encoder to read its source")
+            del sizes["source_vocab_size"]
         preset = "small" if self.preset == "auto" else self.preset
         try:
             return ModelConfig.preset(preset, **sizes, **self.model)
@@ -71,6 +103,8 @@ def named_about(config: RunConfig) -> About:
     """What the names of its files tell, where the run does not say what it is for and goes on from nothing."""
     if config.about != About() or config.start_from is not None:
         return config.about
+    if turns := {each.context_turns for each in config.data.training if each.turns_field is not None}:
+        return About(task="conversation", context_turns=max(turns))
     told = {
         About() if each.source is None or each.target is None else languages_of(each.source, each.target)
         for each in config.data.training
@@ -105,8 +139,11 @@ def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, A
 
 
 def to_toml(config: RunConfig) -> str:
-    """Every setting, those of the preset and of ModelConfig too, as a run file that reads back to the same run."""
-    content = config.model_dump(mode="json", exclude_none=True)
+    """Every setting, those of the preset and of ModelConfig too, as a run file that reads back to the same run.
+
+    How it is judged is left out: that may change while checkpoints, which know a run by this text, stay what they are.
+    """
+    content = config.model_dump(mode="json", exclude_none=True, exclude={"reproduce"})
     if config.train.schedule != "noam":
         resolved = config.train.replace(peak_lr=config.train.peak_lr or DEFAULT_PEAK)
         content["train"] = resolved.model_dump(mode="json")

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from attendo.data.config import CorpusConfig, DataConfig
+from attendo.decode.config import GenerationConfig
 from attendo.model.config import PRESETS, VOCABULARIES, ModelConfig
 from attendo.recipes.auto import Amount, choose
+from attendo.recipes.reproduce.config import Expectation, Reproduce
 from attendo.recipes.run_config import RunConfig, toml_literal
 from attendo.settings import Settings
 from attendo.text.about import About
@@ -42,13 +44,28 @@ takes as much as its weight says: 2 is all of it twice, 0.5 about half of it, dr
     ),
     ("train", TrainConfig, "How the network learns, what is looked at meanwhile, and what is kept."),
     (
+        "generation",
+        GenerationConfig,
+        """How the model answers unless a call says otherwise: the model folder keeps it, and validation decodes so.""",
+    ),
+    (
         "about",
         About,
         """What the model is for. Training does not look at it; the model folder keeps it in `about.json`, and
 `attendo serve` finds the model of a language pair by it. Left out, it is taken from the names of the two text files
 where they end in languages (`train.en.gz` and `train.de`), or from the model of `start_from`.""",
     ),
+    (
+        "reproduce",
+        Reproduce,
+        """How a recipe is judged, for `attendo reproduce`; training does not look at it. A recipe may stand for several
+variants: `{variant}` in its file names is replaced by the name of one, which `attendo train` takes as
+`--set variant=NAME`. `[reproduce.generate]` has settings of decoding, by the names of `attendo generate`.""",
+    ),
+    ("reproduce.test", Expectation, "One such table for each score of a test set."),
 )
+
+_SEVERAL = ("data.corpora", "reproduce.test")  # tables that there may be many of
 
 _OPENING = """# The run file
 
@@ -80,7 +97,7 @@ def reference() -> str:
 
 def _lines() -> Iterator[str]:
     for table, settings, about in _TABLES:
-        title = "Top level" if not table else "`[[data.corpora]]`" if table == "data.corpora" else f"`[{table}]`"
+        title = "Top level" if not table else f"`[[{table}]]`" if table in _SEVERAL else f"`[{table}]`"
         yield from (f"## {title}", "", about, "")
         yield from ("| setting | values | default | |", "|---|---|---|---|")
         yield from _rows(table, settings)
@@ -123,15 +140,17 @@ def _of_presets() -> list[str]:
 def _default(table: str, name: str, value: Any) -> str:
     if table == "model" and name in _of_presets():
         return "the preset's"
-    return "" if value is None or name == "corpora" else f"`{toml_literal(value)}`"
+    return "" if value is None or name in ("corpora", "valid_corpora", "generate") else f"`{toml_literal(value)}`"
 
 
 def _values(name: str, facts: dict[str, Any]) -> str:
     """What may be written, from the JSON schema of a setting."""
     if name == "preset":
         return ", ".join(f"`{each}`" for each in ("auto", *PRESETS))
-    if name == "corpora":
+    if name in ("corpora", "valid_corpora", "test"):
         return "tables, see below"
+    if name == "generate":
+        return "a table"
     kinds = [each for each in facts.get("anyOf", [facts]) if each.get("type") != "null"]
     return " or ".join(_kind(each) for each in kinds)
 

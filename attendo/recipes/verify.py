@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attendo.data.batch import Batch, Example, collate
+from attendo.data.batch import Batch, Example, collate, collate_windows
+from attendo.data.sequences import Sequences
 from attendo.decode.beam import Beam
 from attendo.decode.engines import CachedEngine, Engine, FastEngine, TextbookEngine
 from attendo.decode.frontier import Frontier
 from attendo.decode.ranking import Ranking
 from attendo.decode.requests import Request
-from attendo.decode.rules import Forbid
+from attendo.decode.rules import Forbid, Prefix
 from attendo.decode.search import Strategy
 from attendo.decode.strategies import Greedy, Sample
 from attendo.errors import UsageError
@@ -27,11 +28,12 @@ SUB_LAYERS = "sub-layers"  # with the fast kernels, beside the formula written o
 BATCHES = (1, 7, 32)
 PADDING = 9
 STRATEGIES: dict[str, Strategy] = {"greedy": Greedy(), "beam 4": Beam(4), "samples": Sample(2, seed=1)}
-RULES = (Forbid(),)
+RULES = (Forbid(), Prefix())
 # Log-probabilities are sums of many rounded numbers. Two answers that lie no further apart are equally good.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
 _FINE = 16.0  # larger logits are rounded the more coarsely the larger they are
 _NO_LIMIT = 1 << 40
+_BEGINNING = 24  # tokens of a text that a decoder-only model continues, and at most as many behind them
 
 Found = Mapping[int, Frontier]
 
@@ -87,6 +89,12 @@ def _requests(model: TextModel, texts: Sequence[str]) -> list[Request]:
     config = model.generation
     sources = [tuple(model.source_tokenizer.encode(text)) for text in texts if text.strip()]
     most = model.network.config.max_length - 1 if model.network.config.positions == "learned" else _NO_LIMIT
+    if model.decoder_only:
+        begins = [ids[:_BEGINNING] for ids in sources if ids]
+        return [
+            Request(number, (), min(most, len(ids) + min(config.max_length_extra, _BEGINNING)), prefix=ids[:most])
+            for number, ids in enumerate(begins)
+        ]
     return [
         Request(number, source, min(most, int(config.max_length_factor * len(source)) + config.max_length_extra))
         for number, source in enumerate(source for source in sources if source and len(source) <= most - PADDING)
@@ -123,10 +131,13 @@ def _scores(model: TextModel, answers: Found, requests: Sequence[Request], allow
     largest, counted = 0.0, 0
     for request in requests:
         found = answers[request.number]
-        if found.cut[0]:  # it has no end to be counted
+        ids = _ids(found)[0]
+        if model.decoder_only:
+            batch = collate_windows(Sequences.of([ids])).to(model.device)
+        elif found.cut[0]:  # it has no end to be counted
             continue
-        ids = [each for each in _ids(found)[0] if each != EOS]
-        batch = collate([Example(request.source, ids)]).to(model.device)
+        else:
+            batch = collate([Example(request.source, [each for each in ids if each != EOS])]).to(model.device)
         with torch.inference_mode():
             logits = model.network(batch.source_ids, batch.target_ids, batch.source_mask)
             read = logits.float().log_softmax(-1).gather(-1, batch.labels[..., None]).sum()
@@ -157,10 +168,12 @@ def _allowed(network: Transformer, requests: Sequence[Request]) -> float:
 
 
 def _batch(network: Transformer, requests: Sequence[Request]) -> Batch:
-    """Some of the sources, each with itself as an answer, as far as the vocabulary goes."""
-    top = network.output.out_features - 1
+    """Some of the sources, each with itself as an answer, as far as the vocabulary goes; or texts without a source."""
+    top, device = network.output.out_features - 1, network.output.weight.device
+    if network.decoder_only:
+        return collate_windows(Sequences.of([request.prefix for request in requests[: BATCHES[-1]]])).to(device)
     some = (request.source for request in requests[: BATCHES[-1]])
-    return collate([Example(ids, [min(each, top) for each in ids]) for ids in some]).to(network.output.weight.device)
+    return collate([Example(ids, [min(each, top) for each in ids]) for ids in some]).to(device)
 
 
 def _outputs(network: Transformer, batch: Batch, tap: Tap | None) -> dict[str, Tensor]:

@@ -157,9 +157,15 @@ def _fault(fault: Mapping[str, Any], known: Sequence[str]) -> tuple[str, str]:
         )
     last = str(fault["loc"][-1])[:_TOLD]
     near = nearest(last, [each for each in known if each != last])  # another request may have a field of that name
-    values = {**(fault.get("ctx") or {}), "near": near, "near_zh": _chinese_near(near)}
+    context = fault.get("ctx") or {}
+    values = {**context, "near": near, "near_zh": _chinese_near(near), "expected_zh": _chinese_list(context)}
     english, chinese = FAULTS.get(fault["type"], OTHER_FAULT)
     return f"{name} {english.format(**values)}", f"{name} {chinese.format(**values)}"
+
+
+def _chinese_list(context: Mapping[str, Any]) -> str:
+    """Of the values that a field may have: 'a', 'b' or 'c' as they stand in English."""
+    return re.sub(r"'(?:, | or )'", "'、'", str(context.get("expected", "")))
 
 
 def _chinese_near(near: str) -> str:

@@ -19,6 +19,7 @@ from attendo.serve.huggingface_shapes import CHAT_RESPONSES, described
 from attendo.serve.keys import admitted, bearer
 from attendo.serve.languages import closest
 from attendo.serve.office import Office
+from attendo.serve.openai.continuations import added, grown, own_tokens
 from attendo.serve.openai.requests import ChatRequest
 from attendo.serve.request_values import json_object
 from attendo.serve.shelf import Served
@@ -100,6 +101,7 @@ class _Asked:
     source: str | None
     target: str | None
     options: dict[str, Any]
+    new: tuple[str, ...]  # those of the options that count only what is new
 
 
 async def _asked(office: Office, request: Request) -> _Asked:
@@ -112,7 +114,8 @@ async def _asked(office: Office, request: Request) -> _Asked:
     if not texts or not all(isinstance(each, str) for each in texts):
         raise Refusal("hf_inputs")
     parameters = parameters_of(body)
-    return _Asked(texts, parameters.source, parameters.target, options_of(parameters.decoding))
+    new = tuple(name.replace("_new_tokens", "_length") for name in parameters.decoding if name.endswith("_new_tokens"))
+    return _Asked(texts, parameters.source, parameters.target, options_of(parameters.decoding), new)
 
 
 def _for_languages(office: Office, asked: _Asked) -> Served | None:
@@ -142,11 +145,25 @@ async def _answers(office: Office, served: Served, asked: _Asked, task: Task | N
     _check_languages(served, asked)
     if about.task == "translation" or (about.task is None and about.source_language and about.target_language):
         texts = [each.text for each in await translated(office, served, asked.texts, **asked.options)]
+    elif served.model.decoder_only:
+        texts = await _continued(office, served, asked)
     else:
         texts = [each.text for each in await office.answer(served, asked.texts, **asked.options)]
     told = task or about.task
     names = NAMES[told] if told else _ALL_NAMES
     return [dict.fromkeys(names, text) for text in texts]
+
+
+async def _continued(office: Office, served: Served, asked: _Asked) -> list[str]:
+    """What is new of each text; how long it may be depends on its own length."""
+    office.check(asked.texts)
+    deadline, told = office.deadline(), []
+    for text in asked.texts:
+        own = own_tokens(served.model, text)
+        options = grown(asked.options, asked.new, own, office.settings.answer_tokens)
+        (result,) = await office.answer(served, [text], deadline=deadline, **options)
+        told.append(next(added(served.model, result)).text)
+    return told
 
 
 def _check_languages(served: Served, asked: _Asked) -> None:

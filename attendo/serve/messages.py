@@ -137,7 +137,7 @@ FAULTS: dict[str, tuple[str, str]] = {
     "dict_type": ("must be an object", "必须是对象"),
     "model_type": ("must be an object", "必须是对象"),
     "model_attributes_type": ("must be an object", "必须是对象"),
-    "literal_error": ("must be one of {expected}", "必须是以下之一：{expected}"),
+    "literal_error": ("must be one of {expected}", "必须是以下之一：{expected_zh}"),
     "greater_than": ("must be above {gt}", "必须大于 {gt}"),
     "greater_than_equal": ("must be at least {ge}", "不能小于 {ge}"),
     "less_than": ("must be below {lt}", "必须小于 {lt}"),

@@ -5,6 +5,11 @@ from attendo.serve.message import Message
 OF_THE_PAGE: dict[str, Message] = {
     # what is asked of a model
     "empty_text": Message(400, "the text is empty: write something to look at", "文本是空的：请输入要观察的内容"),
+    "no_source": Message(
+        400,
+        "model {model} continues texts and reads no source: the page looks into models that have an encoder",
+        "模型 {model} 只续写文本，不读源文：本页面只能观察有编码器的模型",
+    ),
     "too_long": Message(
         413,
         "the {side} has {tokens} tokens; at most {most} can be shown: choose a part of it",

@@ -27,7 +27,7 @@ _MOST_ROUNDS = 50  # of searching again for an answer without a banned phrase
 
 @dataclass(frozen=True)
 class Line:
-    """One source, and what is asked for it alone."""
+    """One source, and what is asked for it alone. Without an encoder there is none: the text is the prefix."""
 
     source: Ids
     limit: int
@@ -35,6 +35,12 @@ class Line:
     prefix: Ids = ()
     phrases: tuple[str, ...] = ()  # that must be said
     ways: tuple[tuple[Ids, ...], ...] = ((),)  # to write all of these
+    left_out: int = 0  # tokens of the source that are not read
+
+    @property
+    def read(self) -> int:
+        """Tokens of the text, eos left out."""
+        return len(self.source or self.prefix)
 
     @cached_property
     def number(self) -> int:

@@ -54,13 +54,21 @@ class Call:
 
     def results(self, found: Sequence[Result]) -> list[Result]:
         """One for each text, from those of the lines."""
-        told = zip(self.maker.results(found, self.made), self.texts, self.source_tokens, strict=True)
-        return [replace(result, unknown=self._unknown(text), source_tokens=read) for result, text, read in told]
+        told = zip(self.maker.results(found, self.made), self.texts, self.made, strict=True)
+        return [
+            replace(
+                result,
+                unknown=self._unknown(text),
+                source_tokens=sum(line.read for line in lines),
+                source_left_out=sum(line.left_out for line in lines),
+            )
+            for result, text, lines in told
+        ]
 
     @property
     def source_tokens(self) -> list[int]:
         """Of each text, eos left out."""
-        return [sum(len(line.source) for line in lines) for lines in self.made]
+        return [sum(line.read for line in lines) for lines in self.made]
 
     def within(self, answer_tokens: int) -> "Call":
         """The same with no answer longer than this."""

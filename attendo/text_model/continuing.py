@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from attendo.decode.requests import Request, sources_of
+from attendo.decode.requests import Request, begun, sources_of
 from attendo.text import BOS, EOS, PAD, Tokenizer
 from attendo.text_model.answering import Line
 from attendo.text_model.networks import Reader
@@ -18,7 +18,7 @@ def next_tokens(line: Line, reader: Reader, device: torch.device, count: int) ->
     """The most probable tokens behind the prefix of a line, each with its log-probability."""
     ids, _ = sources_of([Request(0, line.source, line.limit)], device)
     target = torch.tensor([[BOS, *line.prefix]], device=device)
-    logits, _ = reader.step(target, reader.start(reader.encode(ids, None)))
+    logits, _ = reader.step(target, begun(reader, ids))
     log_probs = logits[0, -1].float().log_softmax(-1)
     log_probs[[PAD, BOS]] = float("-inf")
     best = log_probs.topk(min(_MORE * count, log_probs.numel() - 2))

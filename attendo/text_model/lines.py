@@ -8,7 +8,7 @@ from attendo.errors import UsageError
 from attendo.text import Tokenizer
 from attendo.text_model.answering import Line
 from attendo.text_model.choices import ranking_of
-from attendo.text_model.phrasing import prefix_ids, required_ways
+from attendo.text_model.phrasing import Ids, prefix_ids, required_ways
 from attendo.text_model.prefixes import prefixes_of
 from attendo.text_model.results import Hypothesis, Result, Score, empty
 from attendo.text_model.splitting import TooLongError, fitting, joined
@@ -52,7 +52,7 @@ class LineMaker:
     def sentences(self, text: str, number: int, count: int = 1) -> list[str]:
         """The text itself where it can be read whole."""
         tokens = self._tokens(text)
-        if tokens <= self._most:
+        if tokens <= self._most or (self._config.long_source == "cut" and not self._wishes.split):
             return [text]
         where = f"text {number + 1} of {count}"
         if not self._wishes.split:
@@ -69,11 +69,14 @@ class LineMaker:
         return len(self._before) + len(self._source.encode(text))
 
     def _line(self, text: str, prefix: str, phrases: tuple[str, ...]) -> Line:
-        source = self._source.encode(text)
-        begin = (*self._begin, *(prefix_ids(self._target, prefix) if prefix else ()))
+        return self._line_of(text, prefix_ids(self._target, prefix) if prefix else (), phrases)
+
+    def _line_of(self, text: str, prefix: Ids, phrases: tuple[str, ...]) -> Line:
+        whole, begin = self._source.encode(text) if text else [], (*self._begin, *prefix)
+        source, left_out = shortened(whole, self._config, len(self._before), self._positions)
         limit, least = self._limits(len(source), len(begin))
         ways = tuple(required_ways(self._target, phrases)) if phrases else ((),)
-        return Line((*self._before, *source), limit, least, begin, phrases, ways)
+        return Line((*self._before, *source), limit, least, begin, phrases, ways, left_out)
 
     def _limits(self, source_tokens: int, prefix_tokens: int) -> tuple[int, int]:
         """The most and the fewest tokens of the answer."""
@@ -92,6 +95,16 @@ class LineMaker:
                 raise UsageError(f"min_length {least} is more than the model can say: {limit} tokens")
         # With a free end the limit counts all tokens; otherwise those before eos.
         return limit - int(config.at_limit == "free"), min(limit, least)
+
+
+def shortened(
+    source: Sequence[int], config: GenerationConfig, before: int = 0, positions: int | None = None
+) -> tuple[Sequence[int], int]:
+    """What is read of a source, and how many tokens of it are not: none, unless long sources are cut."""
+    most = (config.max_source if positions is None else min(config.max_source, positions)) - before
+    if config.long_source == "refuse" or len(source) <= most:
+        return source, 0
+    return source[:most], len(source) - most
 
 
 def _whole(found: Sequence[Result], ranking: Ranking) -> Result:

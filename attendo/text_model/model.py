@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from attendo.data.batch import Example
+from attendo.data.line_breaks import keeping_line_breaks
 from attendo.decode.config import GenerationConfig
 from attendo.decode.engines import Engine
 from attendo.decode.ensemble import Ensemble, How
@@ -20,19 +20,20 @@ from attendo.model.transformer import Transformer
 from attendo.store import StoredModel, load_model, save_model
 from attendo.text import Tokenizer
 from attendo.text_model.answering import Answering
+from attendo.text_model.beginnings import BeginningMaker
 from attendo.text_model.calls import Call
 from attendo.text_model.continuing import distinct, next_tokens
 from attendo.text_model.lines import LineMaker
 from attendo.text_model.looking import aligned
 from attendo.text_model.networks import pick_device
-from attendo.text_model.prefixes import prefixes_of
 from attendo.text_model.results import Alternative, Result, ScoredTarget
 from attendo.text_model.runtimes import SEARCHED_BY_US, ExportedFolder, Runtime, engine_left_out, refusal
+from attendo.text_model.scoring import pairs_of
 from attendo.text_model.splitting import joined
 from attendo.text_model.torch_runtime import TorchRuntime
 from attendo.text_model.trace import Trace
 from attendo.text_model.tracing import GREEDY, Pair, merged, traced
-from attendo.text_model.wishes import Wishes, divided
+from attendo.text_model.wishes import Wishes, divided, refuse_string
 
 _ENGINES_KEPT = 2  # one for most calls, and one for those with constraints or coverage
 
@@ -44,8 +45,8 @@ class TextModel:
         self._stored = stored
         self.source_tokenizer: Tokenizer = stored.source_tokenizer
         self.target_tokenizer: Tokenizer = stored.target_tokenizer
-        if isinstance(stored, StoredModel) and stored.network.config.decoder_only:
-            raise ModelError("a decoder-only network has no source to translate: use its network directly")
+        if self.decoder_only:  # one tokenizer, of running text
+            self.source_tokenizer = self.target_tokenizer = keeping_line_breaks(stored.target_tokenizer)
         self.generation = GenerationConfig(**stored.generation)
         self.scores: dict[str, Any] = stored.scores
         self.about: dict[str, Any] = stored.about  # fields of `About` that are known
@@ -65,6 +66,11 @@ class TextModel:
     @property
     def network(self) -> Transformer:
         return self.stored.network
+
+    @property
+    def decoder_only(self) -> bool:
+        """Whether a text is not answered but continued: there is no encoder that could read it as a source."""
+        return isinstance(self._stored, StoredModel) and self._stored.network.decoder_only
 
     @property
     def device(self) -> torch.device:
@@ -110,11 +116,12 @@ class TextModel:
     ) -> list[Result]:
         """An answer to each text; order out is order in, and no text in is no text out.
 
+        A decoder-only model continues each text, also one that is empty: an answer is the text and what follows it.
         `n_best` is how many hypotheses each result has, fewer where fewer were found. `max_length` is the most tokens
-        of an answer; unless given, it follows the length of the source. `options` are the other fields of `Wishes`
-        (prefix="...", constraints=["..."], ban=["..."], min_length=5, split=True, alignments=True) and those of
-        `GenerationConfig`, the model's own unless given (beam=4, sample=True, temperature=0.8 ...); like="marian" takes
-        those of another system instead (`decode/likes.py`).
+        of an answer, what it is to begin with included; unless given, it follows the length of the source. `options`
+        are the other fields of `Wishes` (prefix="...", constraints=["..."], ban=["..."], min_length=5, split=True,
+        alignments=True) and those of `GenerationConfig`, the model's own unless given (beam=4, sample=True,
+        temperature=0.8 ...); like="marian" takes those of another system instead (`decode/likes.py`).
         """
         call = self.call(texts, n_best=n_best, max_length=max_length, **options)
         lines, config = call.lines, call.config
@@ -130,7 +137,7 @@ class TextModel:
 
     def call(self, texts: Sequence[str], **options: Any) -> Call:
         """What `generate` would be asked with these options, checked and in ids."""
-        _refuse_string(texts)
+        refuse_string(texts)
         wishes, config = self._asked(options)
         maker, answering = self._lines(wishes, config), Answering(wishes, config, self.target_tokenizer)
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
@@ -168,7 +175,7 @@ class TextModel:
     def alternatives(self, text: str, prefix: str = "", count: int = 5, **options: Any) -> list[Alternative]:
         """The most probable next words behind a prefix of the answer, each with the whole answer it leads to."""
         wishes, config = self._asked({**options, "prefix": prefix})
-        if wishes.ban or count < 1 or not text.strip():
+        if wishes.ban or count < 1 or not (text.strip() or self.decoder_only):
             raise UsageError("alternatives are one or more ways to answer a text that is not empty, without a ban")
         ((line,),) = self._lines(wishes, config).of([text])
         answering, reader = Answering(wishes, config, self.target_tokenizer), self.runtime.reader(config)
@@ -182,18 +189,17 @@ class TextModel:
         return distinct(tokens, results, line.prefix, self.target_tokenizer)[:count]
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
-        """The log-probability of each target given its source, eos included: ∑ log p(yₜ | y₍<ₜ₎, x)."""
+        """The log-probability of each target given its source, eos included: ∑ log p(yₜ | y₍<ₜ₎, x).
+
+        Of a decoder-only model: of each continuation given the beginning before it, without an eos.
+        """
         return [each.log_probability for each in self.score_tokens(sources, targets)]
 
     def score_tokens(self, sources: Sequence[str], targets: Sequence[str]) -> list[ScoredTarget]:
         """The same, token by token."""
-        _refuse_string(sources)
-        _refuse_string(targets)
-        if len(sources) != len(targets):
-            raise UsageError(f"score takes pairs: {len(sources)} sources and {len(targets)} targets")
-        encoded = self.source_tokenizer.encode_many(sources), self.target_tokenizer.encode_many(targets)
-        before, begin = prefixes_of(self.generation, self.source_tokenizer, self.target_tokenizer)
-        pairs = [Example((*before, *source), (*begin, *target)) for source, target in zip(*encoded, strict=True)]
+        refuse_string(sources)
+        refuse_string(targets)
+        pairs = pairs_of(sources, targets, self.generation, *self._tokenizers)
         with self.runtime.evaluating():
             return self.runtime.scored(pairs, self.target_tokenizer)
 
@@ -228,7 +234,7 @@ class TextModel:
         self._require_single("looked into: trace its members")
         model = self.with_heads(heads) if heads else self
         said = model.generate([text], **GREEDY)[0].best if target is None else target
-        pair = Pair.of(text, said, self.generation, self.source_tokenizer, self.target_tokenizer)
+        pair = Pair.of(text, said, self.generation, *self._tokenizers)
         return traced(self.network, pair, model._heads, masked, layer)
 
     def with_heads(self, heads: HeadScales) -> "TextModel":
@@ -247,7 +253,8 @@ class TextModel:
         return call.results(told)[0]
 
     def _lines(self, wishes: Wishes, config: GenerationConfig) -> LineMaker:
-        return LineMaker(wishes, config, self.source_tokenizer, self.target_tokenizer, self.runtime.longest)
+        maker = BeginningMaker if self.decoder_only else LineMaker
+        return maker(wishes, config, self.source_tokenizer, self.target_tokenizer, self.runtime.longest)
 
     def _engine(self, config: GenerationConfig, constrained: bool) -> Engine:
         """One of those used before, where nothing about it has changed: what it has recorded can be used again."""
@@ -268,6 +275,11 @@ class TextModel:
         return wishes, config
 
     @property
+    def _tokenizers(self) -> tuple[Tokenizer | None, Tokenizer]:
+        """Of what is read as a source, where anything is, and of what is said."""
+        return None if self.decoder_only else self.source_tokenizer, self.target_tokenizer
+
+    @property
     def _heads(self) -> HeadScales:
         return self.runtime.heads if isinstance(self.runtime, TorchRuntime) else {}
 
@@ -283,9 +295,3 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
         return TextModel(stored)
     except UsageError as error:
         raise ModelError(f"{Path(folder) / 'generation.json'}: {error}") from None
-
-
-def _refuse_string(texts: Sequence[str]) -> None:
-    """A string is a sequence too, of letters: nobody means that."""
-    if isinstance(texts, str):
-        raise UsageError("a list of texts is needed: write [text] for a single one")

@@ -64,13 +64,17 @@ def required_ways(tokenizer: Tokenizer, phrases: Sequence[str]) -> list[tuple[Id
 
 
 def prefix_ids(tokenizer: Tokenizer, prefix: str) -> Ids:
-    """Where the word that follows brings its own space, that at the end of the prefix is left out."""
-    prefix = prefix.rstrip() if tokenizer.kind in _SPACE_BEFORE else prefix
-    ids = tuple(tokenizer.encode(prefix))
+    """As `beginning_ids`. What the vocabulary does not have is refused."""
+    ids = beginning_ids(tokenizer, prefix)
     if UNK in ids:
         missing = ", ".join(map(repr, tokenizer.unknown(prefix)))
         raise UsageError(f"prefix {prefix!r} cannot be said: the target vocabulary does not have {missing}")
     return ids
+
+
+def beginning_ids(tokenizer: Tokenizer, text: str) -> Ids:
+    """Where the word that follows brings its own space, that at the end of the text is left out."""
+    return tuple(tokenizer.encode(text.rstrip() if tokenizer.kind in _SPACE_BEFORE else text))
 
 
 def checked_phrases(phrases: Sequence[str], name: str) -> tuple[str, ...]:

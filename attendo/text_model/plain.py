@@ -13,6 +13,8 @@ def plain_result(result: Result, several: bool) -> dict[str, Any]:
     content = plain_hypothesis(result.best)
     if result.unknown:
         content["unknown"] = result.unknown
+    if result.source_left_out:
+        content["source_left_out"] = result.source_left_out
     if result.sentences:
         content["sentences"] = [plain_hypothesis(each.best) for each in result.sentences]
     if several:

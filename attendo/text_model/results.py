@@ -71,6 +71,7 @@ class Result:
     unknown: tuple[str, ...] = ()  # parts of the source that the vocabulary does not have
     sentences: tuple["Result", ...] = ()  # that the source was split into, where it was too long
     source_tokens: int = 0  # that the network read, eos left out
+    source_left_out: int = 0  # tokens at the end of a source that was cut, because it was too long
 
     @property
     def best(self) -> Hypothesis:
@@ -127,7 +128,7 @@ class ScoredTarget:
 
     @property
     def log_probability(self) -> float:
-        return sum(self.log_probabilities)
+        return sum(self.log_probabilities, 0.0)
 
 
 @dataclass(frozen=True)

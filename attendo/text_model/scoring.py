@@ -1,28 +1,81 @@
 """Given targets, scored token by token."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 import torch
 
 from attendo.data.batch import Example, collate
+from attendo.decode.config import GenerationConfig
+from attendo.decode.requests import begun
+from attendo.errors import UsageError
 from attendo.text import EOS, Tokenizer
 from attendo.text_model.grouping import of_like_length
+from attendo.text_model.lines import shortened
 from attendo.text_model.networks import Reader
+from attendo.text_model.prefixes import prefixes_of
 from attendo.text_model.results import ScoredTarget
 
 _POSITIONS = 1024  # of a batch: for each there is a number for every token of the vocabulary
 
 
-@torch.inference_mode()
+def pairs_of(
+    sources: Sequence[str],
+    targets: Sequence[str],
+    config: GenerationConfig,
+    source: Tokenizer | None,
+    target: Tokenizer,
+) -> list[Example]:
+    """As ids, with what the model puts before them.
+
+    Without an encoder, whose tokenizer is then None, both are one text: of its ids, the source has those that the
+    beginning alone has too, and the target all behind them.
+    """
+    if len(sources) != len(targets):
+        raise UsageError(f"score takes pairs: {len(sources)} sources and {len(targets)} targets")
+    before, begin = prefixes_of(config, source or target, target)
+    if source is not None:
+        encoded = zip(source.encode_many(sources), target.encode_many(targets), strict=True)
+        read = ((shortened(one, config, len(before))[0], other) for one, other in encoded)
+        return [Example((*before, *one), (*begin, *other)) for one, other in read]
+    alone = target.encode_many(sources)
+    whole = target.encode_many([first + rest for first, rest in zip(sources, targets, strict=True)])
+    shared = [_alike(one, other) for one, other in zip(alone, whole, strict=True)]
+    return [Example((*begin, *ids[:count]), ids[count:]) for ids, count in zip(whole, shared, strict=True)]
+
+
 def scored(pairs: Sequence[Example], reader: Reader, device: torch.device, tokenizer: Tokenizer) -> list[ScoredTarget]:
-    """In the order given."""
-    found: dict[int, ScoredTarget] = {}
+    """In the order given, eos included."""
+    log_probabilities = _read(pairs, reader, device)
+    return [_told([*pair.target, EOS], each, tokenizer) for pair, each in zip(pairs, log_probabilities, strict=True)]
+
+
+def continued(
+    pairs: Sequence[Example], reader: Reader, device: torch.device, tokenizer: Tokenizer
+) -> list[ScoredTarget]:
+    """The same without an encoder: each target behind its source, in one text that need not end there."""
+    whole = [Example((), (*pair.source, *pair.target)) for pair in pairs]
+    behind = (each[len(pair.source) :] for pair, each in zip(pairs, _read(whole, reader, device), strict=True))
+    return [_told(list(pair.target), each, tokenizer) for pair, each in zip(pairs, behind, strict=True)]
+
+
+def _alike(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many of their first ids are the same."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _told(ids: list[int], log_probabilities: list[float], tokenizer: Tokenizer) -> ScoredTarget:
+    return ScoredTarget(tuple(tokenizer.pieces(ids)), tuple(log_probabilities[: len(ids)]))
+
+
+@torch.inference_mode()
+def _read(pairs: Sequence[Example], reader: Reader, device: torch.device) -> list[list[float]]:
+    """Of each target the log-probabilities of its tokens and of eos."""
+    found: dict[int, list[float]] = {}
     for group in of_like_length([pair.length for pair in pairs], _POSITIONS):
         batch = collate([pairs[number] for number in group]).to(device)
-        state = reader.start(reader.encode(batch.source_ids, batch.source_mask))
-        logits, _ = reader.step(batch.target_ids, state)
-        each = logits.float().log_softmax(-1).gather(-1, batch.labels[..., None])[..., 0].cpu()
+        logits, _ = reader.step(batch.target_ids, begun(reader, batch.source_ids, batch.source_mask))
+        each = logits.float().log_softmax(-1).gather(-1, batch.labels[..., None])[..., 0].tolist()
         for row, number in enumerate(group):
-            ids = [*pairs[number].target, EOS]
-            found[number] = ScoredTarget(tuple(tokenizer.pieces(ids)), tuple(each[row, : len(ids)].tolist()))
+            found[number] = each[row][: len(pairs[number].target) + 1]
     return [found[number] for number in range(len(pairs))]

@@ -8,7 +8,7 @@ import torch
 
 from attendo.decode.coverage import Covered, Covering
 from attendo.decode.frontier import Frontier
-from attendo.decode.requests import Answers, Request, asked_of, by_length, sources_of
+from attendo.decode.requests import Answers, Request, asked_of, begun, by_length, sources_of
 from attendo.decode.search import Network, Rule, Strategy, search
 
 
@@ -30,7 +30,7 @@ class SearchEngine:
         ids, mask = sources_of(requests, device)
         all_alike = len({len(request.source) for request in requests}) == 1
         with torch.inference_mode():
-            state: Any = network.start(network.encode(ids, None if all_alike else mask))
+            state: Any = begun(network, ids, None if all_alike else mask)
             if isinstance(network, Covering):
                 state = Covered.nothing(state, mask, strategy.width)
         return search(network, state, asked_of(requests, device), strategy, rules)

@@ -17,7 +17,7 @@ from attendo.text import Tokenizer
 from attendo.text_model.choices import engine_of, in_precision, networks_of, search_engine_of
 from attendo.text_model.networks import Reader, evaluating, longest_source
 from attendo.text_model.results import ScoredTarget
-from attendo.text_model.scoring import scored
+from attendo.text_model.scoring import continued, scored
 from attendo.text_model.searching import SearchEngine
 from attendo.text_model.wishes import Wishes
 
@@ -66,7 +66,8 @@ class TorchRuntime:
         return in_precision(config, self._reader)
 
     def scored(self, pairs: Sequence[Example], tokenizer: Tokenizer) -> list[ScoredTarget]:
-        return scored(pairs, self._reader, self.device, tokenizer)
+        score = continued if self.networks[0].decoder_only else scored
+        return score(pairs, self._reader, self.device, tokenizer)
 
     def evaluating(self) -> AbstractContextManager[None]:
         return evaluating(*self.networks)

@@ -205,7 +205,8 @@ class Trace(Mapping[str, Tensor]):
         return tuple(int(each[2]) for each in found if each and (each[1], each[3]) == (stack, "self"))
 
     def _stacked(self, stack: str, kind: str) -> Float[Tensor, "L H T S"]:
-        layers = [self[f"{stack}.{n}.{kind}.weights"] for n in self._layers(stack)]
+        names = [f"{stack}.{n}.{kind}.weights" for n in self._layers(stack)]
+        layers = [self[name] for name in names if name in self.entries]  # a decoder-only network has none to a source
         if layers:
             return torch.stack(layers)
         rows = len(self.source_pieces) if stack == "encoder" else len(self.target_pieces)

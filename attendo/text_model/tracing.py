@@ -22,18 +22,25 @@ GREEDY: dict[str, Any] = {"beam": 1, "groups": 1, "sample": False, "mbr": "none"
 
 @dataclass(frozen=True)
 class Pair:
-    """A source and a target as ids, with the tokenizers that name them."""
+    """A source and a target as ids, with the tokenizers that name them; without an encoder a target alone."""
 
     source: Sequence[int]  # eos included
     target: Sequence[int]  # the tokens predicted: eos included, unless the answer was cut before it
-    source_tokenizer: Tokenizer
+    source_tokenizer: Tokenizer | None
     target_tokenizer: Tokenizer
     given: bool
     unknown: Sequence[str]
 
     @staticmethod
-    def of(text: str, said: str | Hypothesis, config: GenerationConfig, source: Tokenizer, target: Tokenizer) -> "Pair":
-        """A text and what is said to it: a text that is given, or an answer of the model."""
+    def of(
+        text: str, said: str | Hypothesis, config: GenerationConfig, source: Tokenizer | None, target: Tokenizer
+    ) -> "Pair":
+        """A text and what is said to it: a text that is given, or an answer of the model.
+
+        Without an encoder, whose tokenizer is then None, what is said stands behind the text and need not end there.
+        """
+        if source is None:
+            return _alone(text, said, config, target)
         before, begin = prefixes_of(config, source, target)
         given = isinstance(said, str)
         answer = (*begin, *target.encode(said)) if isinstance(said, str) else said.ids
@@ -46,11 +53,11 @@ class Pair:
 def traced(network: Transformer, pair: Pair, heads: HeadScales, masked: bool, layer: int | None) -> Trace:
     """The run that reads this source and predicts this target."""
     read = [BOS, *pair.target[:-1]]
-    ids = [torch.tensor(each, device=network.device) for each in (list(pair.source), read)]
-    entries = trace_network(network, ids[0], ids[1], heads, masked, layer)
+    source, target = (torch.tensor(each, device=network.device) for each in (list(pair.source), read))
+    entries = trace_network(network, None if network.decoder_only else source, target, heads, masked, layer)
     return Trace(
         config=network.config,
-        source_pieces=tuple(pair.source_tokenizer.pieces(list(pair.source))),
+        source_pieces=() if pair.source_tokenizer is None else tuple(pair.source_tokenizer.pieces(list(pair.source))),
         read_pieces=tuple(pair.target_tokenizer.pieces(read)),
         target_pieces=tuple(pair.target_tokenizer.pieces(list(pair.target))),
         source_ids=tuple(pair.source),
@@ -63,6 +70,13 @@ def traced(network: Transformer, pair: Pair, heads: HeadScales, masked: bool, la
         heads=heads,
         masked=masked,
     )
+
+
+def _alone(text: str, said: str | Hypothesis, config: GenerationConfig, tokenizer: Tokenizer) -> Pair:
+    begin = prefixes_of(config, tokenizer, tokenizer)[1]
+    if isinstance(said, str):
+        return Pair((), (*begin, *tokenizer.encode(text + said)), None, tokenizer, True, tokenizer.unknown(text + said))
+    return Pair((), (*said.ids, *(() if said.cut else (EOS,))), None, tokenizer, False, tokenizer.unknown(text))
 
 
 def merged(first: HeadScales, second: HeadScales) -> dict[str, dict[int, float]]:

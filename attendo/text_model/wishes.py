@@ -95,6 +95,12 @@ def divided(defaults: GenerationConfig, options: Mapping[str, Any]) -> tuple[Wis
     return wishes, config
 
 
+def refuse_string(texts: Sequence[str]) -> None:
+    """A string is a sequence too, of letters: nobody means that."""
+    if isinstance(texts, str):
+        raise UsageError("a list of texts is needed: write [text] for a single one")
+
+
 def candidates(wishes: Wishes, config: GenerationConfig) -> int:
     """How many hypotheses are needed."""
     if config.mbr == "none":

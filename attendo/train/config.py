@@ -11,7 +11,8 @@ Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 DEFAULT_PEAK = 1e-3
-Metric = Literal["bleu", "chrf", "exact_match", "word_error_rate"]
+Metric = Literal["bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "error_rate", "word_error_rate"]
+Best = Literal["loss", "bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "error_rate", "word_error_rate"]
 
 
 class TrainConfig(Settings):
@@ -58,9 +59,7 @@ class TrainConfig(Settings):
     metrics: tuple[Metric, ...] = Field((), description="scores of decoded validation text")
     metric_pairs: Count = Field(1000, description="validation pairs decoded, at most")
     samples: Natural = Field(5, description="decoded sentences written down at every validation")
-    best: Literal["loss", "bleu", "chrf", "exact_match", "word_error_rate"] = Field(
-        "loss", description="what makes a model the best one so far"
-    )
+    best: Best = Field("loss", description="what makes a model the best one so far")
     patience: Natural = Field(0, description="validations without a better one before training stops; 0 never stops")
 
     save_every: Count = Field(500, description="steps between checkpoints")

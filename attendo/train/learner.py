@@ -125,6 +125,9 @@ class Learner:
         # Fused optimizers divide the gradients by the one and do nothing where the other is 1.
         self.optimizer.grad_scale, self.optimizer.found_inf = divisor, skipped  # type: ignore[attr-defined]
         self.optimizer.step()
+        # On a CPU the fused step does not count as a change (seen with torch 2.13), and whoever keeps the weights in
+        # another layout, as decoding does, would go on with the old ones.
+        torch.autograd.graph.increment_version(list(self.network.parameters()))
         if self.average is not None:
             self.average.update(self.step, skipped)
         if self.precision == "fp16":

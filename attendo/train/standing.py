@@ -6,7 +6,7 @@ from typing import Any
 from attendo.data.stream import Position
 from attendo.errors import ModelError
 
-LOWER_IS_BETTER = ("loss", "word_error_rate")
+LOWER_IS_BETTER = ("loss", "error_rate", "word_error_rate")
 
 
 @dataclass(frozen=True)

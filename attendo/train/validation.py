@@ -1,16 +1,18 @@
 """How well the model does on pairs it does not learn from: their loss, and scores of the text it makes of them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from attendo.data.batch import Batch, Example, collate
+from attendo.data.batch import Batch, Example, collate, collate_windows
 from attendo.data.buckets import group_by_length
+from attendo.data.sequences import Sequences
 from attendo.metrics import Score, score
 from attendo.text_model import TextModel, evaluating
+from attendo.text_model.lines import shortened
 from attendo.text_model.prefixes import prefixes_of
 from attendo.train.config import TrainConfig
 from attendo.train.learner import Learner
@@ -19,19 +21,28 @@ from attendo.train.reports import Sample, Validation
 
 TextPair = tuple[str, str]
 
+_CONTINUED = 128  # tokens of a continuation that is shown, its beginning included
+_LARGEST = 700.0  # loss whose perplexity is still a number
+
 
 class Validator:
     """Called with the number of a step; decodes as a user would, text in and text out.
 
-    `old` are the validation pairs of the model that is being fine-tuned: what it forgets shows there.
+    `old` are the validation pairs of the model that is being fine-tuned: what it forgets shows there. Of running text
+    `windows` are what the loss is measured on, and the pairs are beginnings to be continued.
     """
 
     def __init__(
-        self, model: TextModel, pairs: Sequence[TextPair], learner: Learner, old: Sequence[TextPair] = ()
+        self,
+        model: TextModel,
+        pairs: Sequence[TextPair],
+        learner: Learner,
+        old: Sequence[TextPair] = (),
+        windows: Iterable[Batch] | None = None,
     ) -> None:
         self.model, self.learner = model, learner
         self.config: TrainConfig = learner.config
-        self._new = self._batched(pairs)
+        self._new = self._batched(pairs) if windows is None else ValidationPart(pairs, windows)
         self._old = self._batched(old) if old else None
 
     def __call__(self, step: int) -> Validation:
@@ -40,10 +51,11 @@ class Validator:
             old_loss, _, old_scores = self._validated(self._old) if self._old else (math.nan, [], [])
         old = {"loss": old_loss, **{each.name: each.value for each in old_scores}} if self._old else {}
         shown = zip(self._new.pairs[: self.config.samples], outputs, strict=False)
+        perplexity = {"perplexity": math.exp(min(loss, _LARGEST))} if self.model.decoder_only else {}
         return Validation(
             step=step,
             loss=loss,
-            scores={each.name: each.value for each in scores},
+            scores={each.name: each.value for each in scores} | perplexity,
             signatures={each.name: each.signature for each in scores},
             samples=tuple(Sample(source, output, reference) for (source, reference), output in shown),
             old=old,
@@ -52,17 +64,34 @@ class Validator:
     def _validated(self, part: "ValidationPart") -> tuple[float, list[str], list[Score]]:
         loss = validation_loss(self.model.network, part.batches)
         pairs = part.pairs[: self.config.metric_pairs if self.config.decoded_metrics else self.config.samples]
-        # The weights change and passes run under autocast, which what was recorded for a GPU would not follow.
-        results = self.model.generate([source for source, _ in pairs], engine="cached")
-        outputs = [result.text for result in results]
+        outputs = self._outputs([source for source, _ in pairs])
         references = [target for _, target in pairs]
         return loss, outputs, [score(name, outputs, references) for name in self.config.decoded_metrics]
 
+    def _outputs(self, sources: Sequence[str]) -> list[str]:
+        # The weights change and passes run under autocast, which what was recorded for a GPU would not follow.
+        if not self.model.decoder_only:
+            return [result.text for result in self.model.generate(sources, engine="cached")]
+        results = self.model.generate(sources, max_length=_CONTINUED, engine="cached")
+        return [result.text.removeprefix(source) for source, result in zip(sources, results, strict=True)]
+
     def _batched(self, pairs: Sequence[TextPair]) -> "ValidationPart":
+        if self.model.decoder_only:
+            return self._batched_texts(pairs)
         source, target = self.model.source_tokenizer, self.model.target_tokenizer
         before, begin = prefixes_of(self.model.generation, source, target)
-        examples = [Example((*before, *source.encode(left)), (*begin, *target.encode(right))) for left, right in pairs]
+        sources = [shortened(source.encode(left), self.model.generation, len(before))[0] for left, _ in pairs]
+        targets = target.encode_many([right for _, right in pairs])
+        examples = [Example((*before, *one), (*begin, *other)) for one, other in zip(sources, targets, strict=True)]
         return ValidationPart(pairs, [collate(group) for group in group_by_length(examples, self.config.batch_tokens)])
+
+    def _batched_texts(self, pairs: Sequence[TextPair]) -> "ValidationPart":
+        """Each a window of running text, whose first token is given."""
+        ids = self.model.target_tokenizer.encode_many([beginning + rest for beginning, rest in pairs])
+        examples = [Example((), each) for each in ids if len(each) > 1]
+        groups = group_by_length(examples, self.config.batch_tokens)
+        windows = [Sequences.of([example.target for example in group]) for group in groups]
+        return ValidationPart(pairs, [collate_windows(each, first_is_given=True) for each in windows])
 
 
 @dataclass(frozen=True)
@@ -70,16 +99,17 @@ class ValidationPart:
     """Pairs as text, and in batches."""
 
     pairs: Sequence[TextPair]
-    batches: Sequence[Batch]
+    batches: Iterable[Batch]
 
 
 @torch.inference_mode()
-def validation_loss(network: nn.Module, batches: Sequence[Batch]) -> float:
+def validation_loss(network: nn.Module, batches: Iterable[Batch]) -> float:
     """Per target token, without label smoothing, dropout off."""
     device = next(network.parameters()).device
-    total = torch.zeros((), dtype=torch.float64, device=device)
+    total, tokens = torch.zeros((), dtype=torch.float64, device=device), 0
     with evaluating(network):
         for batch in (each.to(device) for each in batches):
             logits = network(batch.source_ids, batch.target_ids, batch.source_mask)
             total += summed_loss(logits, batch.labels)
-    return float(total) / sum(batch.tokens for batch in batches)
+            tokens += batch.tokens
+    return float(total) / tokens

@@ -7,7 +7,7 @@ import typer
 import attendo
 from attendo.cli.main import app
 
-NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load"]
+NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline"]
 
 GENERATE = [
     *("--alignments", "--allow-unk", "--at-limit", "--ban", "--batch-tokens", "--beam", "--compile", "--constraint"),
@@ -57,8 +57,8 @@ OPTIONS = {
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
     "doctor": ["--data", "--device", "--help", "--json", "--quick", "--set", "--source", "--target", "RUN.toml"],
     "evaluate": [
-        *("--beam", "--compare", "--device", "--help", "--json", "--length-penalty", "--like", "--metric", "--output"),
-        *("--reference", "--source", "MODEL"),
+        *("--beam", "--by", "--compare", "--device", "--help", "--json", "--length-penalty", "--like", "--metric"),
+        *("--output", "--reference", "--source", "MODEL"),
     ],
     "export": [
         *(
@@ -79,17 +79,21 @@ OPTIONS = {
     "finetune": ["--device", "--help", "--out", "--overwrite", "--set", "--source", "--target", "MODEL"],
     "generate": GENERATE,
     "heads": [
-        *("--device", "--gold", "--help", "--json", "--links", "--output", "--sort", "--store", "--target", "-o"),
-        *("FILE", "MODEL"),
+        *("--device", "--gold", "--help", "--json", "--lang", "--links", "--output", "--sort", "--store", "--target"),
+        *("-o", "FILE", "MODEL"),
     ],
     "import": [
         *("--help", "--json", "--no-proof", "--proof", "--source-language", "--target-language", "FOLDER", "OUT"),
     ],
     "plot": ["--help", "--metric", "--output", "--x", "-o", "RUN"],
     "plot-attention": [
-        *("--all", "--device", "--head", "--help", "--layer", "--output", "--site", "--target", "-o", "MODEL", "TEXT"),
+        *("--all", "--device", "--head", "--help", "--lang", "--layer", "--output", "--site", "--target", "-o"),
+        *("MODEL", "TEXT"),
     ],
     "prepare": ["--data", "--help", "--out", "--set", "--source", "--target", "--verify", "RUN.toml"],
+    "reproduce": [
+        *("--data", "--device", "--help", "--jobs", "--list", "--out", "--seeds", "--variants", "RECIPE"),
+    ],
     "score": ["--device", "--help", "--json", "--normalise", "--source", "--target", "--words", "MODEL"],
     "serve": [
         *("--allow-host", "--check", "--cors-origin", "--deadline", "--device", "--documents-folder", "--help"),

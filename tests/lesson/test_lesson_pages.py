@@ -106,6 +106,28 @@ def test_both_languages_have_the_same_headings_code_and_pictures(name: str) -> N
     assert pictures[0] == pictures[1]
 
 
+@pytest.mark.parametrize("name", [*NAMES, "mistakes"])
+def test_both_languages_have_the_same_tables(name: str) -> None:
+    """As many rows and columns, and the same names of code in them."""
+    english, chinese = (
+        [each for each in page(language, name).splitlines() if each.startswith("|")] for language in build.LANGUAGES
+    )
+    assert [row.count("|") for row in english] == [row.count("|") for row in chinese]
+    assert [re.findall(r"`[A-Za-z_.]+`", row) for row in english] == [
+        re.findall(r"`[A-Za-z_.]+`", row) for row in chinese
+    ]
+
+
+def test_it_is_said_where_dropout_acts_and_that_the_one_is_whole_with_pre_norm_only() -> None:
+    for language in build.LANGUAGES:
+        text = page(language, "08-residual-norm-dropout.md")
+        rows = [row for row in text.splitlines() if row.startswith("|") and "ropout`" in row]
+        assert [re.findall(r"`(\w*dropout)`", row) for row in rows] == [
+            *(["dropout"], ["attention_dropout"], ["activation_dropout"], ["dropout"])
+        ]
+        assert r"\text{LN}' \cdot (1 + F')" in text
+
+
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_every_question_has_its_heading(name: str) -> None:
     for position, language in enumerate(build.LANGUAGES):

@@ -11,7 +11,7 @@ FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
 )
-COLLECTED = ["test_files.py"]
+COLLECTED = ["test_files.py", "test_wheel.py"]
 
 try:
     import playwright.sync_api as playwright

@@ -50,6 +50,11 @@ def test_one_file_opens_from_disk_and_shows_every_view(fresh_page: Any, address:
             fresh_page.click(f"#tab-{view}")
         visit.drawn(view)
         assert fresh_page.locator(f"view-{view} .complaint").all_inner_texts() == []
+        # Nothing is offered that only a server could do.
+        assert (fresh_page.locator("#rank, #export-html").count(), fresh_page.locator("#reset").count()) == (
+            0,
+            view == "ablation",
+        )
     assert answer.inner_text() == text
     fresh_page.click("#language")
     assert fresh_page.locator("#translate").inner_text() == "翻译"

@@ -7,11 +7,13 @@ import numpy as np
 
 
 def shown(value: float | None, digits: int = 3) -> str:
-    return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
+    if value is None:
+        return "–"
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # what rounds to nothing has no sign
 
 
 def signed(value: float, digits: int) -> str:
-    return f"+{shown(value, digits)}" if value > 0 else shown(value, digits)
+    return f"+{shown(value, digits)}" if round(value, digits) > 0 else shown(value, digits)
 
 
 def test_maps_are_those_of_the_trace(visit: Any) -> None:

@@ -19,10 +19,16 @@ HOVER = """async (selector) => {
   }
   return times.sort((a, b) => a - b)[30];
 }"""
+# How long whoever types would have waited: the longest time between two turns of the page's loop.
+TICKS = """
+window.gaps = [];
+let before = performance.now();
+setInterval(() => { const now = performance.now(); window.gaps.push(now - before); before = now; }, 5);
+"""
 WATCH = "new PerformanceObserver((list) => (window.long ??= []).push(...list.getEntries().map((e) => e.duration)))"
 
 
-@pytest.mark.parametrize(("layers", "heads", "tokens"), [(6, 8, 64), (6, 8, 256)])
+@pytest.mark.parametrize(("layers", "heads", "tokens"), [(6, 8, 64), (6, 8, 256), (1, 8, 512)])
 def test_drawing_and_pointing_are_measured(
     fresh_page: Any, layers: int, heads: int, tokens: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -41,7 +47,7 @@ def test_drawing_and_pointing_are_measured(
         longest = fresh_page.evaluate("Math.max(0, ...(window.long ?? []))")
         first = fresh_page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null")
     times = {
-        "48 maps": busy,
+        f"{layers * heads} maps": busy,
         "hover on the grid": grid,
         "hover on a map": hover,
         "one map": paint,
@@ -52,6 +58,31 @@ def test_drawing_and_pointing_are_measured(
         print(f"\n{layers} x {heads} maps of {tokens} x {tokens}: {told}, longest task {longest:.0f} ms")
     assert all(time is None or math.isfinite(time) for time in times.values())
     assert fresh_page.locator(".mark.cell:not([hidden])").count() >= 1
+
+
+def test_a_source_of_512_tokens_gets_a_choice_and_the_page_goes_on_answering(
+    fresh_page: Any, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fresh_page.add_init_script(f"{WATCH}.observe({{ entryTypes: ['longtask'] }});{TICKS}")
+    visit = Visit(fresh_page, address)
+    found, waited = visit.open("alignment"), []
+    for text in (" ".join(["cat"] * 511), None):
+        fresh_page.evaluate("window.gaps.length = 0")
+        if text:
+            fresh_page.fill("#source", text)
+            fresh_page.click("#translate")
+        else:
+            found.get_by_text("first 255 tokens").click()
+        found.locator("heat-map" if text is None else ".complaint").wait_for(timeout=60_000)
+        fresh_page.wait_for_function("() => document.getElementById('translate') && window.gaps.length > 20")
+        waited.append(fresh_page.evaluate("Math.max(...window.gaps)"))
+    longest = fresh_page.evaluate("Math.max(0, ...(window.long ?? []))")
+    with capsys.disabled():
+        told = f"refused {waited[0]:.0f} ms, its first 255 drawn {waited[1]:.0f} ms, longest task {longest:.0f} ms"
+        print(f"\na source of 512 tokens: the page was deaf for at most: {told}")
+    assert len(fresh_page.input_value("#source").split()) == 255
+    assert found.locator("heat-map").evaluate("map => map.data.columns") == 256
+    assert found.locator(".complaint").count() == 0
 
 
 def test_half_precision_is_read_to_the_last_bit(visit: Any) -> None:

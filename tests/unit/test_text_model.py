@@ -19,10 +19,8 @@ from attendo.decode.rules import Forbid
 from attendo.decode.search import search
 from attendo.decode.strategies import Greedy
 from attendo.errors import ModelError, UsageError
-from attendo.model.config import ModelConfig
 from attendo.model.transformer import Memory, Transformer
-from attendo.store import StoredModel
-from attendo.text import EOS, Words
+from attendo.text import EOS
 from attendo.text_model import Hypothesis, TextModel, evaluating, load, pick_device
 
 WORDS = tuple(sorted({word for text in SOURCES for word in text.split()}))
@@ -396,13 +394,6 @@ def test_a_trace_without_a_target_shows_the_answer() -> None:
         result, trace = model.generate([text])[0], model.trace(text)
         assert trace.target_pieces == (result.pieces if result.cut else (*result.pieces, "</s>"))
         assert trace.cross.shape[2] == len(trace.target_pieces)
-
-
-def test_a_decoder_only_network_is_no_text_model(tmp_path: Path) -> None:
-    words = Words.build(SOURCES)
-    config = ModelConfig(target_vocab_size=words.vocab_size, num_encoder_layers=0, d_model=16, num_heads=2)
-    with pytest.raises(ModelError, match="decoder-only"):
-        TextModel(StoredModel(Transformer(config), words, words))
 
 
 @pytest.mark.parametrize("name", ["gpu", "", "cpu:x", "meta", "mps"])

@@ -18,10 +18,11 @@ const DARK = {
 
 const STRONG = 0.54; // where the two inks stand out equally
 const tables = new Map();
+const system = matchMedia("(prefers-color-scheme: dark)"); // asked for every cell: it must not be looked up each time
 
 export function isDark() {
   const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  return chosen ? chosen === "dark" : system.matches;
 }
 
 export const palette = () => (isDark() ? DARK : LIGHT);

@@ -21,12 +21,13 @@ export function visible(piece) {
 
 export function number(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
-  return value.toFixed(digits).replace("-", "−");
+  const written = value.toFixed(digits);
+  return written.replace("-", Number(written) === 0 ? "" : "−"); // what rounds to nothing has no sign
 }
 
 export function signed(value, digits = 3) {
   if (value === null || value === undefined) return "–";
-  return value > 0 ? `+${number(value, digits)}` : number(value, digits);
+  return value > 0 && Number(value.toFixed(digits)) !== 0 ? `+${number(value, digits)}` : number(value, digits);
 }
 
 export function percent(value) {
@@ -50,6 +51,16 @@ export const nextFrame = () => new Promise((resolve) => {
   const timer = setTimeout(resolve, 100);
   requestAnimationFrame(() => { clearTimeout(timer); setTimeout(resolve); });
 });
+
+/** Children of which there may be hundreds: the first at once, the others a few at a time between two frames. */
+export async function fill(parent, children, first = 80) {
+  parent.append(...children.slice(0, first));
+  for (let from = first; from < children.length; from += first) {
+    await nextFrame();
+    if (!parent.isConnected) return;
+    parent.append(...children.slice(from, from + first));
+  }
+}
 
 function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {

@@ -42,14 +42,16 @@ class Page extends HTMLElement {
     this.main ??= h("main", { id: "main", tabindex: "-1" });
     this.bar ??= models().length ? h("translate-bar") : null;
     this.top ??= h("header", { class: "top" });
+    this.strange ??= h("div", { class: "strange", role: "status" });
     this.top.replaceChildren(h("h1", {}, "attendo"), ...this.modelChoice(),
       h("div", { class: "row end" }, this.settings()));
+    this.strange.replaceChildren(...this.strangers());
     this.tabs.setAttribute("aria-label", t("page.views"));
     this.tabs.replaceChildren(...Object.keys(VIEWS).map((name) => this.tab(name)));
     const skip = h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault();
       this.main.focus(); } }, t("page.skip"));
     if (!this.main.isConnected || (this.bar && !this.bar.isConnected)) this.replaceChildren(skip, this.top,
-      ...(this.bar ? [this.bar] : []), this.tabs, this.main);
+      this.strange, ...(this.bar ? [this.bar] : []), this.tabs, this.main);
     else this.firstElementChild.replaceWith(skip);
     if (focus) document.getElementById(focus)?.focus();
   }
@@ -72,6 +74,19 @@ class Page extends HTMLElement {
       found.checkpoints?.length ? select("checkpoint", t("page.checkpoint"), checkpoint,
         [["", t("page.final")], ...found.checkpoints.map((each) => [each, each])]) : null,
       h("span", { class: "facts" }, [found.direction, facts].filter(Boolean).join(" · ")),
+    ].filter(Boolean);
+  }
+
+  /** What the address names and this server does not have: somebody else's link, or a model that is gone. */
+  strangers() {
+    const { model, checkpoint } = current(), found = chosen();
+    if (!found) return [];
+    const told = (field, text) => h("p", { class: "notice" }, text, " ",
+      button(t("page.drop"), () => update({ [field]: "" }), { class: "link", id: `drop-${field}` }));
+    return [
+      model && model !== found.name ? told("model", t("page.noModel", { name: model, shown: found.name })) : null,
+      checkpoint && !found.checkpoints?.includes(checkpoint) ? told("checkpoint", t("page.noCheckpoint",
+        { name: checkpoint, shown: found.name })) : null,
     ].filter(Boolean);
   }
 

@@ -15,6 +15,7 @@ const DEFAULTS = {
 };
 
 const CHOICES = {
+  view: ["alignment", "heads", "steps", "tree", "mask", "ledger", "ablation", "compare", "training"],
   lang: ["", "en", "zh"], kind: ["greedy", "beam", "sample"], site: ["encoder_self", "decoder_self", "cross"],
   show: ["mean", "max", "rollout", "head"], badge: ["entropy", "distance", "diagonality", "special"],
   part: ["all", "encoder", "decoder", "output"], versus: ["checkpoints", "decoders", "sources"],
@@ -76,7 +77,7 @@ function read() {
     if (!Object.hasOwn(DEFAULTS, name)) continue;
     const kind = typeof DEFAULTS[name];
     const value = kind === "number" ? Number(text) : kind === "boolean" ? text === "true" : text;
-    const sound = kind !== "number" || (FRACTIONS.includes(name) ? Number.isFinite(value) : Number.isInteger(value));
+    const sound = kind !== "number" || (FRACTIONS.includes(name) ? Number.isFinite : Number.isSafeInteger)(value);
     if (sound && (CHOICES[name]?.includes(value) ?? true)) found[name] = value;
   }
   return found;

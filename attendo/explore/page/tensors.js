@@ -3,6 +3,7 @@
 import { nextFrame } from "./dom.js";
 
 const SPECIALS = new Set(["<s>", "</s>", "<pad>"]);
+const UNKNOWN = "<unk>";
 const CHUNK = 1 << 20; // letters of base64 unpacked between two frames; a multiple of 4
 const unpacked = new WeakMap();
 const halves = halfTable();
@@ -40,10 +41,10 @@ export class Trace {
 
   /** Names of rows and columns, and which of them make a word. Rows are named by the token that is predicted there. */
   sides(site) {
-    const { source, target } = this.answer;
-    const ofSource = { pieces: source.pieces, words: source.words };
-    const predicted = { pieces: target.predicted, words: target.words };
-    const read = { pieces: target.read, words: target.read_words };
+    const { source, target, unknown } = this.answer;
+    const ofSource = { pieces: told(source.pieces, unknown), words: source.words };
+    const predicted = { pieces: told(target.predicted, target.unknown), words: target.words };
+    const read = { pieces: told(target.read, target.unknown), words: target.read_words };
     if (site === "encoder_self") return { rows: ofSource, columns: ofSource };
     return { rows: predicted, columns: site === "cross" ? ofSource : read };
   }
@@ -85,6 +86,12 @@ export class Trace {
   }
 }
 
+/** A word that the vocabulary lacks is read as <unk>: its label tells which one it was. */
+function told(pieces, unknown = []) {
+  const rest = [...unknown];
+  return pieces.map((piece) => (piece === UNKNOWN && rest.length ? `${rest.shift()} ${UNKNOWN}` : piece));
+}
+
 /** Weights to a word are added up; of the rows of a word the mean is taken: a row still sums to one. */
 function pooled(values, width, rows, columns) {
   if (rows.length * columns.length === values.length) return { values, rows: rows.length, columns: columns.length };
@@ -110,11 +117,11 @@ export function shrunk(values, rows, columns, most) {
   if (rows <= most && columns <= most) return { values, rows, columns };
   const height = Math.min(rows, most), width = Math.min(columns, most);
   const found = new Float32Array(height * width);
-  for (let r = 0; r < rows; r++) {
+  const places = Int32Array.from({ length: columns }, (_, c) => Math.floor((c * width) / columns));
+  for (let r = 0, n = 0; r < rows; r++) {
     const to = Math.floor((r * height) / rows) * width;
-    for (let c = 0; c < columns; c++) {
-      const at = to + Math.floor((c * width) / columns);
-      const value = values[r * columns + c];
+    for (let c = 0; c < columns; c++, n++) {
+      const at = to + places[c], value = values[n];
       if (value > found[at]) found[at] = value;
     }
   }

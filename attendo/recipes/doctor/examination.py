@@ -14,6 +14,7 @@ from attendo.recipes.doctor.memory import memory
 from attendo.recipes.doctor.passes import few_pairs, some_batches, undisturbed
 from attendo.recipes.doctor.reading import middle, stretches
 from attendo.recipes.doctor.repeats import Repeats
+from attendo.recipes.doctor.running_text import unknown_tokens, window_shift
 from attendo.recipes.doctor.vocabulary import VocabularyUse
 from attendo.recipes.doctor.wiring import shift, tying
 from attendo.recipes.run import Run
@@ -50,7 +51,9 @@ def examine_network(run: Run, quick: bool = False) -> Iterator[Finding]:
     pairs = few_pairs(batches, learner.network)
     trained = run.config.start_from is not None
     checks: dict[str, Callable[[], Finding]] = {
-        "shift": lambda: shift(batches[:2], some, recut=dropout > 0),
+        "shift": lambda: (
+            shift(batches[:2], some, recut=dropout > 0) if some.window is None else window_shift(batches[:2], some)
+        ),
         "causal leak": lambda: causal_leak(learner, pairs),
         "padding": lambda: padding(learner, pairs),
         "first loss": lambda: first_loss(learner, pairs, trained),
@@ -71,6 +74,9 @@ def examine_network(run: Run, quick: bool = False) -> Iterator[Finding]:
 
 def examine_data(data: Prepared, batch_tokens: int) -> Iterator[Finding]:
     """The training pairs, read once, beside the validation texts."""
+    if data.window is not None:
+        yield unknown_tokens(data)
+        return
     places = Places(data)
     lengths, repeats, use = Lengths(), Repeats(data, places), VocabularyUse(data)
     for stretch in stretches(data):

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import torch
 
-from attendo.data.batch import Batch, Example, collate
+from attendo.data.batch import Batch, Example
 from attendo.model.transformer import Transformer
 from attendo.recipes.doctor.finding import Finding
-from attendo.recipes.doctor.passes import logits_of
+from attendo.recipes.doctor.passes import batch_of, logits_of
 from attendo.text import PAD
 from attendo.train.learner import Learner
 from attendo.train.loss import summed_loss
@@ -27,7 +27,7 @@ def first_loss(learner: Learner, pairs: Sequence[Example], trained: bool) -> Fin
     A tied table makes it repeat its input, which a larger vocabulary drowns out; that is no fault and is left out.
     """
     learner.network.eval()
-    batch = collate(pairs)
+    batch = batch_of(pairs, learner.network)
     loss, without_repeats = _losses(learner, batch)
     even = math.log(learner.network.output.out_features)
     values = {"loss": loss, "ln_v": even, "without_repeats": without_repeats}
@@ -57,7 +57,7 @@ def first_loss(learner: Learner, pairs: Sequence[Example], trained: bool) -> Fin
 def overfitting(learner: Learner, pairs: Sequence[Example]) -> Finding:
     """A copy of the network, without dropout, must learn a few pairs by heart."""
     for rate, steps in ATTEMPTS:
-        losses = _losses_by_heart(learner, collate(pairs), rate, steps)
+        losses = _losses_by_heart(learner, batch_of(pairs, learner.network), rate, steps)
         if losses[-1] <= LEARNT * losses[0]:
             break
     values = {"first": losses[0], "last": losses[-1], "steps": len(losses), "pairs": len(pairs)}

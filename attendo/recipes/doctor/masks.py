@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attendo.data.batch import Batch, Example, collate
+from attendo.data.batch import Batch, Example
 from attendo.recipes.doctor.finding import Finding
-from attendo.recipes.doctor.passes import logits_of
+from attendo.recipes.doctor.passes import batch_of, logits_of
 from attendo.text import EOS, PAD
 from attendo.train.learner import Learner
 
@@ -22,7 +22,7 @@ NOISE = {"fp32": 1e-3, "bf16": 0.1, "fp16": 0.1}
 
 def causal_leak(learner: Learner, pairs: Sequence[Example]) -> Finding:
     """Other target tokens behind a position must not change the logits up to it."""
-    batch = collate(pairs)
+    batch = batch_of(pairs, learner.network)
     learner.network.train()  # with the same dropout each time, because generation may take other kernels
     before = _seeded_logits(learner, batch)
     spread, last = _spread(before, batch), batch.target_ids.size(1) - 2
@@ -50,12 +50,12 @@ def padding(learner: Learner, pairs: Sequence[Example]) -> Finding:
     """More padding, and longer neighbours in the batch, must not change a sentence's logits."""
     learner.network.eval()
     rows = _ever_shorter(pairs)
-    together = collate(rows)
+    together = batch_of(rows, learner.network)
     before = logits_of(learner, together)
     spread = _spread(before, together)
     difference = logits_of(learner, _padded(together)) - before
     by_padding = float(difference[_is_token(together)].abs().max()) / spread
-    alone = [logits_of(learner, collate([row]))[0] for row in rows]
+    alone = [logits_of(learner, batch_of([row], learner.network))[0] for row in rows]
     by_neighbours = max(
         float((logits - before[number, : len(logits)]).abs().max()) / spread for number, logits in enumerate(alone)
     )
@@ -106,6 +106,8 @@ def _ever_shorter(pairs: Sequence[Example]) -> list[Example]:
 
 
 def _padded(batch: Batch) -> Batch:
+    if not batch.source_ids.size(1):  # where nothing is read, nothing is padded
+        return batch
     mask = torch.ones_like(batch.source_ids, dtype=torch.bool) if batch.source_mask is None else batch.source_mask
     more = batch.source_ids.new_full((len(mask), _PADDED), PAD)
     return replace(

@@ -63,7 +63,9 @@ def memory(learner: Learner, data: Prepared, measure: bool = False) -> Finding:
 
 def widest_shapes(data: Prepared, batch_tokens: int) -> list[Shape]:
     """The batches with most positions and with the longest sentences, of those that a sample of the pairs makes."""
-    parts = [(each.source.lengths + 1, each.target.lengths + 1) for each in stretches(data, SAMPLED_PAIRS, _NEIGHBOURS)]
+    control = 1 if data.window is None else 0  # tokens that join each side
+    sampled = stretches(data, SAMPLED_PAIRS, _NEIGHBOURS)
+    parts = [(each.source.lengths + control, each.target.lengths + control) for each in sampled]
     source, target = (np.concatenate(side) for side in zip(*parts, strict=True))
     groups = cut(source, target, batch_tokens)
     shapes = [Shape(len(rows), int(source[rows].max()), int(target[rows].max())) for rows in groups]

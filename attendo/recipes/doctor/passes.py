@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from itertools import islice
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attendo.data.batch import Batch, Example
+from attendo.data.batch import Batch, Example, collate
 from attendo.data.stream import BatchStream
 from attendo.model.transformer import Transformer
 from attendo.text import EOS, PAD
@@ -45,8 +46,16 @@ def few_pairs(batches: Sequence[Batch], network: Transformer) -> list[Example]:
     for batch in batches:
         for source, target in zip(batch.source_ids.tolist(), batch.labels.tolist(), strict=True):
             pair = Example(_plain(source)[:most], _plain(target)[:most])
-            found.setdefault(tuple(pair.source), pair)
+            found.setdefault(tuple(pair.source or pair.target), pair)
     return sorted(found.values(), key=lambda pair: -len(pair.source) - len(pair.target))[:PAIRS]
+
+
+def batch_of(pairs: Sequence[Example], network: Transformer) -> Batch:
+    """Side by side; without their sources, where the network reads none."""
+    batch = collate(pairs)
+    if not network.decoder_only:
+        return batch
+    return replace(batch, source_ids=batch.source_ids[:, :0], source_mask=None, source_tokens=0)
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ def tying(network: Transformer, data: Prepared) -> Finding:
         advice = "set tokenizer.joint to true, or model.tie to output; prepared data must be that of the network"
         return Finding("tying", "fault", "; ".join(faults), advice, about="network")
     found = f"{'one vocabulary' if joint else 'two vocabularies'}, model.tie {tie}"
-    if joint and tie != "all":
+    if joint and tie != "all" and network.source is not None:
         saved = network.target.tokens.weight.numel() * (2 if tie == "none" else 1)
         advice = "one table for both sides (model.tie all) usually does as well"
         found = f"{found}: {saved:,} parameters more than with one table"
@@ -122,7 +122,8 @@ def _misread(data: Prepared) -> Iterator[str]:
 
 
 def _reads_back(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> bool:
-    return UNK in ids or tokenizer.decode(ids) == text
+    """Word by word: some tokenizers know one kind of white space, and no line breaks."""
+    return UNK in ids or tokenizer.decode(ids).split() == text.split()
 
 
 def _plain(ids: Sequence[int]) -> list[int]:

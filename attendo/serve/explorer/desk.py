@@ -20,6 +20,7 @@ from attendo.text_model import TextModel
 OF_PAGE = (
     *OF_MODELS,
     "empty_text",
+    "no_source",
     "too_long",
     "block_too_large",
     "trace_too_large",
@@ -47,6 +48,8 @@ def model_for(served: Served, asked: OfModel) -> TextModel:
     """At its checkpoint, with its heads scaled."""
     model = served.at(asked.checkpoint)
     config = model.network.config  # an exported model has no network to look into, and says so here
+    if config.decoder_only:
+        raise Refusal("no_source", model=served.name)
     heads = checked_heads(config, asked.heads) if isinstance(asked, OfHeads) else {}
     return model.with_heads(heads) if heads else model
 

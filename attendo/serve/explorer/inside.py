@@ -64,6 +64,7 @@ def _trace(model: TextModel, asked: TraceRequest, settings: ServeSettings) -> Tu
             "predicted": target.pieces(subject.predicted_ids),
             "words": words(target, subject.predicted_ids),
             "read_words": words(target, subject.read_ids),
+            "unknown": list(subject.unknown_in_target),
         },
         "unknown": list(subject.unknown),
         "text": subject.text,

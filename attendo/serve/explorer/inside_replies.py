@@ -16,10 +16,13 @@ class Words(Told):
 
 
 class ReadAndPredicted(Told):
+    """`unknown` are the words of a target that was given and that the vocabulary lacks, in order."""
+
     read: list[str]
     predicted: list[str]
     words: list[list[int]]
     read_words: list[list[int]]
+    unknown: list[str]
 
 
 class PredictedToken(Told):

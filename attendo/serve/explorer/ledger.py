@@ -5,8 +5,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from attendo.explore.formula import LANGUAGES, Formula, shape
+from attendo.explore.formula import Formula, shape
 from attendo.explore.formulas import bound, formula_of, symbols_of
+from attendo.explore.language import LANGUAGES
 from attendo.model.ledger import Traced
 from attendo.model.transformer import Transformer
 from attendo.serve.explorer.timing import sub_layer_seconds

@@ -148,6 +148,7 @@ class DescribedModel(Told):
     task: str | None
     source_language: str | None
     target_language: str | None
+    context_turns: int | None
     parameters: int | None
     config: dict[str, Any] | None
     encoder_layers: int | None

@@ -24,7 +24,8 @@ class Subject:
     cut: bool  # whether it came to no end
     text: str  # of the answer
     given: bool
-    unknown: tuple[str, ...]
+    unknown: tuple[str, ...]  # words of the source that the vocabulary lacks
+    unknown_in_target: tuple[str, ...] = ()
 
     @staticmethod
     def of(model: TextModel, asked: OfTarget, settings: ServeSettings) -> "Turns[Subject]":
@@ -37,7 +38,8 @@ class Subject:
         positions = model.runtime.longest
         most = settings.tokens if positions is None else min(settings.tokens, positions + 1)
         ids = checked_ids(asked.target, model.target_tokenizer, search.begin, most, "target")
-        return Subject(model, search.source, ids, False, asked.target, True, unknown)
+        in_target = tuple(model.target_tokenizer.unknown(asked.target))
+        return Subject(model, search.source, ids, False, asked.target, True, unknown, in_target)
 
     @property
     def source_ids(self) -> tuple[int, ...]:

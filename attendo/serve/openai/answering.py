@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from attendo.serve.errors import Refusal
 from attendo.serve.office import Office
+from attendo.serve.openai.continuations import added, added_bits, grown, own_tokens
 from attendo.serve.openai.decoding import Decoding
 from attendo.serve.openai.prompts import Prompt
 from attendo.serve.openai.stops import Stops
@@ -42,8 +43,9 @@ class Answering:
     async def choices(self, prompts: Sequence[Prompt]) -> list[Choice]:
         """As many for each prompt as are asked for, or fewer where a search found fewer."""
         deadline = self._office.deadline()
-        # What one part may take depends on what those before it took.
-        shared = self._decoding.most_tokens is not None and any(len(prompt.parts) > 1 for prompt in prompts)
+        # What one part may take depends on what those before it took, or on how long it is itself.
+        model, limited = self._served.model, self._decoding.most_tokens is not None
+        shared = limited and (model.decoder_only or any(len(prompt.parts) > 1 for prompt in prompts))
         found = [await self._in_turn(each, deadline) for each in prompts] if shared else []
         found = found or await self._together(prompts, deadline)
         told = zip(prompts, found, strict=True)
@@ -62,7 +64,7 @@ class Answering:
         if rest := stops.rest():
             told += rest
             yield rest
-        yield self._choice(prompt, told, stops.reached, [each.best for each in results])
+        yield self._choice(prompt, told, stops.reached, [self._hypothesis(each, 0) for each in results])
 
     async def _together(self, prompts: Sequence[Prompt], deadline: float) -> list[list[Result]]:
         parts = [part for prompt in prompts for part in prompt.parts]
@@ -80,7 +82,7 @@ class Answering:
         for part in prompt.parts:
             if (room := self._room(results)) == 0:
                 break
-            results += await self._office.answer(self._served, [part], deadline=deadline, **self._options(room))
+            results += await self._office.answer(self._served, [part], deadline=deadline, **self._options(room, part))
         return results
 
     async def _bits(self, prompt: Prompt, results: list[Result]) -> AsyncGenerator[str, None]:
@@ -93,8 +95,9 @@ class Answering:
             said += begin
             yield begin
             if piece.asked:
-                streamed = self._office.stream(self._served, piece.text, done=results.append, **self._options(room))
-                async with aclosing(streamed) as bits:
+                options = self._options(room, piece.text)
+                streamed = self._office.stream(self._served, piece.text, done=results.append, **options)
+                async with aclosing(streamed), aclosing(added_bits(self._served.model, piece.text, streamed)) as bits:
                     async for bit in bits:
                         said += bit
                         yield bit
@@ -102,15 +105,18 @@ class Answering:
     def _room(self, results: Sequence[Result]) -> int | None:
         """Tokens that are left for what comes behind these answers; None: there is no limit."""
         most = self._decoding.most_tokens
-        return None if most is None else max(0, most - sum(map(_longest, results)))
+        return None if most is None else max(0, most - sum(map(self._longest, results)))
 
-    def _options(self, room: int | None) -> dict[str, Any]:
-        return {**self._decoding.options, "max_length": room}
+    def _options(self, room: int | None, text: str = "") -> dict[str, Any]:
+        """For a text with so much room for what is new."""
+        options = {**self._decoding.options, "max_length": room}
+        own = own_tokens(self._served.model, text) if room is not None else 0
+        return grown(options, ("max_length",), own, self._office.settings.answer_tokens)
 
     def _choices(self, prompt: Prompt, results: Sequence[Result]) -> Iterator[Choice]:
         """The text with the best answer to each part, with the second ...; where there is none, with the last."""
         for number in range(max((len(each.hypotheses) for each in results), default=1)):
-            chosen = [each.hypotheses[min(number, len(each.hypotheses) - 1)] for each in results]
+            chosen = [self._hypothesis(each, number) for each in results]
             stops = Stops(self._decoding.stops)
             text = stops.new(prompt.written([each.text for each in chosen]))
             yield self._choice(prompt, text + stops.rest(), stops.reached, chosen)
@@ -122,6 +128,10 @@ class Answering:
         cut = len(chosen) < len(prompt.parts) or any(each.cut for each in chosen)
         return Choice(text, "length" if cut else "stop", sum(len(each.ids) for each in chosen))
 
+    def _hypothesis(self, result: Result, number: int) -> Hypothesis:
+        """Of those that a text has, the last where there are fewer."""
+        found = list(added(self._served.model, result))
+        return found[min(number, len(found) - 1)]
 
-def _longest(result: Result) -> int:
-    return max(len(each.ids) for each in result.hypotheses)
+    def _longest(self, result: Result) -> int:
+        return max(len(each.ids) for each in added(self._served.model, result))

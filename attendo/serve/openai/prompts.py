@@ -1,17 +1,14 @@
 """What a model is asked: a text whole, or sentence by sentence, with what stands between sentences kept."""
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from attendo.pipelines.turns import latest_turns, most_tokens
 from attendo.serve.errors import Refusal
 from attendo.serve.openai.requests import Turn
 from attendo.serve.settings import ServeSettings
 from attendo.serve.shelf import Served
-from attendo.text_model import TextModel
 from attendo.text_model.splitting import joined, sentences
-
-SEPARATOR = "\n"  # between the turns of a conversation
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,9 @@ class Prompt:
 
 
 def prompt_of(text: str, served: Served) -> Prompt:
-    """As a model of this kind is to be asked."""
+    """As a model of this kind is to be asked. One that goes on with texts can begin with none."""
+    if served.model.decoder_only:
+        return Prompt((Piece(text),))
     about = served.about
     translates = about.task == "translation" or (about.task is None and about.target_language is not None)
     found = _by_sentence(text) if translates else [Piece(text, asked=bool(text.strip()))]
@@ -58,7 +57,8 @@ def prompt_of(text: str, served: Served) -> Prompt:
 def source_of(turns: Sequence[Turn], served: Served, settings: ServeSettings) -> str:
     """The last turn of the user; in a conversation as many turns before it as can be read, the latest of them.
 
-    What a system says is an instruction, which no model here understands.
+    They are joined as the model learned to read them. What a system says is an instruction, which no model here
+    understands.
     """
     said = [turn for turn in turns if turn.role in ("user", "assistant")]
     if not said or said[-1].role != "user":
@@ -66,22 +66,13 @@ def source_of(turns: Sequence[Turn], served: Served, settings: ServeSettings) ->
     texts = [turn.text for turn in said]
     if served.about.task != "conversation":
         return texts[-1]
-    most, encode = _most_tokens(served.model, settings), served.model.source_tokenizer.encode
+    model = served.model
+    most = min(settings.source_tokens - len(model.generation.source_prefix), most_tokens(model, model.generation))
 
-    def last(count: int) -> str:
-        return SEPARATOR.join(texts[len(texts) - count :])
+    def fits(text: str) -> bool:
+        return len(text) <= settings.characters and len(model.source_tokenizer.encode(text)) <= most
 
-    def too_long(count: int) -> bool:
-        return len(last(count)) > settings.characters or len(encode(last(count))) > most
-
-    # Halving: to encode a long conversation turn by turn would hold up others.
-    return last(max(1, bisect_left(range(len(texts) + 1), True, lo=1, key=too_long) - 1))
-
-
-def _most_tokens(model: TextModel, settings: ServeSettings) -> int:
-    """That can be read, without what the model puts before every source."""
-    limits = (settings.source_tokens, model.generation.max_source, model.runtime.longest)
-    return min(limit for limit in limits if limit is not None) - len(model.generation.source_prefix)
+    return latest_turns(texts, model, served.about.context_turns, fits)
 
 
 def _by_sentence(text: str) -> Iterator[Piece]:

@@ -35,9 +35,13 @@ class HypothesisReply(Told):
 
 
 class ResultReply(HypothesisReply):
-    """The best hypothesis, all that were asked for, and the sentences that a long text was cut into."""
+    """The best hypothesis, all that were asked for, and the sentences that a long text was cut into.
+
+    `source_left_out`: tokens at its end that were not read, because it was too long.
+    """
 
     unknown: list[str] | None = None
+    source_left_out: int | None = None
     hypotheses: list[HypothesisReply] | None = None
     sentences: list[HypothesisReply] | None = None
 

@@ -33,8 +33,12 @@ def test_the_demo_trains_translates_and_shows_what_to_do_next(attendo: Command, 
     done = attendo("demo", "--seed", "3", "--out", tmp_path / "demo")
     assert done.code == 0
     folder = tmp_path / "demo" / "model"
-    for shown in ("exact match ", "alignment accuracy ", "(expected: ", "</s>", f"attendo generate {folder}", "Next:"):
+    for shown in ("exact match ", "alignment accuracy ", "(expected: ", "</s>"):
         assert shown in done.output
+    after = done.output.partition("Next:\n")[2]
+    for command in ("generate", "describe", "explore", "serve"):
+        assert f"attendo {command} {folder}" in after
+    assert "pip install 'attendo[serve]'" in after
     assert f"model     {folder}\n" in done.output
     assert "step 2: validation loss" in done.errors
     assert {path.name for path in (tmp_path / "demo").iterdir()} >= {"attention.svg", "attention.html", "model"}

@@ -12,7 +12,8 @@ from attendo.text_model import load
 
 LINES = [*SOURCES, "", *SOURCES[::-1]] * 3
 REFERENCES = [*TARGETS, "", *TARGETS[::-1]] * 3
-EVERY = ("--metric", ",".join(METRICS))
+NAMES = [name for name in METRICS if not name.startswith("distinct")]
+EVERY = ("--metric", ",".join(NAMES))
 
 
 @pytest.fixture
@@ -96,8 +97,8 @@ def test_the_other_may_be_a_model_with_the_same_options(
     told = json.loads(done.output)
     texts, others = answers(model_folder, beam=2), answers(other, beam=2)
     assert texts != others
-    assert told["scores"].keys() == told["comparisons"].keys() == set(METRICS)
-    for name in METRICS:
+    assert told["scores"].keys() == told["comparisons"].keys() == set(NAMES)
+    for name in NAMES:
         found = compare(name, texts, others, REFERENCES)
         assert told["scores"][name]["value"] == found.one.value
         assert told["scores"][name]["signature"] == found.one.signature

@@ -1,10 +1,12 @@
 """`attendo heads`: the table, the JSON, the picture, and what it keeps in the model folder."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from tiny import SOURCES, TARGETS, Command
 
 from attendo.text_model import load
@@ -135,3 +137,50 @@ def test_a_picture_needs_matplotlib_and_nothing_else_does(
     assert attendo("heads", model_folder, files[0]).code == 0
     done = attendo("heads", model_folder, files[0], "-o", "heads.svg")
     assert (done.code, done.error) == (2, "attendo heads --output needs matplotlib: pip install 'attendo[plot]'")
+
+
+def test_table_picture_and_messages_are_in_chinese(
+    attendo: Command, model_folder: Path, files: list[Path], tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    asked = ["heads", model_folder, files[0], "--target", files[1], "--gold", files[2], "--lang", "zh"]
+    done = attendo(*asked, "-o", tmp_path / "heads.svg", "--store")
+    assert done.code == 0
+    heading, *rows = done.output.split("\n\n")[0].splitlines()
+    assert heading.split() == [*("位置", "头", "熵", "相对熵", "距离", "对角", "特殊词元", "最大", "错误率", "一致")]
+    assert {cell_len(row) for row in rows if row.startswith("decoder.0.cross")} == {cell_len(heading)}
+    assert cell_len(heading) <= 80
+    assert "共 4 句，源文 19 个词元，译文 19 个词元（含 </s>）" in done.output
+    assert "对照 7 条标准对齐" in done.output
+    assert "对齐错误率的图已写入" in done.errors
+    assert "对齐头为第" in done.errors
+    assert "加框：最好的对齐头" in (tmp_path / "heads.svg").read_text("utf-8")
+    assert not re.search(r"[A-Za-z]{3,} [a-z]{2,}", f"{done.output}{done.errors}".replace(str(tmp_path), ""))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nothing.en"], 3, "无法打开 nothing.en：没有这个文件或文件夹"),
+        (["dev.en", "-o", "heads.gif"], 2, "heads.gif：图片须是 .svg、.png 或 .pdf 文件，由文件名的结尾决定"),
+        (["dev.en", "--gold", "dev.gold"], 2, "--gold dev.gold 需要它所对齐的译文：请同时给出 --target 文件"),
+        (["builtin", "--target", "x"], 2, "builtin 自带译文和标准对齐：请去掉 --target 和 --gold"),
+        (
+            ["dev.en", "--target", "dev.zh", "--gold", "dev.zh"],
+            3,
+            "dev.zh 第 1 行：“我”不是对齐：请写成“源-译”，从 0 数起，例如 0-0 1-2",
+        ),
+    ],
+)
+def test_mistakes_are_told_in_chinese(
+    attendo: Command,
+    model_folder: Path,
+    files: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    message: str,
+) -> None:
+    monkeypatch.chdir(files[0].parent)
+    done = attendo("heads", model_folder, *arguments, "--lang", "zh")
+    assert (done.code, done.error) == (code, message)

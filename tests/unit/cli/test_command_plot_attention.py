@@ -111,3 +111,44 @@ def test_without_matplotlib_it_is_said_how_to_get_it(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = attendo("plot-attention", model_folder, TEXT)
     assert done.error == "attendo plot-attention needs matplotlib: pip install 'attendo[plot]'"
+
+
+def test_the_picture_and_its_message_are_in_chinese(attendo: Command, model_folder: Path) -> None:
+    done = attendo("plot-attention", model_folder, TEXT, "--head", "0,1", "--lang", "zh", "-o", "x.svg")
+    assert done.errors == "2 张图（decoder.1.cross，头 0 到 decoder.1.cross，头 1）：已写入 x.svg\n"
+    found = texts("x.svg")
+    assert {"正在预测的词元", "源文词元", "注意力权重", "decoder.1.cross，头 0"} <= set(found)
+    assert {"token being predicted", "source token", "attention weight"}.isdisjoint(found)
+
+
+def test_without_a_chinese_font_the_words_are_english_and_it_is_said(
+    attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heatmap_style, "fonts", lambda text: ["DejaVu Sans"])
+    asked = ["plot-attention", model_folder, "the cat", "--target", "NLP", "--lang", "zh"]
+    done = attendo(*asked, "-o", "x.png")
+    assert "警告：本机没有中文字体：图中的说明改用英文" in done.errors
+    assert "编码" not in done.errors  # no word of the picture is a row of codes
+    assert "警告" not in attendo(*asked, "-o", "x.svg").errors
+    assert "正在预测的词元" in texts("x.svg")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([TEXT, "--layer", "2"], "--layer 2：解码器有 2 层，从 0 数起"),
+        ([TEXT, "--head", "0,x"], "--head 0,x：请写 mean，或 0 到 1 之间的头，例如 0,1"),
+        ([TEXT, "--all", "--head", "0"], "--all 和 --head 0 不能同时使用：要么画所有的头，要么画指定的头"),
+        ([" "], "TEXT 是空的：没有可看的内容"),
+    ],
+)
+def test_mistakes_are_told_in_chinese(attendo: Command, model_folder: Path, arguments: list[str], message: str) -> None:
+    done = attendo("plot-attention", model_folder, *arguments, "--lang", "zh")
+    assert (done.code, done.error) == (2, message)
+
+
+def test_a_text_that_outgrows_learned_positions_is_refused(attendo: Command) -> None:
+    tiny_model(positions="learned", max_length=6).save(Path("m"))
+    for more in ([], ["--target", "猫"]):
+        failed = attendo("plot-attention", "m", "the cat sat " * 3, *more)
+        assert (failed.code, failed.error) == (2, "the text has 10 tokens, and the model reads at most 5: shorten it")

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tiny import Command, tiny_model
+from tiny import Command, tiny_model, without_source
 
 from attendo.cli import trace as command
 
@@ -43,7 +43,7 @@ def test_one_layer_as_json_is_smaller(attendo: Command, model_folder: Path) -> N
 def test_a_page_is_written(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
     shown = attendo("trace", model_folder, "the cat sat", "--html", tmp_path / "a.html", "--lang", "zh")
     assert (shown.code, shown.output) == (0, "")
-    assert shown.errors == f"written to {tmp_path / 'a.html'}\n"
+    assert shown.errors == f"已写入 {tmp_path / 'a.html'}\n"
     assert (tmp_path / "a.html").read_text("utf-8").startswith('<!doctype html>\n<html lang="zh"')
 
 
@@ -87,3 +87,42 @@ def test_a_source_that_outgrows_learned_positions_is_refused(attendo: Command, t
     for more in ([], ["--target", "猫"]):
         failed = attendo("trace", tmp_path / "model", "the cat sat " * 3, *more)
         assert (failed.code, failed.error) == (2, "the text has 10 tokens, and the model reads at most 5: shorten it")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([" "], 2, "没有可追踪的文本：请给出一句话"),
+        (["cat", "--layer", "2"], 2, "没有第 2 层：模型有 2 层编码器和 2 层解码器，从 0 数起"),
+        (["cat", "--head", "5"], 2, "--head 5：模型有 2 个头，从 0 数起"),
+        (
+            ["cat", "--head", "1", "--json"],
+            2,
+            "--head 和 --step 用来选择终端显示的部分，而 --json 包含全部：请去掉它们",
+        ),
+        (["cat", "--device", "tpu"], 2, "未知设备 tpu：可用 auto、cpu、cuda 或 cuda:N"),
+        (["cat", "--html", "none/a.html"], 1, "none/a.html: 没有这个文件或文件夹"),
+    ],
+)
+def test_mistakes_are_told_in_chinese(
+    attendo: Command, model_folder: Path, arguments: list[str], code: int, message: str
+) -> None:
+    failed = attendo("trace", model_folder, *arguments, "--lang", "zh")
+    assert (failed.code, failed.error) == (code, message)
+
+
+def test_a_folder_that_is_none_is_told_in_chinese(attendo: Command, tmp_path: Path) -> None:
+    failed = attendo("trace", tmp_path / "none", "cat", "--lang", "zh")
+    told = f"{tmp_path / 'none'} 不是文件夹：请给出含有 manifest.json 的文件夹，例如 runs/demo/model"
+    assert (failed.code, failed.error) == (4, told)
+
+
+def test_a_model_that_reads_no_source_is_refused_by_all_that_look_inside(attendo: Command, tmp_path: Path) -> None:
+    without_source().save(tmp_path / "model")
+    (tmp_path / "text").write_text("the cat\n", "utf-8")
+    for command, given in (("trace", "cat"), ("plot-attention", "cat"), ("heads", tmp_path / "text")):
+        failed = attendo(command, tmp_path / "model", given)
+        told = "the model continues texts and reads no source: take one that has an encoder"
+        assert (failed.code, failed.error) == (2, told)
+        failed = attendo(command, tmp_path / "model", given, "--lang", "zh")
+        assert failed.error == "这个模型只续写文本，不读源文：请换一个有编码器的模型"

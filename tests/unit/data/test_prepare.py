@@ -178,6 +178,16 @@ def test_features_and_turns_are_symbols_of_the_vocabulary(tmp_path: Path) -> Non
     assert prepared.settings_hash == settings_hash(settings, characters, 1)
 
 
+def test_sources_that_are_cut_are_counted(tmp_path: Path) -> None:
+    pairs = [(f"a b c {number}", "x") for number in range(30)] + [(f"a {number}", "y") for number in range(30)]
+    prepared = prepare_all(tmp_path / "data", ListCorpus(pairs), cut_source=3)
+    (corpus,) = prepared.corpora
+    sources, _ = corpus.shards.read(0, len(corpus.shards))
+    lengths = sources.lengths.tolist()
+    assert set(lengths) == {2, 3}
+    assert corpus.cut == lengths.count(3)
+
+
 def test_a_tag_that_ready_tokenizers_do_not_know_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     ready = prepare_all(tmp_path / "ready", ListCorpus(sentences(20)))
     settings = DataConfig(file=tmp_path / "missing.tsv", tag="<2de>")

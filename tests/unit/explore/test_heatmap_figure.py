@@ -14,7 +14,7 @@ from attendo.explore.attention_map import AttentionMap
 from attendo.explore.heatmap_figure import Axis, draw_maps, maps_figure
 from attendo.explore.heatmap_style import Letters, paper, require_matplotlib
 
-AXIS = Axis("token being predicted", "source token")
+AXIS = Axis("predicted", "source")
 ROWS, COLUMNS = ("我", "爱", "</s>"), ("I", "love", "$x$", "</s>")
 
 
@@ -92,8 +92,8 @@ def test_letters_that_no_font_has_become_codes_with_a_warning_that_names_them(mo
     letters = Letters.of(["猫", "cat", "\U00012345", "▁猫"])
     assert letters.lacking == "猫\U00012345"
     assert letters.written("▁猫s\U00012345") == "▁\\u732Bs\\U00012345"
-    assert "no font that is installed here has 猫 (\\u732B) \U00012345 (\\U00012345)" in letters.warning
-    assert "apt install fonts-noto-cjk" in letters.warning
+    assert "no font that is installed here has 猫 (\\u732B) \U00012345 (\\U00012345)" in letters.warning()
+    assert "apt install fonts-noto-cjk" in letters.warning()
     picture, warning = draw_maps([attention()], AXIS, 1, "png")
     assert picture.startswith(b"\x89PNG")
     assert "我 (\\u6211) 爱 (\\u7231): written as codes" in warning
@@ -114,7 +114,7 @@ def test_installed_fonts_are_found_for_chinese() -> None:
     if not {font.name for font in fontManager.ttflist} & set(curves_style.CHINESE):
         pytest.skip("no Chinese font is installed")
     letters = Letters.of(["我 爱 自然 语言 处理"])
-    assert (letters.lacking, letters.warning) == ("", "")
+    assert (letters.lacking, letters.warning()) == ("", "")
     assert set(letters.families) & set(curves_style.CHINESE)
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from tiny import SIZES, tiny_model
 
-from attendo.explore.formula import Language
 from attendo.explore.formulas import CATALOGUE
+from attendo.explore.language import Language
 from attendo.explore.trace_html import page
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer

@@ -33,6 +33,7 @@ WORDS = (
     "by",
 )
 LINES = 80
+BY_LINE = [name for name in METRICS if not name.startswith("distinct")]
 
 
 def text(seed: int) -> list[str]:
@@ -67,7 +68,7 @@ def test_it_is_the_paired_bootstrap_of_sacrebleu(name: str, metric: Metric, othe
     assert found.signature == str(signature)
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", BY_LINE)
 def test_both_scores_are_those_of_each_alone(name: str) -> None:
     found = compare(name, GOOD, BAD, REFERENCES, samples=10)
     assert (found.one, found.other) == (score(name, GOOD, REFERENCES), score(name, BAD, REFERENCES))
@@ -76,7 +77,7 @@ def test_both_scores_are_those_of_each_alone(name: str) -> None:
     assert found.signature == f"{first}|bs:10|seed:12345|{rest}"
 
 
-@pytest.mark.parametrize("name", [name for name in METRICS if name != "exact_match"])
+@pytest.mark.parametrize("name", [name for name in BY_LINE if name not in ("exact_match", "error_rate")])
 def test_a_large_difference_is_significant_and_the_better_one_is_named(name: str) -> None:
     found = compare(name, GOOD, BAD, REFERENCES, samples=200)
     assert found.significant
@@ -90,7 +91,7 @@ def test_a_large_difference_is_significant_and_the_better_one_is_named(name: str
     assert turned.interval == pytest.approx((-found.interval[1], -found.interval[0]))
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", BY_LINE)
 def test_the_same_outputs_are_never_different(name: str) -> None:
     found = compare(name, GOOD, GOOD, REFERENCES, samples=50)
     assert (found.difference, found.interval, found.p_value) == (0, (0, 0), 1)

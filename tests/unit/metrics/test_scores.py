@@ -114,7 +114,7 @@ def test_white_space_between_characters_is_no_error() -> None:
     assert score("word_error_rate", ["我 爱 你"], ["我爱你"]).value == 0.0
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", [name for name in METRICS if not name.startswith("distinct")])
 def test_a_perfect_output_has_the_best_score(name: str) -> None:
     for references in (ENGLISH, CHINESE, JAPANESE, KOREAN):
         found = score(name, references, references)

@@ -255,3 +255,30 @@ def test_of_several_processes_one_tells(attendo: Command, tmp_path: Path, monkey
     second = attendo(*options)
     assert first.output == second.output != ""
     assert first.errors != second.errors == ""
+
+
+RUNNING = {"data": {"text": "a.txt"}}
+
+
+@pytest.mark.parametrize("characters", [0, 100, 60_000, 1_000_000, 10_000_000, 10**9])
+def test_every_amount_of_running_text_makes_a_whole_run(characters: int) -> None:
+    choices = choose(RUNNING, Amount(characters // 64, characters, 1.0, window=256))
+    config = RunConfig(**applied(RUNNING, choices))
+    assert all(choice.reason for choice in choices)
+    assert config.network(8, 8).decoder_only
+    assert config.train.label_smoothing == 0.0
+    assert config.train.best == "loss"
+    assert config.train.batch_tokens >= config.data.window
+    assert config.train.warmup < config.train.steps
+    assert characters * config.data.valid_share < 3_000_000
+    assert config.tokenizer.kind == ("characters" if characters < 5_000_000 else "bpe")
+    assert config.tokenizer.dropout == 0.0
+
+
+def test_what_is_given_of_running_text_stays() -> None:
+    given = {"data": {"text": "a.txt", "window": 100}, "tokenizer": {"kind": "bpe"}, "train": {"steps": 7}}
+    values = {choice.name: choice.value for choice in choose(given, Amount(10, 1000, 1.0, window=100))}
+    assert not {"data.window", "tokenizer.kind", "train.steps"} & values.keys()
+    assert values["tokenizer.size"] == 1000
+    going_on = choose({**RUNNING, "start_from": "model"}, Amount(10, 1000, 1.0, window=256))
+    assert {choice.name.split(".")[0] for choice in going_on} <= {"train", "data"}

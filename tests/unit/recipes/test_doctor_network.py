@@ -95,7 +95,7 @@ def test_a_mask_that_batches_lack_is_found_in_sentences_of_one_length(
     pairs = [Example([4 + n] * 6, [4 + n] * 6) for n in range(4)]
     assert padding(run.trainer.learner, pairs).level == "ok"
     monkeypatch.setattr(
-        "attendo.recipes.doctor.masks.collate", lambda examples: replace(collate(examples), source_mask=None)
+        "attendo.recipes.doctor.passes.collate", lambda examples: replace(collate(examples), source_mask=None)
     )
     found = padding(run.trainer.learner, pairs)
     assert (found.level, found.values["by_neighbours"] > 0.01) == ("fault", True)

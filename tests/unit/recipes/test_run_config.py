@@ -65,8 +65,15 @@ def test_every_setting_is_written_down() -> None:
 
 def test_a_run_that_starts_from_a_model_leaves_its_network_and_tokenizer_to_it() -> None:
     written = tomllib.loads(to_toml(RunConfig(start_from="old", data=FILES)))
-    assert written.keys() == {"seed", "start_from", "data", "model", "train"}
+    assert written.keys() == {"seed", "start_from", "data", "model", "train", "generation"}
     assert written["model"] == {}
+
+
+def test_how_the_model_answers_is_checked_and_written_down() -> None:
+    asked = RunConfig(preset="small", data=FILES, generation={"max_length_factor": 3.0, "beam": 4})
+    assert tomllib.loads(to_toml(asked))["generation"] == {"max_length_factor": 3.0, "beam": 4}
+    with pytest.raises(UsageError, match=r"generation: unknown setting beem \(did you mean beam\?\)"):
+        RunConfig(preset="small", data=FILES, generation={"beem": 4})
 
 
 @pytest.mark.parametrize(
@@ -147,7 +154,7 @@ def test_a_change_inside_a_value_is_refused() -> None:
         ({"data": FILES, "preset": "samll"}, "unknown preset samll (did you mean small?)"),
         ({"data": FILES, "model": {"vocab_size": 8}}, "model.vocab_size comes from the tokenizer"),
         ({"data": FILES, "model": {"target_vocab_size": 8}}, "model.target_vocab_size comes from the tokenizer"),
-        ({"data": FILES, "model": {"num_encoder_layers": 0}}, "a run needs an encoder"),
+        ({"data": FILES, "model": {"num_encoder_layers": 0}}, "reads no source: name running text in data.text"),
         ({"data": FILES, "model": {"tie": "all"}, "preset": "tiny"}, "set tokenizer.joint to true"),
         ({"data": FILES, "start_from": "m", "preset": "tiny"}, "keeps the model's network: leave preset out"),
         ({"data": FILES, "start_from": "m", "tokenizer": {"size": 9}}, "keeps the model's tokenizer"),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from small_server import API, HOSTILE, POSTS, TEXT, Asking, error_of, random_model
+from tiny import without_source
 
 from attendo.serve.messages import FAULTS, MESSAGES, OTHER_FAULT
 from attendo.serve.settings import ServeSettings
@@ -70,6 +71,12 @@ def test_a_mistyped_name_is_told_the_nearest(server: Asking) -> None:
     error = server.refused("answer", 400, "bad_request", text=TEXT, decoder={"kind": "beam", "lenght_penalty": 1.0})
     assert error["message"] == "decoder.lenght_penalty is unknown (did you mean length_penalty?)"
     assert error["message_zh"] == "decoder.lenght_penalty 无法识别（是否指 length_penalty？）"
+
+
+def test_values_that_a_field_may_have_are_listed_in_both_languages(server: Asking) -> None:
+    error = server.refused("answer", 400, "bad_request", text=TEXT, decoder={"kind": "beem"})
+    assert error["message"] == "decoder.kind must be one of 'greedy', 'beam' or 'sample'"
+    assert error["message_zh"] == "decoder.kind 必须是以下之一：'greedy'、'beam'、'sample'"
 
 
 def test_every_fault_of_a_request_is_told(server: Asking) -> None:
@@ -139,6 +146,14 @@ def test_learned_positions_have_an_end() -> None:
     assert server.refused("trace", 413, "too_long", text="cat " * 5 + "cat")["texts"] == ["cat cat cat cat cat"]
     server.refused("trace", 413, "too_long", text="cat", target="猫 " * 6)
     assert server.post("trace", text="cat cat cat cat cat")["source"]["pieces"][-1] == "</s>"
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_a_model_that_reads_no_source_cannot_be_looked_into(path: str) -> None:
+    server = Asking(NamedModel("storyteller", without_source()))
+    error = server.refused(path, 400, "no_source", text=TEXT)
+    assert "storyteller" in error["message"]
+    assert "storyteller" in error["message_zh"]
 
 
 def test_hostile_tokens_are_text_like_any_other() -> None:

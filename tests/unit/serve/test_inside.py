@@ -50,6 +50,16 @@ def test_maps_and_predictions_are_those_of_the_trace(
     assert all(len(token["top"]) == 10 for token in answer["tokens"])
 
 
+def test_words_that_the_vocabularies_lack_are_told(server: Asking) -> None:
+    answer = server.post("trace", text="I saw zebra and yak", target="猫 zebra")
+    assert (answer["unknown"], answer["target"]["unknown"]) == (["zebra", "and", "yak"], ["zebra"])
+    assert [answer[side][name].count("<unk>") for side, name in (("source", "pieces"), ("target", "predicted"))] == [
+        3,
+        1,
+    ]
+    assert server.post("trace")["target"]["unknown"] == []
+
+
 def test_the_log_probability_is_that_of_score(server: Asking, small_model: TextModel) -> None:
     answer = server.post("trace", target=TARGET)
     assert answer["log_probability"] == pytest.approx(small_model.score([TEXT], [TARGET])[0], abs=1e-5)

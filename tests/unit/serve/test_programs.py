@@ -42,7 +42,7 @@ def test_every_option_of_the_library_can_be_asked_for_but_those_of_the_machine()
     known = {"like", *(field.name for field in fields(Wishes)), *GenerationConfig.model_fields}
     assert set(Options.model_fields) == known - OF_THE_MACHINE
     tried = {name for options in OPTIONS for name in options}
-    assert known - OF_THE_MACHINE - tried == {"split", "source_prefix", "target_prefix"}
+    assert known - OF_THE_MACHINE - tried == {"split", "long_source", "source_prefix", "target_prefix"}
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: ",".join(options) or "none")

@@ -6,6 +6,7 @@ from tiny import tiny_model
 
 from attendo.errors import UsageError
 from attendo.text_model import TooLongError
+from attendo.text_model.plain import plain_result
 from attendo.text_model.splitting import joined, sentences
 
 
@@ -77,3 +78,21 @@ def test_learned_positions_are_a_limit_too() -> None:
 def test_a_sentence_that_is_too_long_alone_is_shown() -> None:
     with pytest.raises(UsageError, match=r"text 1 of 1: the sentence 'a dog ran home now\.' alone has 6 tokens"):
         tiny_model().generate(["the cat. a dog ran home now. I saw"], split=True, max_source=4)
+
+
+def test_of_a_source_that_is_too_long_the_first_tokens_can_be_read_and_the_result_says_so() -> None:
+    model = tiny_model()
+    long, short = model.generate(["the cat saw a dog", "the cat"], max_source=3, long_source="cut")
+    assert (long.source_left_out, long.source_tokens) == (2, 3)
+    assert (short.source_left_out, short.source_tokens) == (0, 2)
+    assert long.ids == model.generate(["the cat saw"])[0].ids
+    assert plain_result(long, several=False)["source_left_out"] == 2
+    assert "source_left_out" not in plain_result(short, several=False)
+
+
+def test_what_is_scored_is_read_as_what_is_answered() -> None:
+    cut = tiny_model()
+    cut.generation = cut.generation.replace(max_source=3, long_source="cut")
+    (scored,) = cut.score(["the cat saw a dog"], ["I love"])
+    (alone,) = tiny_model().score(["the cat saw"], ["I love"])
+    assert scored == pytest.approx(alone)

@@ -128,3 +128,12 @@ def test_a_loss_that_is_no_number_leaves_everything_as_it_was(monkeypatch: pytes
     assert float(update.skipped) == 1
     assert torch.equal(weights(trained), before)
     assert trained.step == 2
+
+
+@pytest.mark.parametrize("changes", [{}, {"optimizer": "adam"}, {"ema": 0.9}])
+def test_every_update_shows_on_the_weights_for_whoever_keeps_copies_of_them(changes: dict[str, object]) -> None:
+    trained = learner(config(**changes))
+    before = [weight._version for weight in trained.network.parameters()]
+    trained.update([BATCH])
+    after = [weight._version for weight in trained.network.parameters()]
+    assert all(new > old for new, old in zip(after, before, strict=True))

@@ -1,12 +1,14 @@
 // One map with both axes on a canvas: pointed at with the mouse or the arrow keys, and readable as a table.
 
 import { inkOn, palette } from "../colour.js";
-import { h, number, visible } from "../dom.js";
+import { h, nextFrame, number, visible } from "../dom.js";
 import { t } from "../i18n.js";
 import { cells, fitted, framed, line, paint, rect, text, textWidth } from "../scene.js";
 
 const TABLE = 40; // rows and columns of the table; more would be a wall of numbers
-const LABELLED = 9; // the smallest cell that has room for its label, in pixels
+const LABELLED = 9; // pixels that a label needs: of smaller cells every second, third ... has one
+const LARGE = 40_000; // cells of a map that gets a frame of its own
+const TALLEST = 900, LOWEST = 260, ROW = 20; // pixels: of a map with many rows, of one with few, of a row of those
 
 /**
  * `data`: {values, rows, columns, rowLabels, columnLabels, label}, and as wanted {scale: "signs", limit, sums: true,
@@ -31,10 +33,11 @@ export class HeatMap extends HTMLElement {
     this.whenResized?.disconnect();
   }
 
-  fit(width) {
+  async fit(width) {
     if (!width || Math.abs(width - (this.width ?? 0)) < 1) return;
     this.width = width;
-    this.paint();
+    if (this.data.rows * this.data.columns > LARGE) await nextFrame();
+    if (this.isConnected) this.paint();
   }
 
   paint() {
@@ -52,30 +55,27 @@ export class HeatMap extends HTMLElement {
   sceneFor(width) {
     const { data } = this, { rows, columns, rowLabels, columnLabels } = data, colours = palette();
     const layout = (this.layout = layoutOf(data, width));
-    const { left, top, cell } = layout;
+    const { left, top, wide, high } = layout;
     const items = [];
     if (!rows || !columns) return { width: 200, height: 24, items: [text(0, 16, t("map.empty"))] };
-    items.push(cells(left, top, columns * cell, rows * cell, data, { scale: data.scale ?? "weights",
+    items.push(cells(left, top, columns * wide, rows * high, data, { scale: data.scale ?? "weights",
       limit: data.limit ?? 1 }));
-    if (cell >= LABELLED) {
-      const size = Math.min(13, Math.max(9, cell * 0.62));
-      rowLabels.forEach((each, n) => items.push(text(left - 8, top + (n + 0.5) * cell + size * 0.35,
-        fitted(visible(each), left - 12, size), { anchor: "end", size })));
-      columnLabels.forEach((each, n) => items.push(text(left + (n + 0.5) * cell + size * 0.2, top - 7,
-        fitted(visible(each), layout.room, size), { turn: -50, size })));
-    }
-    if (cell >= 30 && !data.wordless) items.push(...numbersIn(data, layout));
+    labelled(rowLabels, high, (each, n, size) => items.push(text(left - 8, top + (n + 0.5) * high + size * 0.35,
+      fitted(visible(each), left - 12, size), { anchor: "end", size })));
+    labelled(columnLabels, wide, (each, n, size) => items.push(text(left + (n + 0.5) * wide + size * 0.2, top - 7,
+      fitted(visible(each), layout.room, size), { turn: -50, size })));
+    if (wide >= 30 && high >= 16 && !data.wordless) items.push(...numbersIn(data, layout));
     if (data.sums) items.push(...sumsBeside(data, layout, colours));
-    items.push(line([[left, top], [left + columns * cell, top], [left + columns * cell, top + rows * cell],
-      [left, top + rows * cell], [left, top]], colours.line));
+    items.push(line([[left, top], [left + columns * wide, top], [left + columns * wide, top + rows * high],
+      [left, top + rows * high], [left, top]], colours.line));
     return { width: layout.width, height: layout.height, items };
   }
 
   pointed(event) {
     if (!this.layout) return; // a quick hand is here before the picture
     const { left, top } = this.canvas.getBoundingClientRect();
-    const column = Math.floor((event.clientX - left - this.layout.left) / this.layout.cell);
-    const row = Math.floor((event.clientY - top - this.layout.top) / this.layout.cell);
+    const column = Math.floor((event.clientX - left - this.layout.left) / this.layout.wide);
+    const row = Math.floor((event.clientY - top - this.layout.top) / this.layout.high);
     const inside = row >= 0 && column >= 0 && row < this.data.rows && column < this.data.columns;
     this.choose(inside ? { row, column } : null);
   }
@@ -106,12 +106,12 @@ export class HeatMap extends HTMLElement {
 
   mark() {
     if (!this.layout) return;
-    const { left, top, cell } = this.layout, { rows, columns } = this.data;
+    const { left, top, wide, high } = this.layout, { rows, columns } = this.data;
     const { row = null, column = null } = this.chosen ?? {};
     const boxes = [
-      row === null ? null : [left, top + row * cell, columns * cell, cell],
-      column === null ? null : [left + column * cell, top, cell, rows * cell],
-      row === null || column === null ? null : [left + column * cell, top + row * cell, cell, cell],
+      row === null ? null : [left, top + row * high, columns * wide, high],
+      column === null ? null : [left + column * wide, top, wide, rows * high],
+      row === null || column === null ? null : [left + column * wide, top + row * high, wide, high],
     ];
     this.marks.forEach((mark, n) => {
       mark.hidden = !boxes[n];
@@ -148,43 +148,53 @@ export function tableOf({ values, rows, columns, rowLabels, columnLabels, label 
           : number(values[r * columns + c]))))))));
 }
 
+/** Cells are squares, but for a map that would then be a thin strip, or a tower. */
 function layoutOf(data, width) {
   const longest = (labels) => Math.max(12, ...labels.slice(0, 300).map((each) => textWidth(visible(each), 13)));
   const left = Math.min(longest(data.rowLabels) + 14, 120, width * 0.3);
   const room = Math.min(longest(data.columnLabels), 110);
   const right = Math.max(data.sums ? 76 : 10, room * 0.62 - 10);
-  const cell = Math.max(2, Math.min(data.largest ?? 46, (width - left - right) / Math.max(1, data.columns)));
-  const top = cell >= LABELLED ? room * 0.77 + 18 : 8;
-  return { left, top, cell, room, width: left + data.columns * cell + right, height: top + data.rows * cell + 4 };
+  const wide = Math.max(2, Math.min(data.largest ?? 46, (width - left - right) / Math.max(1, data.columns)));
+  const rows = Math.max(1, data.rows);
+  const high = Math.max(2, Math.min(wide, TALLEST / rows), Math.min(ROW, LOWEST / rows));
+  const top = room * 0.77 + 18;
+  return { left, top, wide, high, room, width: left + data.columns * wide + right,
+    height: top + data.rows * high + 4 };
 }
 
-function numbersIn(data, { left, top, cell }) {
+/** As many labels as have room. */
+function labelled(labels, cell, write) {
+  const every = Math.ceil(LABELLED / cell), size = Math.min(13, Math.max(9, cell * 0.62));
+  labels.forEach((each, n) => { if (n % every === 0) write(each, n, size); });
+}
+
+function numbersIn(data, { left, top, wide, high }) {
   const { columns, scale = "weights", limit = 1 } = data;
   const items = [];
   data.values.forEach((value, n) => {
     const content = Number.isNaN(value) ? "×" : limit <= 1 && Math.abs(value) < 0.005 ? "" : shortNumber(value);
     if (!content) return;
-    const [x, y] = [left + ((n % columns) + 0.5) * cell, top + (Math.floor(n / columns) + 0.5) * cell + 4];
-    items.push(text(x, y, content, { anchor: "middle", size: Math.min(11, cell * 0.34), fill: Number.isNaN(value)
+    const [x, y] = [left + ((n % columns) + 0.5) * wide, top + (Math.floor(n / columns) + 0.5) * high + 4];
+    items.push(text(x, y, content, { anchor: "middle", size: Math.min(11, wide * 0.34), fill: Number.isNaN(value)
       ? palette().soft : inkOn(value, scale, limit) }));
   });
   return items;
 }
 
-const shortNumber = (value) => (Math.abs(value) >= 0.995 ? value.toFixed(1) : value.toFixed(2).replace("0.", "."))
-  .replace("-", "−");
+const shortNumber = (value) => (Math.abs(value) >= 0.995 ? value.toFixed(1) : Math.abs(value) < 0.005 ? "0"
+  : value.toFixed(2).replace("0.", ".")).replace("-", "−");
 
-function sumsBeside({ values, rows, columns }, { left, top, cell }, { accent, soft }) {
+function sumsBeside({ values, rows, columns }, { left, top, wide, high }, { accent, soft }) {
   const items = [];
-  const x = left + columns * cell + 10;
-  if (cell >= LABELLED) items.push(text(x, top - 7, t("map.sum"), { size: 11, fill: soft }));
+  const x = left + columns * wide + 10;
+  items.push(text(x, top - 7, t("map.sum"), { size: 11, fill: soft }));
   for (let r = 0; r < rows; r++) {
     let sum = 0;
     for (let c = 0; c < columns; c++) sum += values[r * columns + c];
-    const y = top + (r + 0.5) * cell;
-    items.push(rect(x, y - Math.min(3, cell / 3), 22 * Math.min(sum, 1.2), Math.min(6, cell * 0.66), accent,
+    const y = top + (r + 0.5) * high;
+    items.push(rect(x, y - Math.min(3, high / 3), 22 * Math.min(sum, 1.2), Math.min(6, high * 0.66), accent,
       { opacity: 0.75 }));
-    if (cell >= 11) items.push(text(x + 30, y + 4, number(sum, 2), { size: 11, fill: soft }));
+    if (high >= 11) items.push(text(x + 30, y + 4, number(sum, 2), { size: 11, fill: soft }));
   }
   return items;
 }

@@ -102,7 +102,8 @@ export class MapGrid extends HTMLElement {
     const { rows, columns } = this.data, first = this.data.map(0, 0);
     const left = this.data.rowName ? 34 : 0, top = 22, foot = this.data.badge ? 23 : 0;
     const wide = Math.max(34, Math.min(this.data.largest ?? 150, (width - left) / columns - GAP));
-    const high = Math.max(28, Math.min(wide * 1.3, wide * (first.rows / Math.max(1, first.columns))));
+    // A map with a very long source is a strip: it keeps a height in which it can be seen.
+    const high = Math.max(28, wide * 0.36, Math.min(wide * 1.3, wide * (first.rows / Math.max(1, first.columns))));
     return { left, top, foot, wide, high, width: left + columns * (wide + GAP),
       height: top + rows * (high + foot + GAP) };
   }

@@ -2,6 +2,8 @@
 
 export default {
   "page.title": "attendo · seeing inside", "page.views": "Views", "page.skip": "Skip to the view",
+  "page.noModel": "There is no model named “{name}” here: {shown} is shown instead.",
+  "page.noCheckpoint": "{shown} has no checkpoint named “{name}”: choose another one.", "page.drop": "Leave it out",
   "page.model": "Model", "page.checkpoint": "Checkpoint", "page.final": "final model",
   "page.facts": "{parameters} parameters · {layers} layers · {heads} heads", "page.offline": "saved page, no server",
   "theme.title": "Colours", "theme.auto": "Auto", "theme.light": "Light", "theme.dark": "Dark",
@@ -90,6 +92,7 @@ export default {
   "reason.ngram": "cut: would repeat an n-gram",
   "reason.not_chosen": "cut: not chosen", "reason.beyond_limit": "cut: beyond the length limit",
   "reason.enough": "left: enough have ended",
+  "tree.scroll": "All {count} steps do not fit: scroll sideways, or go on with the arrow keys.",
   "tree.many": "{count} hypotheses that were cut are not drawn; the JSON export has them.",
 
   "mask.title": "Masks",

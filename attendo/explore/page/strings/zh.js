@@ -2,6 +2,8 @@
 
 export default {
   "page.title": "attendo · 看见模型内部", "page.views": "视图", "page.skip": "跳到当前视图",
+  "page.noModel": "这里没有名为“{name}”的模型：现在显示的是 {shown}。",
+  "page.noCheckpoint": "{shown} 没有名为“{name}”的检查点：请另选一个。", "page.drop": "去掉",
   "page.model": "模型", "page.checkpoint": "检查点", "page.final": "最终模型",
   "page.facts": "{parameters} 个参数 · {layers} 层 · {heads} 个头", "page.offline": "离线页面，无服务器",
   "theme.title": "配色", "theme.auto": "自动", "theme.light": "浅色", "theme.dark": "深色",
@@ -73,6 +75,7 @@ export default {
   "reason.score": "舍弃：得分不在前列", "reason.score_ended": "舍弃：已结束，但得分不在前列",
   "reason.pushed_out": "舍弃：已有更好的译文结束", "reason.forbidden": "舍弃：被规则禁止", "reason.ngram": "舍弃：会重复 n 元组",
   "reason.not_chosen": "舍弃：未被选中", "reason.beyond_limit": "舍弃：超出长度上限", "reason.enough": "放下：结束的译文已经够多",
+  "tree.scroll": "共 {count} 步，无法全部显示：请左右滚动，或用方向键移动。",
   "tree.many": "有 {count} 个被舍弃的假设没有画出；导出的 JSON 里有全部。",
 
   "mask.title": "掩码", "mask.intro": "解码器不能看到还没有预测的词元。掩码就是这样做到的。",

@@ -1,6 +1,6 @@
 // Heads switched off or turned down, live: the new output, and what the old one has lost.
 
-import { ask, stream, wasCancelled } from "../api.js";
+import { ask, offline, stream, wasCancelled } from "../api.js";
 import { colourOf, palette } from "../colour.js";
 import { h, number, signed, visible } from "../dom.js";
 import { t } from "../i18n.js";
@@ -74,11 +74,17 @@ export class Ablation extends View {
     const list = Object.entries(headsOf(state.heads)).flatMap(([site, heads]) => Object.entries(heads)
       .map(([head, scale]) => ({ site, head, scale })));
     return h("div", { class: "controls ablation-controls" },
-      h("div", { class: "row" }, this.ranker ? button(t("ablation.stop"), () => this.ranker.abort(), { id: "rank" })
-        : button(t("ablation.rank"), () => this.rank(), { id: "rank" }),
+      h("div", { class: "row" }, this.rankButton(),
         button(t("reset"), () => update({ heads: "" }), { id: "reset", disabled: !list.length })),
       list.length ? h("ul", { class: "scales" }, list.map((each) => h("li", {}, scale(each))))
         : h("p", { class: "note" }, t("ablation.hint")));
+  }
+
+  /** A saved page has no server that could measure. */
+  rankButton() {
+    if (offline) return null;
+    return this.ranker ? button(t("ablation.stop"), () => this.ranker.abort(), { id: "rank" })
+      : button(t("ablation.rank"), () => this.rank(), { id: "rank" });
   }
 
   gridOf(site, trace) {
@@ -115,7 +121,8 @@ export class Ablation extends View {
     return h("section", { class: "card" },
       h("h3", {}, t("ablation.before")), h("p", { class: "output" }, before.text),
       h("h3", {}, t("ablation.after")), h("p", { class: `output${same ? "" : " changed"}` }, after.text || "∅",
-        same ? h("small", {}, ` ${t("ablation.same")}`) : ""),
+        same ? h("small", {}, ` ${t("ablation.same")}`) : "",
+        after.cut ? h("small", { class: "cut" }, ` ${t("translate.cut")}`) : ""),
       h("dl", { class: "facts stacked" },
         h("dt", {}, t("ablation.old")), h("dd", { "data-number": "before" }, number(before.log_probability, 4)),
         h("dt", {}, t("ablation.new")), h("dd", { "data-number": "after" }, number(after.log_probability_of_old, 4)),

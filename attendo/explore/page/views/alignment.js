@@ -1,7 +1,7 @@
 // Who looked at whom: two lines of tokens joined by curves, and the map with both axes.
 
 import { colourOf, inkOn, palette } from "../colour.js";
-import { h, meter, number, svg, visible } from "../dom.js";
+import { fill, h, meter, number, svg, visible } from "../dom.js";
 import { t } from "../i18n.js";
 import { counted, select, toggle } from "../parts/controls.js";
 import "../parts/heat-map.js";
@@ -13,6 +13,7 @@ import { View } from "../view.js";
 
 const FAINTEST = 0.06; // weights below this have no curve while nothing is pointed at
 const CURVES = 3000; // cells that still get curves while nothing is pointed at
+const SHADES = 64; // of a token: finer ones nobody sees, and each change of a colour costs time
 
 export class Alignment extends View {
   static name = "alignment";
@@ -64,6 +65,7 @@ export class Alignment extends View {
     this.columns = columnLabels.map((label, n) => this.token(label, { row: null, column: n }));
     this.rows = rowLabels.map((label, n) => this.token(label, { row: n, column: null }));
     this.curves = svg("svg", { class: "curves", "aria-hidden": "true" });
+    this.forgetPlaces();
     this.saying = h("output", { class: "readout" }, t("alignment.hint"));
     const upper = t(state.site === "decoder_self" ? "side.read" : "side.source"),
       lower = t(state.site === "encoder_self" ? "side.looking" : "side.predicted");
@@ -117,24 +119,41 @@ export class Alignment extends View {
 
   join(place) {
     if (!this.stage?.isConnected) return;
-    const { values, columns, rows } = this.matrix, box = this.stage.getBoundingClientRect();
+    const { values, columns, rows } = this.matrix;
     const row = place?.row ?? null, column = place?.column ?? null;
     if (!place && rows * columns > CURVES) return this.curves.replaceChildren();
-    this.places ??= new Map();
     const found = [];
     for (let r = row ?? 0; r < (row === null ? rows : row + 1); r++) {
       for (let c = row === null ? column ?? 0 : 0; c < (row === null && column !== null ? column + 1 : columns); c++) {
         const value = values[r * columns + c];
-        if (value >= (place ? 0.01 : FAINTEST)) found.push(curve(this.columns[c], this.rows[r], value, box,
-          Boolean(place)));
+        if (value >= (place ? 0.01 : FAINTEST)) found.push(curve(this.placeOf(this.columns[c]),
+          this.placeOf(this.rows[r]), value, Boolean(place)));
       }
     }
-    this.curves.setAttribute("viewBox", `0 0 ${box.width} ${box.height}`);
+    this.size ??= `0 0 ${this.stage.clientWidth} ${this.stage.clientHeight}`;
+    this.curves.setAttribute("viewBox", this.size);
     this.curves.replaceChildren(...found);
   }
 
+  /** Where a token stands on the stage, looked up once: to ask after each change of a colour would be slow. */
+  placeOf(token) {
+    if (!this.places.has(token)) {
+      const { left, top, width, bottom } = token.getBoundingClientRect(), stage = this.stage.getBoundingClientRect();
+      this.places.set(token, { x: left + width / 2 - stage.left, top: top - stage.top, bottom: bottom - stage.top });
+    }
+    return this.places.get(token);
+  }
+
+  forgetPlaces() {
+    this.places = new Map();
+    this.size = null;
+  }
+
   resized(width) {
-    if (width !== this.width && this.curves) this.join(null);
+    if (width !== this.width && this.curves) {
+      this.forgetPlaces();
+      this.join(null);
+    }
     this.width = width;
   }
 
@@ -151,15 +170,16 @@ export class Alignment extends View {
 
 /** How sure the model was of each token. */
 function sureness({ tokens, log_probability: log, loss }) {
+  const rows = h("tbody");
+  fill(rows, tokens.map((token) => h("tr", {}, h("th", { scope: "row" }, visible(token.piece)),
+    h("td", {}, meter(Math.exp(token.log_probability))),
+    h("td", { "data-number": "entropy" }, number(token.entropy, 3)))));
   return h("section", { class: "card" }, h("h3", {}, t("alignment.sure")),
     h("p", { class: "note" }, t("alignment.total", { log: number(log, 4), loss: number(loss, 4) })),
     h("div", { class: "table-scroll tall", tabindex: "0", role: "region", "aria-label": t("alignment.sure") },
       h("table", { class: "wide" },
       h("thead", {}, h("tr", {}, ["token", "probability", "entropy"].map((name) => h("th", { scope: "col" },
-        t(`alignment.${name}`))))),
-      h("tbody", {}, tokens.map((token) => h("tr", {}, h("th", { scope: "row" }, visible(token.piece)),
-        h("td", {}, meter(Math.exp(token.log_probability))),
-        h("td", { "data-number": "entropy" }, number(token.entropy, 3))))))));
+        t(`alignment.${name}`))))), rows)));
 }
 
 function step(event) {
@@ -172,21 +192,22 @@ function step(event) {
   next?.focus();
 }
 
+/** Only what has changed: of a long text most tokens stay as they are when the next one is pointed at. */
 function tint(token, value, chosen) {
-  token.classList.toggle("chosen", Boolean(chosen));
-  if (value === null) {
+  const shade = value === null ? null : Math.round(value * SHADES) / SHADES;
+  if (token.classList.contains("chosen") !== Boolean(chosen)) token.classList.toggle("chosen", Boolean(chosen));
+  if ((token.shade ?? null) === shade) return;
+  token.shade = shade;
+  if (shade === null) {
     token.style.removeProperty("background-color");
     token.style.removeProperty("color");
   } else {
-    token.style.setProperty("background-color", colourOf(value));
-    token.style.setProperty("color", inkOn(value));
+    token.style.setProperty("background-color", colourOf(shade));
+    token.style.setProperty("color", inkOn(shade));
   }
 }
 
-function curve(from, to, value, box, lit) {
-  const a = from.getBoundingClientRect(), b = to.getBoundingClientRect();
-  const [x, y, u, v] = [a.left + a.width / 2 - box.left, a.bottom - box.top, b.left + b.width / 2 - box.left,
-    b.top - box.top];
+function curve({ x, bottom: y }, { x: u, top: v }, value, lit) {
   const middle = (y + v) / 2;
   return svg("path", { d: `M${x} ${y}C${x} ${middle} ${u} ${middle} ${u} ${v}`, fill: "none", stroke: palette().accent,
     "stroke-width": 0.6 + 3.4 * value, "stroke-opacity": lit ? 0.25 + 0.75 * value : 0.12 + 0.6 * value,

@@ -53,8 +53,8 @@ export class Compare extends View {
     const maps = [left, right].map((each) => each.matrix(site, each.together(site, { ...state, show })));
     const difference = differenceOf(...maps);
     this.parts = [
-      { title: `A · ${nameOf(state, false)}`, data: maps[0], trace: left, answer: left.answer.text },
-      { title: `B · ${nameOf(state, true)}`, data: maps[1], trace: right, answer: own.answer.text },
+      { title: `A · ${nameOf(state, false)}`, data: maps[0], trace: left, own: left.answer },
+      { title: `B · ${nameOf(state, true)}`, data: maps[1], trace: right, own: own.answer },
     ].map((part) => ({ ...part, map: h("heat-map", { data: { ...part.data, largest: 34, label: part.title,
       saying: (said) => t(cellKey(site), said) } }) }));
     this.difference = difference && h("heat-map", { data: { ...difference, largest: 40, scale: "signs",
@@ -81,17 +81,20 @@ export class Compare extends View {
   }
 
   exported() {
-    return this.parts.map(({ title, data, answer }) => ({ title, answer, ...data, values: Array.from(data.values) }));
+    return this.parts.map(({ title, data, own }) => ({ title, answer: own.text, cut: own.cut, ...data,
+      values: Array.from(data.values) }));
   }
 }
 
-function sideOf({ title, trace, answer, map }) {
-  return h("section", { class: "card" }, h("h3", {}, title), h("p", { class: "output" }, answer),
-    trace.answer.text === answer ? null : h("dl", { class: "facts" }, h("dt", {}, t("compare.forced")),
-      h("dd", {}, trace.answer.text)),
-    h("dl", { class: "facts" }, h("dt", {}, t("compare.log")), h("dd", { "data-number": "log" },
-      number(trace.answer.log_probability, 4)), h("dt", {}, t("compare.loss")),
-      h("dd", {}, number(trace.answer.loss, 4))),
+function sideOf({ title, trace, own, map }) {
+  return h("section", { class: "card" }, h("h3", {}, title), h("p", { class: "output" }, own.text,
+    own.cut ? h("small", { class: "cut" }, ` ${t("translate.cut")}`) : null),
+    trace.answer.text === own.text ? null : h("dl", { class: "facts" }, h("div", {},
+      h("dt", {}, t("compare.forced")), h("dd", {}, trace.answer.text))),
+    h("dl", { class: "facts" },
+      h("div", {}, h("dt", {}, t("compare.log")), h("dd", { "data-number": "log" },
+        number(trace.answer.log_probability, 4))),
+      h("div", {}, h("dt", {}, t("compare.loss")), h("dd", {}, number(trace.answer.loss, 4)))),
     map);
 }
 

@@ -88,8 +88,8 @@ export class Heads extends View {
     const card = h("section", { class: "card" }, h("h3", {}, title,
       h("button", { type: "button", class: "link", "aria-label": `${t("heads.unpin")} ${letter}`,
         onclick: () => pin(site, layer, head, found) }, "×")),
-      h("dl", { class: "facts" }, BADGES.map((badge) => [h("dt", {}, t(`badge.${badge}`)),
-        h("dd", { "data-number": badge }, number(numbers[badge], 3))])), map);
+      h("dl", { class: "facts" }, BADGES.map((badge) => h("div", {}, h("dt", {}, t(`badge.${badge}`)),
+        h("dd", { "data-number": badge }, number(numbers[badge], 3))))), map);
     return { card, map, title };
   }
 

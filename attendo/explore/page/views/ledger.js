@@ -63,7 +63,8 @@ export class Ledger extends View {
         h("td", { "data-number": "norm_out" }, number(row.norm_out, 2)),
         h("td", {}, row.share === null ? "–" : meter(row.share)),
         h("td", {}, number(row.gain, 2)), h("td", {}, row.microseconds === null ? "–" : number(row.microseconds, 0))),
-      open ? h("tr", { class: "detail" }, h("td", { colspan: COLUMNS.length }, this.detail(row))) : null,
+      open ? h("tr", { class: "detail" }, h("td", { colspan: COLUMNS.length },
+        h("div", { class: "detail-body" }, this.detail(row)))) : null,
     ];
   }
 

@@ -1,6 +1,6 @@
 // Decoding one token at a time: what was read, what could have come, and what comes if another token is forced.
 
-import { ask } from "../api.js";
+import { ask, wasCancelled } from "../api.js";
 import { palette } from "../colour.js";
 import { h, number, percent, track, visible } from "../dom.js";
 import { t } from "../i18n.js";
@@ -8,9 +8,10 @@ import { button } from "../parts/controls.js";
 import { DECODER, ofSteps, prefixOf } from "../requests.js";
 import { rect, stacked, tableScene, text } from "../scene.js";
 import { current, update } from "../store.js";
-import { View } from "../view.js";
+import { complaint, View } from "../view.js";
 
 const PAUSE = 900; // milliseconds a step is shown while it plays
+const NAMED = 14; // steps whose tokens fit under the chart; of more, every fifth has its number
 
 export class Steps extends View {
   static name = "steps";
@@ -70,9 +71,10 @@ export class Steps extends View {
     this.answer.replaceChildren(...steps.map((each, n) => h("button", { type: "button",
       id: `token-${n}`,
       class: `token${n === at ? " chosen" : ""}${each.forced ? " forced" : ""}${n > at ? " later" : ""}`,
-      "aria-current": n === at ? "step" : null, title: percent(each.probability), onclick: () => this.go(n) },
+      "aria-current": n === at ? "step" : null, onclick: () => this.go(n),
+      title: [percent(each.probability), each.forced ? t("steps.forced") : ""].filter(Boolean).join(" · ") },
       visible(each.chosen))));
-    this.detail.replaceChildren(this.facts(step, at), this.bars(step, at));
+    this.detail.replaceChildren(this.facts(step), this.bars(step, at, this.other?.value ?? ""));
     if (focus) document.getElementById(focus)?.focus();
   }
 
@@ -81,26 +83,38 @@ export class Steps extends View {
       ["steps.probability", percent(step.probability)], ["steps.entropy", number(step.entropy, 4)],
       ["steps.eos", percent(step.eos)], ["steps.cache", String(step.cache)]];
     return h("section", { class: "card" }, h("h3", {}, t("steps.read")),
-      h("div", { class: "tokens small" }, step.read.map((piece) => h("span", { class: "token still" },
-        visible(piece)))),
+      h("div", { class: "tokens small" }, step.read.map((piece, n) => this.readToken(piece, n))),
       h("dl", { class: "facts stacked" }, rows.map(([key, value]) => [h("dt", {}, t(key)),
         h("dd", { "data-number": key }, value)])),
       h("ul", { class: "legend spark-legend" }, h("li", { style: { "--mark": palette().accent } }, t("steps.entropy")),
         h("li", { style: { "--mark": palette().other } }, t("steps.eos"))), this.chart());
   }
 
-  /** Entropy and the probability of the end, over all steps. */
+  /** What is read at a place was chosen, or forced, a step before; the first token always stands there. */
+  readToken(piece, n) {
+    const forced = n > 0 && this.data.steps[n - 1].forced;
+    return h("span", { class: `token still${forced ? " forced" : ""}`, title: forced ? t("steps.forced") : null },
+      visible(piece));
+  }
+
+  /** Entropy (scale on the left) and the probability of the end (on the right), over all steps. */
   chart() {
     const { steps } = this.data, most = Math.max(...steps.map((step) => step.entropy), 0.01),
       at = Math.max(0, Math.min(current().step, steps.length - 1));
-    return h("div", { class: "spark", role: "img", "aria-label": t("steps.chart",
+    const named = (step, n) => (steps.length <= NAMED ? visible(step.chosen) : n === 0 || (n + 1) % 5 === 0
+      ? String(n + 1) : "");
+    return h("div", { class: "spark-box", role: "img", "aria-label": t("steps.chart",
       { list: steps.map((step) => `${visible(step.chosen)} ${number(step.entropy, 2)}`).join(", ") }) },
-      steps.map((step, n) => h("span", { class: n === at ? "now" : "" },
+      h("div", { class: "spark-scale" }, h("span", {}, number(most, 2)), h("span", {}, "0")),
+      h("div", { class: "spark" }, steps.map((step, n) => h("span", { class: n === at ? "now" : "" },
         h("i", { style: { height: `${(step.entropy / most) * 100}%` } }),
-        h("u", { style: { height: `${step.eos * 100}%` } }))));
+        h("u", { style: { height: `${step.eos * 100}%` } })))),
+      h("div", { class: "spark-scale of-end" }, h("span", {}, "100 %"), h("span", {}, "0 %")),
+      h("div", { class: "spark-steps" }, steps.map((step, n) => h("span", { class: n === at ? "now" : "" },
+        named(step, n)))));
   }
 
-  bars(step, at) {
+  bars(step, at, typed) {
     return h("section", { class: "card" }, h("h3", {}, t("steps.top")), h("p", { class: "note" }, t("steps.force")),
       h("ol", { class: "bars", onkeydown: walk }, step.top.map((each, n) => h("li", {},
         h("button", { type: "button", id: `could-${n}`, class: each.piece === step.chosen ? "chosen" : "",
@@ -110,17 +124,37 @@ export class Steps extends View {
           track(each.probability),
           h("span", { class: "number" }, percent(each.probability)))))),
       h("form", { class: "row", onsubmit: (event) => { event.preventDefault();
-        if (this.other.value) this.force(at, this.other.value); } },
+        if (this.other.value) this.forceTyped(at, this.other.value); } },
         h("label", { class: "field wide" }, h("span", {}, t("steps.other")),
-          (this.other = h("input", { id: "other-piece", type: "text" }))),
-          h("button", { type: "submit" }, t("steps.go"))));
+          (this.other = h("input", { id: "other-piece", type: "text", value: typed }))),
+          h("button", { type: "submit", id: "force" }, t("steps.go"))),
+      (this.refused = h("div")));
   }
 
   force(at, token) {
     this.pause();
+    update({ prefix: this.prefixWith(at, token), step: at });
+  }
+
+  /** What was typed may be no token: then all stays as it is, and the reason stands below. */
+  async forceTyped(at, token) {
+    const prefix = this.prefixWith(at, token), { signal } = this.controller, place = this.refused;
+    try {
+      await ask("/steps", ofSteps({ ...current(), prefix }), signal);
+    } catch (error) {
+      if (wasCancelled(error) || signal.aborted) return;
+      place.replaceChildren(complaint(error, () => this.forceTyped(at, token)));
+      return;
+    }
+    this.other = null;
+    this.force(at, token);
+  }
+
+  /** What was forced before, then what was chosen, then this. */
+  prefixWith(at, token) {
     const before = prefixOf(current()).slice(0, at);
     for (let n = before.length; n < at; n++) before.push(this.data.steps[n].chosen_id ?? this.data.steps[n].chosen);
-    update({ prefix: JSON.stringify([...before, token]), step: at });
+    return JSON.stringify([...before, token]);
   }
 
   go(step) {

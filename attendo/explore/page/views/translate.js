@@ -135,7 +135,7 @@ class TranslateBar extends HTMLElement {
       h("p", { class: "note" }, t("translate.score", { log: number(best.log_probability), score: number(best.score),
         count: best.pieces.length }), best.cut ? ` · ${t("translate.cut")}` : ""),
       ...(unknown.length ? [h("p", { class: "note" }, t("translate.unknown",
-        { words: unknown.map(visible).join(" ") }))] : []),
+        { words: [...new Set(unknown)].map(visible).join(" ") }))] : []),
       ...this.others(hypotheses, alternatives.filter((text) => !hypotheses.some((each) => each.text === text))));
   }
 

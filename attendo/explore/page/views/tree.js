@@ -39,10 +39,21 @@ export class Tree extends View {
       this.left ? h("p", { class: "note" }, t("tree.many", { count: this.left })) : null,
       h("section", { class: "card" }, h("ul", { class: "legend" }, ["kept", "cut", "best"]
         .map((kind) => h("li", { class: kind }, t(`tree.${kind}`)))),
-        h("div", { class: "tree-scroll", tabindex: "0", role: "region", "aria-label": t("tree.label") }, this.drawing),
-        this.saying),
+        (this.wide = h("p", { class: "note scrolls", hidden: true }, t("tree.scroll", { count: data.steps.length }))),
+        (this.box = h("div", { class: "tree-scroll", tabindex: "0", role: "region", "aria-label": t("tree.label") },
+          this.drawing)), this.saying),
       this.ranking(data),
     ].filter(Boolean);
+  }
+
+  draw() {
+    super.draw();
+    this.resized();
+  }
+
+  /** Where not all steps are in sight, it is said that there are more. */
+  resized() {
+    if (this.box?.isConnected) this.wide.hidden = this.box.scrollWidth <= this.box.clientWidth;
   }
 
   /** Columns are steps; within a column the hypotheses keep the order in which the search had them. */

@@ -1,0 +1,84 @@
+"""Recipes and what they came to as lines of text."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attendo.recipes.reproduce.config import Expectation
+    from attendo.recipes.reproduce.outcome import Outcome, Row
+    from attendo.recipes.reproduce.recipe import Recipe
+
+_WORDS = {True: "pass", False: "fail", None: "not judged"}
+_LEFT = ("test", "score", "variant", "expected", "published", "verdict")  # columns that are words
+
+
+def listed(recipe: "Recipe") -> Iterator[str]:
+    """A recipe in a few lines: what it is, how much there is to train, and its numbers."""
+    judged = recipe.judged
+    yield f"{recipe.name}: {judged.about}"
+    trainings = len(judged.seeds) * max(1, len(judged.variants))
+    variants = f" of {len(judged.variants)} variants" if judged.variants else ""
+    yield f"  {trainings} training{'s' if trainings > 1 else ''}{variants}, {', '.join(_expected_of(judged.test))}"
+
+
+def table(outcome: "Outcome") -> Iterator[str]:
+    """A line a test; where there are variants, one for each of them too; and the verdict."""
+    yield f"{outcome.recipe.name}: {outcome.recipe.judged.about}"
+    yield from _aligned([_cells(row) for row in outcome.rows])
+    if outcome.recipe.variants:
+        yield ""
+        yield from _aligned([cells for row in outcome.rows for cells in _cells_of_variants(row)])
+    if not outcome.recipe.whole:
+        yield f"not judged: what is expected is the mean of {len(outcome.recipe.judged.variants)} variants"
+    elif outcome.passed is None:
+        yield "not judged: the recipe has no numbers that are expected"
+    else:
+        yield "pass: as expected" if outcome.passed else "fail: worse than expected"
+
+
+def _expected_of(tests: "Sequence[Expectation]") -> Iterator[str]:
+    for test in tests:
+        published = "" if test.reference is None else f", published {_published(test)}"
+        yield f"{test.name} {test.metric} {_expected(test) or 'not measured yet'}{published}"
+
+
+def _cells(row: "Row") -> dict[str, str]:
+    test, metric = row.test, row.test.metric
+    seeds = {f"seed {seed}": _number(value, metric) for seed, value in row.seeds.items()}
+    together = {} if row.together is None else {"together": _number(row.together, metric)}
+    found = {"test": test.name, "score": metric, **seeds, "mean": _number(row.mean, metric), **together}
+    return {**found, "expected": _expected(test), "published": _published(test), "verdict": _WORDS[row.passed]}
+
+
+def _cells_of_variants(row: "Row") -> Iterator[dict[str, str]]:
+    for variant in dict.fromkeys(each.variant for each in row.found):
+        of = row.of(variant=variant)
+        scores = {each.who: _number(each.score.value, row.test.metric) for each in of}
+        named = {who if who == "together" else f"seed {who}": text for who, text in scores.items()}
+        yield {"test": row.test.name, "score": row.test.metric, "variant": variant or "", **named}
+
+
+def _aligned(rows: Sequence[dict[str, str]]) -> Iterator[str]:
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    columns = [name for name in columns if any(row.get(name) for row in rows)]
+    lines = [dict(zip(columns, columns, strict=True)), *rows]
+    widths = {name: max(len(line.get(name, "")) for line in lines) for name in columns}
+    for line in lines:
+        cells = [
+            line.get(name, "").ljust(widths[name]) if name in _LEFT else line.get(name, "").rjust(widths[name])
+            for name in columns
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def _expected(test: "Expectation") -> str:
+    return "" if test.expected is None else f"{test.expected:g} ± {test.spread:g}"
+
+
+def _published(test: "Expectation") -> str:
+    source = "" if test.reference_source is None else f" ({test.reference_source})"
+    return "" if test.reference is None else f"{test.reference:g}{source}"
+
+
+def _number(value: float, metric: str) -> str:
+    return f"{value:.4f}" if metric == "loss" else f"{value:.2f}"

@@ -1,0 +1,19 @@
+"""Whether a model can be looked into with a text: it reads a source, and this one whole."""
+
+from attendo.errors import UsageError
+from attendo.text_model import TextModel
+
+
+def check_readable(model: TextModel, text: str) -> None:
+    """A `UsageError` where the text has more tokens than the model reads, for what looks into a run splits nothing."""
+    check_source(model)
+    tokens = len(model.source_tokenizer.encode(text))
+    most = min(model.generation.max_source, model.runtime.longest or model.generation.max_source)
+    if tokens > most:
+        raise UsageError(f"the text has {tokens} tokens, and the model reads at most {most}: shorten it")
+
+
+def check_source(model: TextModel) -> None:
+    """A `UsageError` where the model reads none."""
+    if model.network.config.decoder_only:
+        raise UsageError("the model continues texts and reads no source: take one that has an encoder")

@@ -1,0 +1,130 @@
+"""How little a model is surprised by references: the perplexity, per token, word or character."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from attendo.errors import UsageError
+from attendo.metrics.measure import Formula, Measured, Statistics, measured
+from attendo.metrics.references import References, counted, every_text, ways
+from attendo.metrics.scripts import SCRIPTS_WITHOUT_SPACES, main_script
+from attendo.metrics.version import VERSION
+from attendo.metrics.word_errors import words
+from attendo.settings import nearest
+
+PERPLEXITIES = ("perplexity", "perplexity_per_word", "perplexity_per_character")
+_MOST = 700.0  # e to this power is the largest there is
+
+
+@runtime_checkable
+class ScoredText(Protocol):
+    @property
+    def log_probabilities(self) -> Sequence[float]:
+        """Natural logarithms, of each token and, where there is an encoder, of the end."""
+
+
+@runtime_checkable
+class Tokens(Protocol):
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def vocab_size(self) -> int: ...
+
+
+@runtime_checkable
+class Prefixes(Protocol):
+    @property
+    def target_prefix(self) -> Sequence[str]:
+        """Symbols that every answer begins with."""
+
+
+@runtime_checkable
+class Likely(Protocol):
+    """What a `TextModel` can do."""
+
+    @property
+    def target_tokenizer(self) -> Tokens: ...
+
+    @property
+    def generation(self) -> Prefixes: ...
+
+    @property
+    def decoder_only(self) -> bool:
+        """Whether a reference is what follows the source in one text, which need not end there."""
+
+    def score_tokens(self, sources: Sequence[str], targets: Sequence[str]) -> Sequence[ScoredText]: ...
+
+
+@dataclass(frozen=True)
+class Likelihoods:
+    """How probable a model finds the references of each line, all of them together where there are several."""
+
+    references: Sequence[tuple[str, ...]]
+    log_probability: Sequence[float]
+    tokens: Sequence[int]
+    tokenizer: Tokens
+    ends: bool  # whether the end of each reference counts as one more token
+
+
+def likelihoods(model: Likely, sources: Sequence[str], references: References) -> Likelihoods:
+    """One pass over all references. Symbols that every answer begins with are given, and do not count."""
+    right = ways(references)
+    if len(sources) != len(right):
+        raise UsageError(f"each source needs its reference: {len(sources)} sources and {len(right)} references")
+    if not sources:
+        raise UsageError("there is nothing to score: give at least one source and its reference")
+    repeated = [source for source, line in zip(sources, right, strict=True) for _ in line]
+    scored = iter(model.score_tokens(repeated, every_text(right)))
+    given = 0 if model.decoder_only else len(model.generation.target_prefix)
+    lines = [[next(scored).log_probabilities[given:] for _ in line] for line in right]
+    return Likelihoods(
+        references=right,
+        log_probability=[sum(map(sum, line)) for line in lines],
+        tokens=[sum(map(len, line)) for line in lines],
+        tokenizer=model.target_tokenizer,
+        ends=not model.decoder_only,
+    )
+
+
+def perplexity(name: str, found: Likelihoods) -> Measured:
+    """exp(-log p / count): as unsure as a choice between so many that are equally probable.
+
+    The end of a reference counts as one, whatever is counted.
+    """
+    return measured(*formula_and_rows(name, found))
+
+
+def formula_and_rows(name: str, found: Likelihoods) -> tuple[Formula, Statistics]:
+    if name not in PERPLEXITIES:
+        known = ", ".join(PERPLEXITIES)
+        raise UsageError(f"unknown perplexity {name}{nearest(name, list(PERPLEXITIES))}: use {known}")
+    unit, counts = _counts(name, found)
+    signature = f"{name}|{counted(found.references)}{unit}|eos:{'yes' if found.ends else 'no'}|{VERSION}"
+    return Formula(name, signature, False, _value), list(zip(found.log_probability, counts, strict=True))
+
+
+def check_same_tokens(name: str, one: Likelihoods, other: Likelihoods) -> None:
+    """Per token, perplexities can be compared only where the tokens are the same."""
+    if name == "perplexity" and one.tokenizer != other.tokenizer:
+        raise UsageError(
+            "perplexity is per token, and the two models have other tokenizers: "
+            "compare perplexity_per_word or perplexity_per_character"
+        )
+
+
+def _counts(name: str, found: Likelihoods) -> tuple[str, Sequence[int]]:
+    if name == "perplexity":
+        return f"tok:{found.tokenizer.kind}-{found.tokenizer.vocab_size}", found.tokens
+    characters = name == "perplexity_per_character"
+    without_spaces = main_script(every_text(found.references)) in SCRIPTS_WITHOUT_SPACES
+    count: Callable[[str], int] = len if characters else lambda text: len(words(text, without_spaces))
+    unit = "tok:codepoint" if characters else f"tok:{'char' if without_spaces else 'space'}"
+    return unit, [sum(count(text) + found.ends for text in line) for line in found.references]
+
+
+def _value(sums: Sequence[float]) -> float:
+    """Of nothing, nothing is unsure."""
+    log_probability, count = sums
+    return math.exp(min(-log_probability / count, _MOST)) if count else 1.0

@@ -1,0 +1,136 @@
+"""Options of a call: ours, and those of transformers where they mean the same; all others are refused by name."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import fields
+from typing import Any
+
+from attendo.decode.config import GenerationConfig
+from attendo.errors import UsageError
+from attendo.pipelines.tasks import Task
+from attendo.settings import nearest
+from attendo.text_model import Wishes
+
+NAMES = {
+    "num_beams": "beam",
+    "num_beam_groups": "groups",
+    "diversity_penalty": "diversity",
+    "num_return_sequences": "n_best",
+    "do_sample": "sample",
+    "no_repeat_ngram_size": "no_repeat_ngram",
+    "typical_p": "typical",
+    "renormalize_logits": "renormalise",
+    "early_stopping": "stop",
+}
+# These two count what is new, and ours all tokens of an answer, those that it was to begin with too.
+NEW_TOKENS = {"max_new_tokens": "max_length", "min_new_tokens": "min_length"}
+_STOPS = {True: "first", False: "settled", "never": "exhaustive"}
+_COUNTS = ("n_best", "max_length", "min_length", *NEW_TOKENS)
+_OURS = {"like", *(field.name for field in fields(Wishes)), *GenerationConfig.model_fields} - {"alignments"}
+
+# Values by which nothing is asked for that does not happen anyway.
+_NEUTRAL: dict[str, Collection[Any]] = {
+    "return_tensors": (False,),
+    "return_text": (True,),
+    "clean_up_tokenization_spaces": (False,),
+    "truncation": (False, "do_not_truncate"),
+    "skip_special_tokens": (True,),
+    "use_cache": (True,),
+}
+_WHOLE = "a model folder has all that it needs: leave it out"
+_MORE = "pipelines give texts: take TextModel.generate"
+_WAYS_OUT = {
+    "return_tensors": f"{_MORE}, whose results have ids",
+    "return_text": "texts always come back: leave it out",
+    "clean_up_tokenization_spaces": "texts come as the tokenizer writes them: leave it out",
+    "truncation": "nothing is cut in silence: shorten the text, or take split=True",
+    "skip_special_tokens": f"{_MORE}, whose results have pieces",
+    "use_cache": "all engines give the same answers: take engine='textbook'",
+    "return_full_text": "it is for text-generation: leave it out",
+    "src_lang": "it is for translation: leave it out",
+    "tgt_lang": "it is for translation: leave it out",
+    "alignments": _MORE,
+    "output_attentions": "take TextModel.trace",
+    "output_scores": f"{_MORE}, whose results have scores",
+    "return_dict_in_generate": _MORE,
+    "generation_config": "give its settings one by one",
+    "generate_kwargs": "give its settings one by one",
+    "streamer": "take TextModel.stream",
+    "stop_strings": "no such end is known here: cut the text that comes back",
+    "stop_sequence": "no such end is known here: cut the text that comes back",
+    "bad_words_ids": "take ban=[...], which are texts",
+    "force_words_ids": "take constraints=[...], which are texts",
+    "forced_bos_token_id": "take target_prefix=[...], which are symbols",
+    "handle_long_generation": "nothing is cut in silence: shorten the text",
+    "tokenizer": _WHOLE,
+    "config": _WHOLE,
+    "framework": _WHOLE,
+    "revision": _WHOLE,
+    "token": _WHOLE,
+    "use_fast": _WHOLE,
+    "trust_remote_code": _WHOLE,
+    "model_kwargs": _WHOLE,
+    "device_map": "take device",
+    "dtype": "take precision='fp16' or 'bf16'",
+    "torch_dtype": "take precision='fp16' or 'bf16'",
+}
+
+
+def ours(given: Mapping[str, Any], task: Task) -> dict[str, Any]:
+    """By the names that `TextModel.generate` has, but for numbers of new tokens and what only a pipeline knows.
+
+    None is as if left out.
+    """
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        name_here = NAMES.get(name, name)
+        if name_here not in _known(task):
+            _check_neutral(name, value)
+        elif value is not None:
+            if name_here in found:
+                raise UsageError(f"{name} is {name_here} here, which is given too: give one of them")
+            found[name_here] = _value(name, name_here, value)
+    for name in ("min_length", "min_new_tokens"):
+        if found.get(name) == 0:  # the default of transformers
+            del found[name]
+    for new, whole in NEW_TOKENS.items():
+        if new in found and whole in found:
+            raise UsageError(f"{new} and {whole} exclude each other: give one of them")
+    return found
+
+
+def merged(defaults: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
+    """What a call says wins, also where it says the same by another name."""
+    said = {*call, *(NEW_TOKENS.get(name) for name in call)}
+    said |= {new for new, whole in NEW_TOKENS.items() if whole in call}
+    return {**{name: value for name, value in defaults.items() if name not in said}, **call}
+
+
+def in_their_words(error: UsageError, given: Mapping[str, Any]) -> UsageError:
+    """Tells which of the names given is which of ours that the error speaks of."""
+    names = {**NAMES, **NEW_TOKENS}
+    same = [f"{name} is {names[name]} here" for name in given if name in names and names[name] in str(error)]
+    return UsageError(f"{error} ({', '.join(same)})") if same else error
+
+
+def _known(task: Task) -> set[str]:
+    special = {"return_full_text"} if task.continues else set()
+    languages = {"src_lang", "tgt_lang"} if task.model_is_for == "translation" else set()
+    return _OURS | NEW_TOKENS.keys() | special | languages
+
+
+def _check_neutral(name: str, value: Any) -> None:
+    if name not in _WAYS_OUT:
+        known = [*_OURS, *NAMES, *_WAYS_OUT]
+        raise UsageError(f"unknown option {name}{nearest(name, known)}: see docs/guides/pipelines.md for all there are")
+    if value is not None and not any(type(value) is type(each) and value == each for each in _NEUTRAL.get(name, ())):
+        raise UsageError(f"{name}={value!r} has no meaning here: {_WAYS_OUT[name]}")
+
+
+def _value(name: str, name_here: str, value: Any) -> Any:
+    if name == "early_stopping":
+        if not isinstance(value, bool | str) or value not in _STOPS:
+            raise UsageError(f"early_stopping is True, False or 'never', not {value!r}")
+        return _STOPS[value]
+    if name_here in _COUNTS and (isinstance(value, bool) or not isinstance(value, int)):
+        raise UsageError(f"{name} is a whole number, not {value!r}")
+    return value

@@ -1,0 +1,44 @@
+"""Conversations as lists of messages, `{"role": "user", "content": "..."}`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from attendo.decode.config import GenerationConfig
+from attendo.errors import UsageError
+from attendo.pipelines.turns import latest_turns, most_tokens
+from attendo.text_model import TextModel
+
+Message = dict[str, Any]
+
+
+def is_conversation(given: Any) -> bool:
+    """One of messages; several are a list of such."""
+    return isinstance(given, list) and bool(given) and all(isinstance(each, dict) for each in given)
+
+
+def source_of(messages: Sequence[Message], model: TextModel, config: GenerationConfig) -> str:
+    """What the model reads of them with these settings."""
+    texts = [_text(message) for message in messages]
+    if messages[-1]["role"] != "user":
+        raise UsageError("the last message is the assistant's: a conversation is answered where the user spoke last")
+    most, encode = most_tokens(model, config), model.source_tokenizer.encode
+    return latest_turns(texts, model, model.about.get("context_turns"), lambda text: len(encode(text)) <= most)
+
+
+def answered(messages: Sequence[Message], text: str) -> list[Message]:
+    return [*messages, {"role": "assistant", "content": text}]
+
+
+def shown(value: Any) -> str:
+    """Of a value that is not what it should be."""
+    whole = repr(value)
+    return whole if len(whole) <= 80 else f"{whole[:77]}..."
+
+
+def _text(message: Message) -> str:
+    role, content = message.get("role"), message.get("content")
+    if role == "system":
+        raise UsageError("a message of the system is an instruction, which no model here follows: leave it out")
+    if role not in ("user", "assistant") or not isinstance(content, str):
+        raise UsageError(f"a message is a role, user or assistant, and its content as text, not {shown(message)}")
+    return content

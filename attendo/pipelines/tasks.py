@@ -1,0 +1,83 @@
+"""Tasks by the names that transformers has for them, and which models can do them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from attendo.errors import UsageError
+from attendo.settings import nearest
+from attendo.text_model import TextModel
+
+
+@dataclass(frozen=True)
+class Task:
+    name: str
+    key: str  # that an answer stands under
+    model_is_for: str | None  # what about.json calls a model for it; None: for anything
+    languages: tuple[str, str] | None = None
+
+    @property
+    def continues(self) -> bool:
+        """Whether a text is gone on with, not answered."""
+        return self.name == "text-generation"
+
+    @property
+    def takes_messages(self) -> bool:
+        return self.name == "conversational"
+
+
+TASKS = {
+    each.name: each
+    for each in (
+        Task("translation", "translation_text", "translation"),
+        Task("summarization", "summary_text", "summarization"),
+        Task("text2text-generation", "generated_text", None),
+        Task("text-generation", "generated_text", "generation"),
+        Task("conversational", "generated_text", "conversation"),
+    )
+}
+_PAIR = re.compile(r"translation_([A-Za-z-]+)_to_([A-Za-z-]+)")
+
+
+def task_of(name: str) -> Task:
+    """One of `TASKS`; `translation_en_to_de` names the languages too."""
+    if pair := _PAIR.fullmatch(name):
+        return Task(name, "translation_text", "translation", (pair[1], pair[2]))
+    if name not in TASKS:
+        raise UsageError(f"unknown task {name!r}{nearest(name, list(TASKS))}: use {', '.join(TASKS)}")
+    return TASKS[name]
+
+
+def check_model(task: Task, model: TextModel) -> None:
+    """A model that says it is for something else, or between other languages, is a `UsageError`."""
+    if task.continues and not model.decoder_only:
+        raise UsageError(
+            f"{task.name} goes on with a text, and this model answers one: take text2text-generation, "
+            "or a decoder-only model"
+        )
+    if model.decoder_only and not task.continues:
+        raise UsageError(f"{task.name} answers a text, and this model goes on with one: take text-generation")
+    own = model.about.get("task")
+    if task.model_is_for is not None and own is not None and own != task.model_is_for:
+        named = next(name for name, each in TASKS.items() if each.model_is_for == own)
+        raise UsageError(f"the model is for {own}, not for {task.name}: take {named!r}, or 'text2text-generation'")
+    for side, asked in zip(("source", "target"), task.languages or (), strict=False):
+        if f"{side}_language" in model.about:
+            _check_language(f"the {side} of {task.name}", asked, model.about[f"{side}_language"])
+
+
+def check_languages(given: Mapping[str, Any], model: TextModel) -> None:
+    """src_lang and tgt_lang must be those of the model, which has one of each."""
+    for name, side in (("src_lang", "source"), ("tgt_lang", "target")):
+        asked, own = given.get(name), model.about.get(f"{side}_language")
+        if asked is not None and own is None:
+            raise UsageError(f"{name} {asked!r}: the model folder does not tell its {side} language; leave it out")
+        if asked is not None:
+            _check_language(name, str(asked), str(own))
+
+
+def _check_language(what: str, asked: str, own: str) -> None:
+    """By its first part: en is en_XX and en-GB too."""
+    if re.split("[-_]", asked)[0].lower() != own.split("-")[0]:
+        raise UsageError(f"{what} is {asked}, but that of the model is {own}: take a model for {asked}")

@@ -1,0 +1,142 @@
+"""How a recipe is judged: the table [reproduce] of a run file, and the variants that one file stands for."""
+
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from attendo.decode.config import GenerationConfig
+from attendo.metrics import METRICS, PERPLEXITIES
+from attendo.settings import Settings, nearest
+
+PLACE = "{variant}"  # in names of files, where the name of a variant goes
+OF_VALIDATION = ("loss", "perplexity")  # of the run's own validation, where a test names no files
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+NotNegative = Annotated[float, Field(ge=0)]
+Name = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # of a file or a folder too
+
+
+class Expectation(Settings):
+    """A score of a test set, and what it should come to."""
+
+    name: Name = Field(description="what the test set is called; tests of one name are of one text")
+    source: Path | None = Field(None, description="its source text; without any file, the run's validation pairs")
+    target: Path | None = Field(None, description="its target text, line by line beside it")
+    file: Path | None = Field(None, description="instead of the two: a .tsv or .jsonl file, with the fields of [data]")
+    tag: str | None = Field(None, description="as tag of [data]; that of the validation files unless set")
+    metric: str = Field(description="a score of attendo evaluate, loss or perplexity")
+    expected: float | None = Field(
+        None, description="what was measured, the mean over seeds; nothing is judged without"
+    )
+    spread: NotNegative = Field(0.0, description="how much worse than expected it may be: from the spread over seeds")
+    reference: float | None = Field(None, description="a published number to set beside it")
+    reference_source: str | None = Field(None, description="where that was published")
+
+    @property
+    def files(self) -> tuple[Path | None, ...]:
+        return (self.source, self.target, self.file)
+
+    @property
+    def has_files(self) -> bool:
+        return any(self.files)
+
+    @property
+    def of_validation(self) -> bool:
+        """Whether it is read from the run's own validations, with nothing to decode."""
+        return self.metric in OF_VALIDATION and not self.has_files
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.metric not in (known := [*METRICS, *PERPLEXITIES, "loss"]):
+            raise ValueError(f"{self.name}: unknown metric {self.metric}{nearest(self.metric, known)}")
+        if (self.source is None) != (self.target is None) or (self.file is not None and self.source is not None):
+            raise ValueError(f"{self.name}: name both source and target, or file, or none of them")
+        if self.metric == "loss" and self.has_files:
+            raise ValueError(f"{self.name}: loss is that of the run's validation: name no files, or take perplexity")
+        if self.spread and self.expected is None:
+            raise ValueError(f"{self.name}: spread is around what is expected: give expected too")
+        if self.reference_source is not None and self.reference is None:
+            raise ValueError(f"{self.name}: reference_source belongs to a reference: give that too")
+        return self
+
+
+class Reproduce(Settings):
+    """How a recipe is judged. Training does not look at it."""
+
+    about: str = Field(description="the recipe in one sentence")
+    dataset: str | None = Field(None, description="the folder's name in docs/data.md: --data may be what holds it")
+    seeds: tuple[Seed, ...] = Field((1,), description="one training for each")
+    variants: tuple[Name, ...] = Field(
+        (), description="one training for each, its name in place of `{variant}` in file names; scores are the mean"
+    )
+    ensemble: bool = Field(False, description="the models of all seeds answer together, and that is what is judged")
+    generate: GenerationConfig = Field(GenerationConfig(), description="how the tests are decoded, as attendo generate")
+    test: tuple[Expectation, ...] = Field(description="what is scored, and what should come out")
+
+    @property
+    def decoding(self) -> dict[str, Any]:
+        """The options that were set; all others are the model's own."""
+        return self.generate.model_dump(exclude_unset=True)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name, values in (("seeds", self.seeds), ("variants", self.variants)):
+            if len(set(values)) < len(values):
+                raise ValueError(f"reproduce.{name}: one of them is there twice")
+        for name, number in (("seeds", len(self.seeds)), ("test", len(self.test))):
+            if not number:
+                raise ValueError(f"reproduce.{name} is empty: there would be nothing to do")
+        self._check_tests()
+        return self
+
+    def _check_tests(self) -> None:
+        scored = [(test.name, test.metric) for test in self.test]
+        if twice := [name for name, metric in scored if scored.count((name, metric)) > 1]:
+            raise ValueError(f"reproduce.test: {twice[0]} is scored twice by the same metric")
+        for test in self.test:
+            if any(other.name == test.name and other.files != test.files for other in self.test):
+                raise ValueError(f"reproduce.test: two texts are called {test.name}: give them names of their own")
+            if self.ensemble and not test.has_files:
+                raise ValueError(f"reproduce.test: an ensemble is scored on files, and {test.name} names none")
+
+
+def with_variant(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a run file with their `variant` in its places; a mistake is a `ValueError`."""
+    table = values.get("reproduce")
+    names = [str(name) for name in table.get("variants", ())] if isinstance(table, dict) else []
+    rest = {key: value for key, value in values.items() if key != "variant"}
+    if values.get("variant") is None:
+        if has_places(values):
+            known = f": {', '.join(names)}" if names else ""
+            raise ValueError(f"variant is missing: choose one, such as --set variant={(names or ['NAME'])[0]}{known}")
+        return rest
+    variant = str(values["variant"])
+    if not has_places(values):
+        raise ValueError(f"variant {variant} means nothing: no file name of the run file has {PLACE} in it")
+    if names and variant not in names:
+        raise ValueError(f"unknown variant {variant}{nearest(variant, names)}; there are {', '.join(names)}")
+    return {key: _filled(value, variant) for key, value in rest.items()}
+
+
+def has_places(values: dict[str, Any]) -> bool:
+    """Whether a run file stands for several variants. What is only for the tests does not make it so."""
+    return any(_has_place(value) for key, value in values.items() if key not in ("variant", "reproduce"))
+
+
+def _has_place(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_place, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_has_place, value))
+    return isinstance(value, str | Path) and PLACE in str(value)
+
+
+def _filled(value: Any, variant: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(each, variant) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_filled(each, variant) for each in value]
+    if isinstance(value, str) or (isinstance(value, Path) and PLACE in str(value)):
+        return type(value)(str(value).replace(PLACE, variant))
+    return value

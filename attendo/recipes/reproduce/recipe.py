@@ -1,0 +1,163 @@
+"""Recipes: run files with a table [reproduce], where they lie, which trainings they ask for and on which files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from attendo.data.config import CorpusConfig, DataConfig
+from attendo.errors import DataError, UsageError
+from attendo.recipes.reproduce.config import PLACE, Expectation, Reproduce, has_places
+from attendo.recipes.run_config import RunConfig, read_run_file, toml_literal
+from attendo.settings import nearest
+
+DATA = Path("data")  # where data sets lie unless said otherwise
+_NAMED = 8  # missing files that are named one by one
+
+_PACKAGE = Path(__file__).parents[2]
+_SHELVES = (_PACKAGE / "recipes" / "files", _PACKAGE.parent / "recipes")  # of a wheel, and of a checkout
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One training."""
+
+    seed: int
+    variant: str | None
+    folder: Path  # of its run
+
+    @property
+    def name(self) -> str:
+        return f"seed {self.seed}" if self.variant is None else f"{self.variant}, seed {self.seed}"
+
+    @property
+    def changes(self) -> list[str]:
+        """What `attendo train` is to --set."""
+        variant = [] if self.variant is None else [f"variant={toml_literal(self.variant)}"]
+        return [f"seed={self.seed}", *variant]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A run file, and those of its seeds and variants that are wanted."""
+
+    path: Path
+    values: dict[str, Any]  # as the file has them
+    judged: Reproduce
+    seeds: tuple[int, ...]
+    variants: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def whole(self) -> bool:
+        """Whether all variants are wanted: what is expected is their mean."""
+        return set(self.variants) == set(self.judged.variants)
+
+    def choose(self, seeds: Sequence[int] = (), variants: Sequence[str] = ()) -> "Recipe":
+        """Some seeds or variants instead of all; seeds may be others than the recipe's own."""
+        known = list(self.judged.variants)
+        if unknown := [name for name in variants if name not in known]:
+            there = f"there are {', '.join(known)}" if known else f"{self.name} has none"
+            raise UsageError(f"unknown variant {unknown[0]}{nearest(unknown[0], known)}; {there}")
+        return replace(self, seeds=tuple(seeds) or self.seeds, variants=tuple(variants) or self.variants)
+
+    def plan(self, out: Path) -> list[Planned]:
+        """The trainings, those of a variant together, each with a folder below `out`."""
+        return [
+            Planned(seed, variant, (out if variant is None else out / variant) / f"seed-{seed}")
+            for variant in self.variants or (None,)
+            for seed in self.seeds
+        ]
+
+    def config(self, variant: str | None, folder: Path | None = None) -> RunConfig:
+        """The settings for a variant, with its files, those of the tests too, in a folder."""
+        values = self.values if variant is None else {**self.values, "variant": variant}
+        if folder is not None:
+            values = {**values, "data": {**values["data"], "folder": folder}}
+        return RunConfig(**values)
+
+    def data_folder(self, given: Path | None) -> Path | None:
+        """Where the files are: the folder given or, in it, the one that has the data set's name."""
+        if given is None and "folder" in self.values["data"]:
+            return None
+        place = given or DATA
+        named = place / (self.judged.dataset or "")
+        return named if named.is_dir() else place
+
+    def check_files(self, folder: Path | None) -> None:
+        """All files of all variants must be there, before hours are spent on some of them."""
+        files = [path for variant in self.variants or (None,) for path in _files(self.config(variant, folder))]
+        if missing := [path for path in dict.fromkeys(files) if not path.is_file()]:
+            named = ", ".join(map(str, missing[:_NAMED]))
+            more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+            raise DataError(
+                f"{self.name} needs files that are not there: {named}{more}; docs/data.md says where to get them, "
+                "--data where they are"
+            )
+
+
+def find_recipe(name: str) -> Recipe:
+    """By the path of a run file, or by the name of a recipe that comes with attendo."""
+    path = Path(name)
+    if path.suffix == ".toml" or path.is_file():
+        return read_recipe(path)
+    known = recipe_paths()
+    if name not in known:
+        raise UsageError(
+            f"unknown recipe {name}{nearest(name, list(known))}: name the path of a run file, or one of "
+            f"{', '.join(known) or 'none, there are no recipes here'}"
+        )
+    return read_recipe(known[name])
+
+
+def recipe_paths() -> dict[str, Path]:
+    """The recipes that come with attendo, by name."""
+    paths = [path for shelf in _SHELVES for path in sorted(shelf.glob("*.toml"))]
+    return {path.stem: path for path in paths if "reproduce" in read_run_file(path)}
+
+
+def read_recipe(path: Path) -> Recipe:
+    """A run file that says how it is judged, checked."""
+    values = read_run_file(path)
+    if "reproduce" not in values:
+        raise UsageError(
+            f"{path} does not say how it is judged: give it a table [reproduce], or train it with attendo train {path}"
+        )
+    names = values["reproduce"].get("variants", []) if isinstance(values["reproduce"], dict) else []
+    if names and not has_places(values):
+        raise UsageError(f"{path}: reproduce.variants would all be the same: no file name of [data] has {PLACE} in it")
+    try:
+        config = RunConfig(**values, **({"variant": names[0]} if names else {}))
+        assert config.reproduce is not None, "it is in the values"
+        for test in config.reproduce.test:
+            _check_test(test, config)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+    return Recipe(path, values, config.reproduce, config.reproduce.seeds, config.reproduce.variants)
+
+
+def corpus_of(test: Expectation, data: DataConfig) -> CorpusConfig | None:
+    """The files of a test, read as validation files are; None where it has none."""
+    if not test.has_files:
+        return None
+    files = {"valid_source": test.source, "valid_target": test.target, "valid_file": test.file}
+    return data.replace(**files, valid_tag=test.tag or data.valid_tag).valid
+
+
+def _check_test(test: Expectation, config: RunConfig) -> None:
+    corpus_of(test, config.data)
+    if test.of_validation and config.train.final == "average":
+        raise UsageError(
+            f"{test.name}: the {test.metric} of a mean of checkpoints is not known: set train.final to best or last"
+        )
+
+
+def _files(config: RunConfig) -> list[Path]:
+    data, tests = config.data, () if config.reproduce is None else config.reproduce.test
+    corpora = [*data.training, data.valid, *(corpus_of(test, data) for test in tests)]
+    found = [path for each in corpora if each is not None for path in (each.source, each.target, each.file)]
+    texts = [None if text is None else (data.folder or Path()) / text for text in (data.text, data.valid_text)]
+    return [path for path in (*found, *texts) if path is not None]

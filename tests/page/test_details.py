@@ -1,0 +1,150 @@
+"""What a view shows beside its numbers: marks, scales, hints, and words for what is missing."""
+
+from typing import Any
+
+import pytest
+from page_server import TEXT, Visit
+
+REFUSAL = {"code": "busy", "message": "too many requests wait", "message_zh": "等待的请求太多"}
+
+
+def test_forced_tokens_stay_marked_in_what_was_read(visit: Any) -> None:
+    view = visit.open("steps", step=1)
+    view.locator(".bars button:not(.chosen)").first.click()
+    view.locator(".tokens:not(.small) .token.forced").first.wait_for()
+    visit.page.evaluate("location.hash = location.hash.replace('step=1', 'step=2')")
+    read = view.locator(".tokens.small .token")
+    visit.page.wait_for_function("() => document.querySelectorAll('.tokens.small .token').length === 3")
+    assert [each.split()[-1] for each in read.evaluate_all("all => all.map((each) => each.className)")] == [
+        *("still", "forced", "forced")
+    ]
+    assert read.nth(1).get_attribute("title") == "forced"
+
+
+def test_a_token_that_is_none_is_refused_where_it_was_typed_and_the_view_stays(fresh_page: Any, address: str) -> None:
+    visit = Visit(fresh_page, address)
+    view = visit.open("steps", step=1)
+    answer = view.locator(".tokens").first.inner_text()
+    view.locator("#other-piece").fill("nobody")
+    view.locator("#force").click()
+    complaint = view.locator(".complaint")
+    complaint.wait_for()
+    assert "nobody" in complaint.inner_text()
+    assert view.locator(".tokens").first.inner_text() == answer
+    assert view.locator("#other-piece").input_value() == "nobody"
+    assert "prefix" not in fresh_page.evaluate("location.hash")
+    view.locator("#other-piece").fill("了")
+    view.locator("#force").click()
+    view.locator(".token.forced").first.wait_for()
+    assert view.locator(".complaint").count() == 0
+    assert view.locator("#other-piece").input_value() == ""
+
+
+def test_what_is_refused_for_now_can_be_asked_again(fresh_page: Any, address: str) -> None:
+    visit = Visit(fresh_page, address)
+    fresh_page.route("**/api/v1/ledger", lambda route: route.fulfill(status=429, json={"error": REFUSAL}))
+    visit.page.evaluate("fields => { location.hash = fields; }", f"view=ledger&lang=zh&text={TEXT}")
+    complaint = fresh_page.locator("view-ledger .complaint")
+    complaint.wait_for()
+    assert "等待的请求太多" in complaint.inner_text()
+    fresh_page.unroute_all()
+    complaint.locator(".retry").click()
+    fresh_page.locator("view-ledger table").wait_for()
+
+
+def test_a_word_that_the_vocabulary_lacks_is_named_beside_its_sign(visit: Any) -> None:
+    view = visit.open(text="I saw zebra and yak", target="猫 zebra")
+    lines = view.locator(".stage .tokens")
+    assert lines.nth(0).locator(".token").all_inner_texts() == [
+        *("I", "saw", "zebra <unk>", "and <unk>", "yak <unk>", "</s>")
+    ]
+    assert lines.nth(1).locator(".token").all_inner_texts() == ["猫", "zebra <unk>", "</s>"]
+    assert view.locator("heat-map").evaluate("map => map.data.columnLabels")[2] == "zebra <unk>"
+    visit.open(text="yak saw yak")
+    assert visit.page.get_by_text("Not in the vocabulary: ").inner_text() == "Not in the vocabulary: yak"
+    view = visit.open(site="decoder_self", text="I saw zebra", target="猫 zebra")
+    assert view.locator("heat-map").evaluate("map => map.data.columnLabels") == ["<s>", "猫", "zebra <unk>"]
+
+
+def test_a_map_of_a_long_source_is_no_strip_and_one_of_a_long_target_no_tower(visit: Any) -> None:
+    view = visit.open(text=" ".join(["cat"] * 100), target="猫 坐")
+    layout = view.locator("heat-map").evaluate("map => map.layout")
+    assert layout["wide"] < 9
+    assert layout["high"] >= 16
+    columns = view.locator("heat-map").evaluate("map => map.scene.items.filter((each) => each.turn).length")
+    assert 10 < columns < 101  # every so many of them has its label
+    view = visit.open(text="cat", target=" ".join(["猫"] * 100))
+    layout = view.locator("heat-map").evaluate("map => map.layout")
+    assert layout["height"] < 1100
+    assert layout["high"] < layout["wide"]
+
+
+def test_a_cell_of_a_map_that_is_not_square_is_the_one_pointed_at(visit: Any) -> None:
+    view = visit.open(text=" ".join(["cat"] * 100), target="猫 坐")
+    layout = view.locator("heat-map").evaluate("map => map.layout")
+    across, down = layout["left"] + 40.5 * layout["wide"], layout["top"] + 1.5 * layout["high"]
+    view.locator("heat-map .map-box").hover(position={"x": across, "y": down})
+    assert view.locator("heat-map").evaluate("map => map.chosen") == {"row": 1, "column": 40}
+    assert "坐" in view.locator("heat-map .readout").inner_text()
+
+
+def test_the_chart_of_the_steps_has_both_scales_and_the_tokens(visit: Any) -> None:
+    view = visit.open("steps")
+    steps = visit.ask("/steps", prefix=[])["steps"]
+    largest = max(step["entropy"] for step in steps)
+    assert view.locator(".spark-scale").first.locator("span").all_inner_texts() == [f"{largest:.2f}", "0"]
+    assert view.locator(".spark-scale.of-end span").all_inner_texts() == ["100 %", "0 %"]
+    assert view.locator(".spark-steps span").all_inner_texts() == [step["chosen"] for step in steps]
+    assert view.locator(".spark-steps .now").inner_text() == steps[0]["chosen"]
+
+
+@pytest.mark.parametrize(
+    ("call", "shown"),
+    [
+        ("number(-0.0001)", "0.000"),
+        ("number(-0.004, 2)", "0.00"),
+        ("number(-0.006, 2)", "−0.01"),
+        ("number(0)", "0.000"),
+        ("number(null)", "–"),
+        ("signed(-0.0001)", "0.000"),
+        ("signed(0.0001)", "0.000"),
+        ("signed(0.5, 1)", "+0.5"),
+        ("signed(-0.5, 1)", "−0.5"),
+    ],
+)
+def test_what_rounds_to_nothing_has_no_sign(visit: Any, call: str, shown: str) -> None:
+    assert visit.page.evaluate(f"import('/page/dom.js').then(({{ number, signed }}) => {call})") == shown
+
+
+def test_a_tree_that_is_wider_than_the_page_says_that_it_scrolls(visit: Any) -> None:
+    view = visit.open("tree", kind="beam", max_length=4)
+    hint = view.locator(".scrolls")
+    assert hint.is_hidden()
+    visit.page.set_viewport_size({"width": 400, "height": 800})
+    hint.wait_for(state="visible")
+    assert "sideways" in hint.inner_text()
+    assert visit.page.locator(".tree-scroll").evaluate("box => box.scrollWidth > box.clientWidth")
+
+
+def test_answers_that_were_cut_are_marked_where_they_are_compared(visit: Any) -> None:
+    view = visit.open("compare", versus="decoders", max_length=2)
+    assert [each.strip() for each in view.locator(".output .cut").all_inner_texts()] == ["cut at the length limit"] * 2
+    view = visit.open("compare", versus="decoders")
+    assert view.locator(".output .cut").count() == 0
+    view = visit.open("ablation", heads="decoder.0.cross.0=0", max_length=2)
+    assert view.locator(".output .cut").count() == 1
+
+
+def test_a_model_or_a_checkpoint_that_is_not_there_is_named(fresh_page: Any, address: str) -> None:
+    visit = Visit(fresh_page, address)
+    visit.open(model="gone <b>", checkpoint="step-00000099")
+    told = fresh_page.locator(".strange .notice")
+    assert told.nth(0).inner_text().startswith("There is no model named “gone <b>” here: run is shown instead.")
+    assert "step-00000099" in told.nth(1).inner_text()
+    fresh_page.click("#language")
+    assert "没有名为“gone <b>”的模型" in told.nth(0).inner_text()
+    fresh_page.click("#drop-model")
+    fresh_page.click("#drop-checkpoint")
+    visit.drawn("alignment")
+    assert (told.count(), fresh_page.locator(".complaint").count()) == (0, 0)
+    assert "gone" not in fresh_page.evaluate("location.hash")

@@ -1,0 +1,108 @@
+"""P8: a wheel, built and installed without Node, serves the page as it is here."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tiny import tiny_model
+
+import attendo.explore
+
+for package in ("hatchling", "fastapi", "uvicorn"):
+    pytest.importorskip(package, reason=f"a wheel that serves needs {package}: pip install {package}")
+
+PAGE = Path(attendo.explore.__file__).parent / "page"
+PROJECT = PAGE.parents[2]
+TOOLS = ("node", "nodejs", "npm", "npx", "yarn", "pnpm", "deno", "bun", "esbuild", "tsc")
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which no tool that builds pages is found."""
+    folder = tmp_path_factory.mktemp("bin")
+    for name in ("sh", "env", "uname"):
+        if found := shutil.which(name):
+            (folder / name).symlink_to(found)
+    assert not any(shutil.which(tool, path=str(folder)) for tool in TOOLS)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NODE", "npm_", "PYTHON"))}
+    return {**kept, "PATH": str(folder), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory, bare: dict[str, str]) -> Path:
+    """Built from this tree by the build system that the project names, without a network."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(build, cwd=PROJECT, env=bare, check=True, capture_output=True, timeout=120)
+    (found,) = folder.glob("attendo-*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def served(wheel: Path, bare: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address at which what was installed from the wheel shows a model."""
+    place, model = tmp_path_factory.mktemp("installed"), tmp_path_factory.mktemp("run") / "model"
+    with zipfile.ZipFile(wheel) as archive:  # what an installer does with a wheel of Python files
+        archive.extractall(place)
+    tiny_model().save(model)
+    started = [
+        sys.executable,
+        "-c",
+        f"import sys; sys.path.insert(0, {str(place)!r}); import attendo.cli.main as m; "
+        "assert m.__file__.startswith(sys.path[0]); m.main()",
+    ]
+    process = subprocess.Popen(
+        [*started, "explore", str(model), "--port", "0", "--no-open"],
+        cwd=place,
+        env=bare,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def test_every_file_of_the_page_is_in_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name: archive.read(name) for name in archive.namelist() if name.startswith("attendo/explore/page/")}
+    here = {f"attendo/explore/page/{path.relative_to(PAGE).as_posix()}": path for path in PAGE.rglob("*")}
+    assert held == {name: path.read_bytes() for name, path in here.items() if path.is_file()}
+    assert len(held) > 30
+
+
+def test_a_wheel_has_nothing_but_the_package(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        tops = {name.split("/")[0] for name in archive.namelist()}
+    assert tops == {"attendo", next(top for top in tops if top.endswith(".dist-info"))}
+
+
+def test_the_project_has_no_build_step_for_its_page() -> None:
+    files = {path.name for path in (*PROJECT.iterdir(), *PAGE.rglob("*"))}
+    assert files.isdisjoint({"package.json", "package-lock.json", "node_modules", "tsconfig.json", "vite.config.js"})
+
+
+def test_what_was_installed_from_the_wheel_serves_the_page_and_all_that_it_loads(served: str) -> None:
+    def fetched(path: str) -> bytes:
+        with urllib.request.urlopen(f"{served}{path}", timeout=30) as answer:
+            assert answer.status == 200
+            return bytes(answer.read())
+
+    index = fetched("").decode()
+    assert index == (PAGE / "index.html").read_text("utf-8")
+    loaded = re.findall(r'(?:href|src)="/(page/[^"]+)"', index)
+    assert len(loaded) > 30
+    for path in loaded:
+        assert fetched(path) == (PAGE.parent / path).read_bytes()
+    assert b'"models"' in fetched("api/v1/models")

@@ -1,0 +1,46 @@
+"""Small models for every task of a pipeline, untrained, with something to say."""
+
+from functools import cache
+from typing import Any
+
+import torch
+from tiny import SIZES, SOURCES, TARGETS
+
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+from attendo.store import StoredModel
+from attendo.text import EOS, Characters, Words
+from attendo.text.turns import TURN
+from attendo.text_model import TextModel
+
+TURNS = ["the cat sat", "a dog ran home", "I love NLP", "I saw the small cat"]
+
+
+@cache
+def answering(turns: bool = False, **about: Any) -> TextModel:
+    """Reads a source; `turns`: also the symbol between the turns of a conversation."""
+    source = Words.build(SOURCES, symbols=(TURN,) if turns else ())
+    target = Words.build(TARGETS)
+    sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": target.vocab_size}
+    return _loud(StoredModel(_network(**sizes), source, target, {"max_length_extra": 5}, about=dict(about)))
+
+
+@cache
+def continuing() -> TextModel:
+    """Goes on with a text."""
+    tokenizer = Characters.build(SOURCES)
+    network = _network(vocab_size=tokenizer.vocab_size, num_encoder_layers=0)
+    about = {"task": "generation"}
+    return _loud(StoredModel(network, tokenizer, tokenizer, {"max_length_extra": 5}, about=about))
+
+
+def _network(**changes: Any) -> Transformer:
+    return Transformer(ModelConfig(**{**SIZES, "tie": "none", **changes}), torch.Generator().manual_seed(6))
+
+
+def _loud(stored: StoredModel) -> TextModel:
+    """With logits so far apart that answers differ, and many end by themselves."""
+    with torch.no_grad():
+        stored.network.output.weight.mul_(3.0)
+        stored.network.output.weight[EOS].mul_(2.0)
+    return TextModel(stored)

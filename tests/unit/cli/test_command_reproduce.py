@@ -1,0 +1,363 @@
+"""`attendo reproduce`: from a recipe to a verdict, on four sentences that nothing is learned from in three steps."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import SOURCES, TARGETS, Command
+
+from attendo.cli import reproduce as command
+from attendo.errors import UsageError
+from attendo.recipes import corpora
+from attendo.recipes.reproduce.jobs import Job
+from attendo.recipes.reproduce.recipe import read_recipe
+from attendo.recipes.reproduce.runs import state_of
+from attendo.recipes.run import Run
+
+NETWORK = """
+preset = "tiny"
+[tokenizer]
+kind = "words"
+[model]
+d_model = 16
+num_heads = 2
+d_ff = 24
+[train]
+steps = 3
+batch_tokens = 64
+validate_every = 2
+samples = 0
+"""
+
+PLAIN = """
+[data]
+source = "train.source"
+target = "train.target"
+valid_source = "test.source"
+valid_target = "test.target"
+[reproduce]
+about = "four sentences"
+dataset = "sentences"
+seeds = [1, 2]
+[reproduce.generate]
+beam = 2
+max_length_factor = 0.0
+max_length_extra = 4
+[[reproduce.test]]
+name = "held-out"
+source = "test.source"
+target = "test.target"
+metric = "error_rate"
+expected = 99.5
+spread = 0.5
+reference = 12.5
+reference_source = "someone 1999"
+"""
+
+LOSS = """
+[[reproduce.test]]
+name = "valid"
+metric = "loss"
+"""
+
+VARIED = """
+[data]
+file = "{variant}.tsv"
+valid_file = "{variant}.tsv"
+[reproduce]
+about = "two kinds"
+variants = ["left", "right"]
+[[reproduce.test]]
+name = "test"
+file = "{variant}.tsv"
+metric = "exact_match"
+expected = 0.0
+"""
+
+BUILTIN = """
+[data]
+task = "builtin"
+pairs = 60
+[reproduce]
+about = "the built-in task"
+[reproduce.generate]
+max_length_factor = 0.0
+max_length_extra = 1
+[[reproduce.test]]
+name = "valid"
+metric = "chrf"
+expected = 50.0
+[[reproduce.test]]
+name = "valid"
+metric = "perplexity"
+expected = 1e9
+"""
+
+Recipe = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runs of both seeds of `PLAIN`."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "mine.toml").write_text(NETWORK + PLAIN, "utf-8")
+    found = read_recipe(folder / "mine.toml")
+    config = found.config(None, write_data(folder / "data"))
+    for planned in found.plan(folder / "out"):
+        run = Run.begin(config.replace(seed=planned.seed), planned.folder, torch.device("cpu"))
+        assert list(run.prepare())
+        assert list(run.train())
+        run.finish()
+    return folder / "out"
+
+
+@pytest.fixture
+def out(trained: Path, tmp_path: Path) -> Path:
+    """The same, for one test alone."""
+    shutil.copytree(trained, tmp_path / "out")
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_data(tmp_path / "data")
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
+    def write(text: str) -> Path:
+        path = tmp_path / "mine.toml"
+        path.write_text(NETWORK + text, "utf-8")
+        return path
+
+    monkeypatch.chdir(tmp_path)
+    return write
+
+
+def write_data(folder: Path) -> Path:
+    folder.mkdir()
+    for name, times in (("train", 10), ("test", 1)):
+        for side, texts in (("source", SOURCES), ("target", TARGETS)):
+            (folder / f"{name}.{side}").write_text("".join(f"{text}\n" for text in texts * times), "utf-8")
+    for variant in ("left", "right"):
+        lines = [f"{source}\t{target}\n" for source, target in zip(SOURCES, TARGETS, strict=True)]
+        (folder / f"{variant}.tsv").write_text("".join(lines), "utf-8")
+    return folder
+
+
+def results(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "results.json").read_text("utf-8"))
+    return content
+
+
+def test_a_recipe_that_comes_out_as_expected_passes(attendo: Command, data: Path, recipe: Recipe) -> None:
+    done = attendo("reproduce", recipe(PLAIN + LOSS), "--device", "cpu")
+    assert done.code == 0, done.errors
+    lines = done.output.splitlines()
+    assert lines[0] == "mine: four sentences"
+    assert " ".join(lines[1].split()) == "test score seed 1 seed 2 mean expected published verdict"
+    scores = "held-out error_rate 100.00 100.00 100.00 99.5 ± 0.5 12.5 (someone 1999) pass"
+    assert " ".join(lines[2].split()) == scores
+    assert lines[3].startswith("valid     loss")
+    assert lines[3].endswith("not judged")
+    assert lines[-1] == "pass: as expected"
+    assert "seed 1: training 1 of 2, in runs/reproduce/mine/seed-1\n" in done.errors
+    assert "scoring held-out: seed 2\n" in done.errors
+    assert "seed 2: 4 of 4 answers to held-out were cut at the length limit\n" in done.errors
+    assert "written to runs/reproduce/mine/results.json\n" in done.errors
+
+
+def test_what_was_measured_is_written_down(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
+    assert attendo("reproduce", recipe(PLAIN + LOSS), "--out", out, "--device", "cpu").code == 0
+    told = results(out)
+    assert (told["recipe"], told["passed"], told["decoding"]["beam"]) == ("mine", True, 2)
+    assert told["date"].startswith("20")
+    assert told["scored_with"].keys() == {*("hardware", "device", "threads", "cores", "python", "torch", "attendo")}
+    test, loss = told["tests"]
+    assert (test["name"], test["metric"], test["value"]) == ("held-out", "error_rate", 100.0)
+    assert (test["seeds"], test["lines"], test["passed"]) == ({"1": 100.0, "2": 100.0}, 4, True)
+    assert (test["reference_source"], test["higher_is_better"], len(test["signatures"])) == ("someone 1999", False, 1)
+    reports = [json.loads(line) for line in (out / "seed-1" / "metrics.jsonl").read_text().splitlines()]
+    assert loss["seeds"]["1"] == min(each["loss"] for each in reports if each["kind"] == "validation")
+    assert [(run["seed"], run["folder"], run["steps"]) for run in told["runs"]] == [(1, "seed-1", 3), (2, "seed-2", 3)]
+    assert told["training_seconds"] > 0
+    assert (out / "seed-1" / "tests" / "held-out.txt").read_text("utf-8").count("\n") == len(SOURCES)
+
+
+def test_a_recipe_that_comes_out_worse_fails(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
+    """What is expected may change while the runs stay: nothing is trained again."""
+    path = recipe(PLAIN.replace("expected = 99.5", "expected = 12.0"))
+    done = attendo("reproduce", path, "--seeds", "2", "--out", out, "--device", "cpu")
+    assert done.code == 1
+    assert done.output.splitlines()[-1] == "fail: worse than expected"
+    assert done.output.splitlines()[2].endswith("fail")
+    assert (results(out)["passed"], list(results(out)["tests"][0]["seeds"])) == (False, ["2"])
+    assert "seed 2: complete, in" in done.errors
+
+
+def test_without_files_the_tests_are_of_the_validation_pairs(
+    attendo: Command, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpora, "BUILTIN_VALID", 7)
+    done = attendo("reproduce", recipe(BUILTIN), "--device", "cpu")
+    assert done.code == 1, done.errors
+    chrf, perplexity = results(Path("runs/reproduce/mine"))["tests"]
+    assert (chrf["lines"], chrf["passed"], perplexity["passed"]) == (7, False, True)
+    assert perplexity["value"] > 1
+
+
+def test_missing_data_is_named_before_anything_is_trained(attendo: Command, recipe: Recipe) -> None:
+    failed = attendo("reproduce", recipe(PLAIN), "--device", "cpu")
+    assert failed.code == 3
+    assert "mine needs files that are not there: data/train.source, data/train.target, " in failed.error
+    assert "docs/data.md says where to get them" in failed.error
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(("name", "given"), [("elsewhere", "elsewhere"), ("sentences", ".")])
+def test_data_may_have_been_moved_or_be_in_the_folder_of_its_name(
+    attendo: Command, data: Path, out: Path, recipe: Recipe, name: str, given: str
+) -> None:
+    path = recipe(PLAIN)
+    data.rename(name)
+    done = attendo("reproduce", path, "--data", given, "--seeds", "1", "--out", out, "--device", "cpu")
+    assert done.code == 0, done.errors
+    assert "seed 1: complete" in done.errors
+
+
+def test_a_run_that_was_interrupted_goes_on_and_is_then_taken_as_it_is(
+    attendo: Command, data: Path, recipe: Recipe
+) -> None:
+    path = recipe(PLAIN)
+    begun = ("--data", data, "--out", "out/seed-1", "--set", "seed=1", "--stop-at", "2", "--device", "cpu")
+    assert attendo("train", path, *begun).code == 0
+    asked = ("reproduce", path, "--out", "out", "--seeds", "1", "--device", "cpu")
+    first = attendo(*asked)
+    assert "seed 1: training 1 of 1" in first.errors
+    assert "going on from step 2\n" in first.errors
+    weights = Path("out/seed-1/model/weights.safetensors")
+    before = weights.stat().st_mtime_ns
+    second = attendo(*asked)
+    assert (second.code, second.output) == (first.code, first.output)
+    assert "seed 1: complete, in out/seed-1\n" in second.errors
+    assert "training" not in second.errors
+    assert weights.stat().st_mtime_ns == before
+
+
+def test_a_run_that_ended_early_for_patience_is_complete(attendo: Command, data: Path, recipe: Recipe) -> None:
+    path = recipe(PLAIN)
+    never = "steps = 9\npatience = 1\npeak_lr = 1e-30\nvalidate_every = 1\n"
+    path.write_text(path.read_text("utf-8").replace("validate_every = 2\n", "").replace("steps = 3\n", never), "utf-8")
+    asked = ("reproduce", path, "--out", "out", "--seeds", "1", "--device", "cpu")
+    assert attendo(*asked).code == 0
+    assert results(Path("out"))["runs"][0]["steps"] < 9
+    assert "seed 1: complete" in attendo(*asked).errors
+
+
+def test_how_far_a_run_is_can_be_told_from_its_folder(data: Path, out: Path, recipe: Recipe) -> None:
+    config, run = read_recipe(recipe(PLAIN)).config(None, data), out / "seed-1"
+    assert state_of(out / "seed-3", config) == "new"
+    assert state_of(run, config) == "complete"
+    with pytest.raises(UsageError, match=r"seed-1 holds a run with other settings than seed = 5: name another folder"):
+        state_of(run, config.replace(seed=5))
+    for name in ("data", "checkpoints"):
+        shutil.rmtree(run / name)
+    assert state_of(run, config) == "complete", "the model and what was told of it are enough to score it"
+    shutil.rmtree(run / "model")
+    assert state_of(run, config) == "new"
+    shutil.rmtree(out / "seed-2" / "model")
+    assert state_of(out / "seed-2", config.replace(seed=2)) == "begun"
+
+
+def test_models_of_all_seeds_answer_together(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
+    path = recipe(PLAIN.replace("seeds =", "ensemble = true\nseeds ="))
+    done = attendo("reproduce", path, "--out", out, "--device", "cpu")
+    assert done.code == 0, done.errors
+    assert "scoring held-out: together\n" in done.errors
+    assert done.output.splitlines()[1].split()[-4:] == ["together", "expected", "published", "verdict"]
+    assert results(out)["tests"][0]["together"] == 100.0
+    assert (out / "tests" / "held-out.txt").is_file()
+
+
+def test_each_variant_is_trained_on_files_of_its_own(attendo: Command, data: Path, recipe: Recipe) -> None:
+    path = recipe(VARIED)
+    done = attendo("reproduce", path, "--out", "out", "--device", "cpu")
+    assert done.code == 0, done.errors
+    told = results(Path("out"))
+    assert [run["folder"] for run in told["runs"]] == ["left/seed-1", "right/seed-1"]
+    assert told["tests"][0]["variants"] == {"left": {"1": 0.0}, "right": {"1": 0.0}}
+    assert told["tests"][0]["lines"] == 2 * len(SOURCES)
+    assert [" ".join(line.split()) for line in done.output.splitlines()[4:7]] == [
+        "test score variant seed 1",
+        "test exact_match left 0.00",
+        "test exact_match right 0.00",
+    ]
+    for variant in ("left", "right"):
+        assert f'file = "{variant}.tsv"' in Path(f"out/{variant}/seed-1/run.toml").read_text("utf-8")
+    some = attendo("reproduce", recipe(VARIED.replace("expected = 0.0", "expected = 99.0")), "--out", "out",
+                   "--variants", "right", "--device", "cpu")  # fmt: skip
+    assert some.code == 0, "a mean of some variants is not what is expected of all"
+    assert some.output.splitlines()[-1] == "not judged: what is expected is the mean of 2 variants"
+    assert results(Path("out"))["passed"] is None
+
+
+def test_a_variant_of_a_recipe_is_trained_like_any_run_file(attendo: Command, data: Path, recipe: Recipe) -> None:
+    path = recipe(VARIED)
+    refused = attendo("train", path, "--data", data)
+    assert (refused.code, "--set variant=left: left, right" in refused.error) == (2, True)
+    shown = attendo("train", path, "--data", data, "--set", "variant=left", "--show")
+    assert 'file = "left.tsv"\n' in shown.output
+
+
+def test_trainings_at_once_are_processes_with_logs(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
+    """One real one; what is done with several is tested with the jobs."""
+    shutil.rmtree(out / "seed-1")
+    done = attendo("reproduce", recipe(PLAIN), "--jobs", "2", "--out", out, "--device", "cpu")
+    assert done.code == 0, done.errors
+    assert f"seed 1: training, told in {out / 'seed-1.log'}\n" in done.errors
+    assert "seed 1: done after " in done.errors
+    assert "seed 2: complete, in " in done.errors
+    assert f"model written to {out / 'seed-1' / 'model'}" in (out / "seed-1.log").read_text("utf-8")
+
+
+def test_what_a_process_is_asked_is_what_would_be_trained_here(data: Path, recipe: Recipe) -> None:
+    found = read_recipe(recipe(VARIED))
+    run = found.plan(Path("out"))[1]
+    new = command._job(found, run, data, "cpu", begun=False)
+    assert new.arguments == [
+        *("train", str(found.path), "--out", "out/right/seed-1", "--data", str(data)),
+        *("--set", "seed=1", "--set", 'variant="right"', "--device", "cpu"),
+    ]
+    assert new.log == Path("out/right/seed-1.log")
+    begun = command._job(found, run, data, "cpu", begun=True)
+    assert begun.arguments == ["train", "--resume", "out/right/seed-1", "--device", "cpu"]
+    assert isinstance(begun, Job)
+
+
+def test_all_recipes_are_listed_with_their_numbers(attendo: Command) -> None:
+    done = attendo("reproduce", "--list")
+    assert (done.code, done.errors) == (0, "")
+    lines = done.output.splitlines()
+    place = lines.index("multi30k_en_de: Translation of image captions, English to German (Multi30k)")
+    assert lines[place + 1].startswith("  3 trainings, test_2016 bleu 41.7 ± 0.7, published 41.02 (Wu et al. 2021")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name a recipe, or see them all with --list"),
+        (["nothing"], "unknown recipe nothing"),
+        (["scan_simple", "--list"], "--list prints all recipes"),
+        (["scan_simple", "--seeds", "1,x"], "--seeds x: give whole numbers"),
+        (["scan_simple", "--variants", "x"], "unknown variant x; scan_simple has none"),
+        (["scan_simple", "--jobs", "0"], "--jobs"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(attendo: Command, arguments: list[str], message: str) -> None:
+    failed = attendo("reproduce", *arguments)
+    assert failed.code == 2
+    assert message in failed.error

@@ -1,0 +1,78 @@
+"""Running text on the command line: a file becomes a model that continues lines."""
+
+import json
+import tomllib
+from pathlib import Path
+
+from running import continuer, some_text
+from tiny import Command, settings
+
+from attendo.recipes.run_config import RunConfig
+
+QUICK = (
+    *("preset=tiny", "model.num_encoder_layers=0", "model.d_model=16", "model.num_heads=2", "model.d_ff=24"),
+    *("tokenizer.kind=characters", "data.window=16", "train.batch_tokens=128", "train.steps=2", "train.samples=0"),
+)
+
+
+def test_a_file_becomes_a_model_that_continues(attendo: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(some_text(2000), "utf-8")
+    done = attendo("train", "--text", tmp_path / "a.txt", "--out", tmp_path / "run", *settings(*QUICK))
+    assert (done.code, done.output) == (0, "")
+    assert "447 windows of 16 tokens to train on, 14 to validate with\n" in done.errors
+    assert "step 2: validation loss" in done.errors
+    assert "  perplexity " in done.errors
+    told = attendo("generate", tmp_path / "run" / "model", "--max-length", "9", given=b"abc\n\nab \n").output
+    first, second, third, last = told.split("\n")
+    assert (first[:3], len(first), second, third[:3], last) == ("abc", 9, "", "ab ", "")
+
+
+def test_what_is_left_open_is_chosen_and_told(attendo: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(some_text(2000), "utf-8")
+    shown = attendo("train", "--text", tmp_path / "a.txt", "--out", tmp_path / "run", "--show")
+    assert shown.code == 0
+    assert "model.num_encoder_layers = 0  # running text has no source to read\n" in shown.errors
+    assert 'tokenizer.kind = "characters"  # 2,000 characters\n' in shown.errors
+    config = RunConfig(**tomllib.loads(shown.output))
+    assert (config.preset, config.data.window, config.train.label_smoothing) == ("tiny", 64, 0.0)
+
+
+def test_both_kinds_of_text_are_not_one_run(attendo: Command, tmp_path: Path) -> None:
+    both = attendo("train", "--text", "a", "--source", "b", "--target", "c", "--out", tmp_path / "run")
+    assert both.code == 2
+    assert "give one of source and target, file, corpora, text" in both.error
+    nothing = attendo("train", "--out", tmp_path / "run")
+    assert nothing.error == "give a run file, or --source, --target and --out, or --text and --out"
+
+
+def test_text_can_be_prepared_for_several_runs(attendo: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(some_text(2000), "utf-8")
+    where = f"data.text={tmp_path / 'a.txt'}"
+    done = attendo("prepare", "--out", tmp_path / "data", *settings(where, *QUICK))
+    assert done.code == 0, done.errors
+    assert done.output.startswith("447 pairs, ")
+    again = attendo("prepare", "--verify", tmp_path / "data")
+    assert again.code == 0
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"a\n\xff\n")
+    refused = attendo("prepare", "--out", tmp_path / "other", *settings(f"data.text={bad}", *QUICK))
+    assert refused.code == 3
+    assert refused.errors.endswith(f"{bad} line 2 is not UTF-8: convert the file, or take the line out\n")
+
+
+def test_an_empty_line_stays_empty_in_every_form(attendo: Command, tmp_path: Path) -> None:
+    continuer().save(tmp_path / "model")
+    told = attendo("generate", tmp_path / "model", "--json", given=b"\n  \nab\n").output.splitlines()
+    assert [json.loads(line)["text"][:2] for line in told] == ["", "", "ab"]
+
+
+def test_trace_and_describe_and_score_know_such_a_model(attendo: Command, tmp_path: Path) -> None:
+    continuer().save(tmp_path / "model")
+    traced = attendo("trace", tmp_path / "model", "ab", "--target", "c", "--json")
+    assert json.loads(traced.output)["source"] == {"pieces": [], "ids": []}
+    assert attendo("trace", tmp_path / "model", "ab").code == 0
+    assert "masked self-attention" in attendo("describe", tmp_path / "model").output
+    (tmp_path / "a").write_text("ab\n")
+    (tmp_path / "b").write_text("cd\n")
+    scored = attendo("score", tmp_path / "model", "--source", tmp_path / "a", "--target", tmp_path / "b")
+    assert float(scored.output) < 0

@@ -1,0 +1,209 @@
+"""Running text becomes windows of ids in shards."""
+
+import tracemalloc
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import some_text
+
+from attendo.data import running, text_writing
+from attendo.data.config import DataConfig
+from attendo.data.line_breaks import LINE, keeping_line_breaks
+from attendo.data.prepare import prepare
+from attendo.data.prepared import Prepared, open_prepared
+from attendo.data.shards import ShardWriter
+from attendo.data.stream import BatchStream
+from attendo.data.survey import Sample
+from attendo.data.windows import WindowBatches
+from attendo.errors import DataError, UsageError
+from attendo.text import Tokenizer, Words
+from attendo.text.config import TokenizerConfig
+
+CHARACTERS = TokenizerConfig(kind="characters")
+
+
+def prepared(
+    folder: Path, text: str, tokenizer: TokenizerConfig | tuple[Tokenizer, Tokenizer] = CHARACTERS, **settings: Any
+) -> Prepared:
+    (folder / "text.txt").write_text(text, "utf-8")
+    config = DataConfig(**{"text": "text.txt", "folder": folder, "window": 16, **settings})
+    for _ in prepare([], None, config, tokenizer, 1, folder / "data"):
+        pass
+    return open_prepared(folder / "data", verify=True)
+
+
+def windows(data: Prepared) -> list[list[int]]:
+    _, target = data.corpora[0].shards.read(0, data.pairs)
+    return [target[number] for number in range(data.pairs)]
+
+
+def validation(data: Prepared) -> list[list[int]]:
+    assert data.valid_windows is not None
+    source, target = data.valid_windows.read(0, len(data.valid_windows))
+    assert len(source.ids) == 0
+    return [target[number] for number in range(len(target))]
+
+
+def test_the_end_of_the_text_is_kept_back(tmp_path: Path) -> None:
+    text = some_text(2005)
+    data = prepared(tmp_path, text, stride=16)
+    learnt = "".join(map(data.target_tokenizer.decode, windows(data)[:-1]))
+    assert text[:1804].startswith(learnt)
+    assert data.target_tokenizer.decode(windows(data)[-1]) == text[1804 - 16 : 1804]
+    rest = validation(data)
+    assert data.target_tokenizer.decode([rest[0][0], *(token for row in rest for token in row[1:])]) == text[1804:]
+    assert (data.window, data.source_tokens) == (16, 0)
+    assert data.source_tokenizer is data.target_tokenizer
+
+
+def test_a_file_of_its_own_is_validated_with(tmp_path: Path) -> None:
+    other = some_text(200, seed=9)
+    (tmp_path / "valid.txt").write_text(other, "utf-8")
+    data = prepared(tmp_path, some_text(500), valid_text="valid.txt", stride=16)
+    rest = validation(data)
+    assert data.target_tokenizer.decode([rest[0][0], *(token for row in rest for token in row[1:])]) == other
+    assert data.pairs == -(-(500 - 16) // 16) + 1
+
+
+def test_a_window_begins_every_quarter_of_one_unless_told_otherwise(tmp_path: Path) -> None:
+    rows = windows(prepared(tmp_path, some_text(1000)))
+    assert rows[0][4:] == rows[1][:-4]
+    (tmp_path / "other").mkdir()
+    rows = windows(prepared(tmp_path / "other", some_text(1000), stride=3))
+    assert rows[0][3:] == rows[1][:-3]
+
+
+@pytest.mark.parametrize("kind", ["characters", "bytes", "words", "bpe", "unigram"])
+def test_windows_do_not_depend_on_how_the_text_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    text, found = some_text(3000), []
+    size = {} if kind == "bytes" else {"size": 300}
+    for place, block in (("one", 1 << 18), ("other", 333)):
+        monkeypatch.setattr(running, "BLOCK_CHARACTERS", block)
+        (tmp_path / place).mkdir()
+        found.append(prepared(tmp_path / place, text, TokenizerConfig(kind=kind, **size)))  # type: ignore[arg-type]
+    one, other = found
+    assert (windows(one), validation(one)) == (windows(other), validation(other))
+    tokenizer = keeping_line_breaks(one.target_tokenizer)
+    assert (LINE in tokenizer.symbols) == (kind != "characters")
+    whole = [*windows(one)[0], *(token for row in windows(one)[1:-1] for token in row[-4:])]
+    assert text.startswith(tokenizer.decode(whole))
+    assert "\n" in tokenizer.decode(whole)
+
+
+def test_some_beginnings_are_kept_as_text(tmp_path: Path) -> None:
+    text = some_text(2000)
+    data = prepared(tmp_path, text)
+    assert data.valid[0] == (text[1800:1808], text[1808:1816])
+    assert all(beginning + rest in text for beginning, rest in data.valid)
+
+
+def test_batches_are_windows_without_padding(tmp_path: Path) -> None:
+    data = prepared(tmp_path, some_text(3000))
+    placed = list(islice(BatchStream(data, 128, seed=1).batches(), 20))
+    assert {tuple(each.batch.labels.shape) for each in placed} == {(8, 16)}
+    assert all(each.batch.padding == 0 and each.batch.tokens == 128 for each in placed)
+    numbers = [number for each in placed for number in each.batch.numbers]
+    assert len(set(numbers)) == len(numbers)
+    stored = windows(data)
+    for each in placed:
+        for number, labels in zip(each.batch.numbers, each.batch.labels.tolist(), strict=True):
+            assert labels == stored[number]
+    again = next(BatchStream(data, 128, seed=1).batches(placed[6].after)).batch
+    assert again.numbers == placed[7].batch.numbers
+
+
+def test_all_of_the_validation_text_is_in_its_batches(tmp_path: Path) -> None:
+    data = prepared(tmp_path, some_text(3000))
+    assert data.valid_windows is not None
+    batches = WindowBatches(data.valid_windows, 4)
+    for _ in range(2):
+        assert sum(batch.tokens for batch in batches) == 300 - 1
+        assert all(len(batch.labels) <= 4 for batch in batches)
+
+
+def test_given_tokenizers_are_used(tmp_path: Path) -> None:
+    words = Words.build([some_text(1000)], symbols=(LINE,))
+    assert prepared(tmp_path, some_text(1000), (words, words)).target_tokenizer == words
+    with pytest.raises(UsageError, match="it needs the symbol <line>"):
+        prepared(tmp_path, some_text(1000), (Words.build(["a"]), Words.build(["a"])))
+
+
+@pytest.mark.parametrize(
+    ("characters", "settings", "why"),
+    [
+        (34, {}, "text.txt has 30 tokens to learn from, fewer than two windows of 16: bring more text, or lower"),
+        (100, {}, "text.txt has 10 tokens to validate with, fewer than a window of 16: raise data.valid_share"),
+        (0, {}, "text.txt is empty"),
+    ],
+)
+def test_too_little_text_is_refused(tmp_path: Path, characters: int, settings: dict[str, Any], why: str) -> None:
+    with pytest.raises(DataError, match=why):
+        prepared(tmp_path, some_text(characters), **settings)
+    assert not (tmp_path / "data").exists()
+
+
+def test_text_without_a_line_to_end_at_is_refused(tmp_path: Path) -> None:
+    text = some_text(1000).replace("\n", " ")
+    with pytest.raises(DataError, match=r"has no line break in the part that would be kept back"):
+        prepared(tmp_path, text, TokenizerConfig(kind="words"))
+
+
+def test_a_line_too_long_for_pieces_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "BLOCK_CHARACTERS", 100)
+    text = "a b c\n" + "abc " * 60 + "\nd\n" * 50
+    assert prepared(tmp_path, text).pairs
+    with pytest.raises(DataError, match="line 2 is too long to be cut into tokens: break it up"):
+        prepared(tmp_path, text, TokenizerConfig(kind="words"))
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "why"),
+    [
+        ({"kind": "spaced"}, "spaced does not keep the white space"),
+        ({"kind": "bpe", "dropout": 0.1}, "tokenizer.dropout would make windows"),
+        ({"kind": "bpe", "target_kind": "words"}, "running text has but one side"),
+    ],
+)
+def test_tokenizers_that_do_not_fit_running_text_are_refused(
+    tmp_path: Path, tokenizer: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(UsageError, match=why):
+        prepared(tmp_path, some_text(1000), TokenizerConfig(**tokenizer))
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"text": "a", "window": 8, "stride": 9}, "data.stride 9 would skip text between windows of 8"),
+        ({"text": "a", "window": 1}, "window: input should be greater than or equal to 2"),
+        ({"task": "builtin", "window": 8}, "data.window belongs to data.text"),
+        ({"source": "a", "target": "b", "valid_share": 0.2}, "data.valid_share belongs to data.text"),
+        ({"text": "a", "source": "b", "target": "c"}, "give one of source and target, file, corpora, text"),
+    ],
+)
+def test_settings_of_running_text_make_sense(settings: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        DataConfig(**settings)
+
+
+def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "BLOCK_CHARACTERS", 2000)
+    monkeypatch.setattr(text_writing, "ShardWriter", partial(ShardWriter, shard_bytes=20_000))
+    monkeypatch.setattr(text_writing, "Sample", partial(Sample, pairs=10))
+    peaks = []
+    for number, times in enumerate((8, 1, 8)):  # the first to warm up
+        place = tmp_path / str(number)
+        place.mkdir()
+        (place / "text.txt").write_text(some_text(10_000) * times, "utf-8")
+        config = DataConfig(text=place / "text.txt", window=16, stride=8)
+        tracemalloc.start()
+        for _ in prepare([], None, config, CHARACTERS, 1, place / "data"):
+            pass
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.5 * peaks[1]

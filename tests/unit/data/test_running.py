@@ -1,0 +1,81 @@
+"""Running text is read whole, block by block."""
+
+import gzip
+import lzma
+from pathlib import Path
+
+import pytest
+from running import some_text
+
+from attendo.data import running
+from attendo.data.running import Extent, RunningText
+from attendo.errors import DataError
+
+TEXT = "eins\nzwei drei\n\nvier fünf 六\n"
+
+
+def written(folder: Path, content: bytes, name: str = "text.txt") -> RunningText:
+    (folder / name).write_bytes(content)
+    return RunningText(folder / name)
+
+
+def whole(text: RunningText) -> str:
+    return "".join(block.text for block in text.blocks())
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1000])
+def test_text_comes_back_whole_whatever_the_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(running, "BLOCK_CHARACTERS", size)
+    text = written(tmp_path, b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
+    assert whole(text) == TEXT
+    assert text.extent() == Extent(len(TEXT), 5)
+
+
+def test_compressed_text_is_read_as_plain(tmp_path: Path) -> None:
+    for name, packed in (("a.gz", gzip.compress(TEXT.encode())), ("a.xz", lzma.compress(TEXT.encode()))):
+        assert whole(written(tmp_path, packed, name)) == TEXT
+
+
+def test_a_carriage_return_inside_a_line_is_text(tmp_path: Path) -> None:
+    assert whole(written(tmp_path, b"a\rb\r\nc\r")) == "a\rb\nc\r"
+
+
+def test_blocks_end_before_line_breaks_where_they_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "BLOCK_CHARACTERS", 12)
+    blocks = list(written(tmp_path, b"one\ntwo\nthree four five six\nseven\n").blocks())
+    assert [block.text for block in blocks] == ["one\ntwo", "\nthree four ", "five six", "\nseven\n"]
+    assert [block.whole for block in blocks] == [True, True, False, True]
+    assert [block.line for block in blocks] == [1, 2, 3, 3]
+
+
+def test_blocks_stay_small_in_a_text_without_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "BLOCK_CHARACTERS", 100)
+    text = some_text(5000).replace("\n", " ")
+    blocks = [block.text for block in written(tmp_path, text.encode()).blocks()]
+    assert max(map(len, blocks)) == 100
+    assert "".join(blocks) == text
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "text.txt is empty: there is nothing to read"),
+        (b"a\nb\nc\xff\n", "text.txt line 3 is not UTF-8: convert the file, or take the line out"),
+        (b"a\nb\xe5\xad", "text.txt line 2 is not UTF-8"),
+        (b"a\n\nb\0c", "text.txt line 3 holds NUL: is it text"),
+    ],
+)
+@pytest.mark.parametrize("size", [2, 1000])
+def test_bad_text_is_an_error_that_names_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, why: str, size: int
+) -> None:
+    monkeypatch.setattr(running, "BLOCK_CHARACTERS", size)
+    with pytest.raises(DataError, match=why):
+        written(tmp_path, content).extent()
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere\.txt cannot be opened"):
+        RunningText(tmp_path / "nowhere.txt").extent()
+    with pytest.raises(DataError, match="cannot be read"):
+        written(tmp_path, gzip.compress(TEXT.encode() * 50)[:40], "cut.gz").extent()

@@ -1,0 +1,70 @@
+"""Windows of running text: cut from a stream of ids however it comes in pieces."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attendo.data.batch import collate_windows
+from attendo.data.sequences import Sequences
+from attendo.data.windows import overlapping, side_by_side
+from attendo.text import BOS, PAD
+
+
+def rows(parts: list[Sequences]) -> list[list[int]]:
+    return [part[number] for part in parts for number in range(len(part))]
+
+
+def in_pieces(length: int, cuts: list[int]) -> list[np.ndarray]:
+    ids = np.arange(100, 100 + length, dtype=np.int32)
+    return np.split(ids, sorted(cut % (length + 1) for cut in cuts))
+
+
+lengths = st.integers(0, 60)
+cuts = st.lists(st.integers(0, 100), max_size=5)
+
+
+@given(lengths, cuts, st.integers(2, 9), st.integers(1, 9))
+def test_windows_begin_every_stride_and_the_last_ends_with_the_text(
+    length: int, cuts: list[int], window: int, stride: int
+) -> None:
+    stride = min(stride, window)
+    found = rows(list(overlapping(in_pieces(length, cuts), window, stride)))
+    begins = list(range(0, length - window + 1, stride))
+    if begins and begins[-1] + window < length:
+        begins.append(length - window)
+    assert found == [list(range(100 + begin, 100 + begin + window)) for begin in begins]
+
+
+@given(lengths, cuts, st.integers(2, 9))
+def test_side_by_side_each_token_but_the_first_is_predicted_once(length: int, cuts: list[int], window: int) -> None:
+    found = rows(list(side_by_side(in_pieces(length, cuts), window)))
+    assert [token for row in found for token in row[1:]] == list(range(101, 100 + length))
+    assert all(len(row) == window for row in found[:-1])
+    assert all(row == list(range(row[0], row[0] + len(row))) and 2 <= len(row) <= window for row in found)
+
+
+def test_labels_are_the_window_and_inputs_the_same_behind_bos() -> None:
+    batch = collate_windows(Sequences.of([[5, 6, 7], [8, 9]]), (3, 4))
+    assert batch.source_ids.shape == (2, 0)
+    assert batch.source_mask is None
+    assert batch.target_ids.tolist() == [[BOS, 5, 6], [BOS, 8, PAD]]
+    assert batch.labels.tolist() == [[5, 6, 7], [8, 9, PAD]]
+    assert (batch.tokens, batch.source_tokens, batch.positions, batch.padding) == (5, 0, 6, 1)
+    assert batch.numbers == (3, 4)
+
+
+def test_a_first_token_that_is_given_is_not_predicted() -> None:
+    batch = collate_windows(Sequences.of([[5, 6, 7], [8, 9]]), first_is_given=True)
+    assert batch.target_ids.tolist() == [[BOS, 5, 6], [BOS, 8, PAD]]
+    assert batch.labels.tolist() == [[PAD, 6, 7], [PAD, 9, PAD]]
+    assert batch.tokens == int((batch.labels != PAD).sum()) == 3
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_windows_are_shared_among_processes(world: int) -> None:
+    batch = collate_windows(Sequences.of([[5, 6, 7], [8, 9, 10]]), (0, 1))
+    parts = [batch.share(rank, world) for rank in range(world)]
+    assert sum(part.tokens for part in parts) == batch.tokens
+    assert torch.equal(batch.repeated(2).labels, torch.cat((batch.labels, batch.labels)))

@@ -1,0 +1,192 @@
+"""Pipelines: texts in, lists of dicts out, in the shapes that transformers 4 had."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from piped import answering, continuing
+from tiny import SOURCES, tiny_model
+
+import attendo
+from attendo.errors import ModelError, UsageError
+from attendo.pipelines import Pipeline
+from attendo.text_model import TextModel
+
+TEXTS = list(SOURCES)
+KEYS = {"translation": "translation_text", "summarization": "summary_text", "text2text-generation": "generated_text"}
+
+
+def said(model: TextModel, texts: list[str], **options: Any) -> list[str]:
+    return [result.text for result in model.generate(texts, **options)]
+
+
+@pytest.mark.parametrize(("task", "key"), KEYS.items())
+def test_a_text_gives_a_list_of_one_dict_and_several_texts_one_each(task: str, key: str) -> None:
+    model = answering()
+    pipe = attendo.pipeline(task, model)
+    texts = said(model, TEXTS)
+    assert len(set(texts)) > 1
+    assert pipe(TEXTS[0]) == [{key: texts[0]}]
+    assert pipe(TEXTS) == [{key: text} for text in texts]
+    assert pipe(TEXTS[:1]) == [{key: texts[0]}]
+    assert pipe([]) == []
+
+
+def test_several_answers_to_a_text_are_a_list_and_to_several_a_list_each() -> None:
+    model = answering()
+    pipe = attendo.pipeline("translation", model)
+    expected = [
+        [{"translation_text": each.text} for each in result.hypotheses]
+        for result in model.generate(TEXTS, beam=3, n_best=2)
+    ]
+    assert pipe(TEXTS, num_beams=3, num_return_sequences=2) == expected
+    assert pipe(TEXTS[0], num_beams=3, num_return_sequences=2) == expected[0]
+
+
+def test_a_text_is_gone_on_with_by_a_decoder_only_model() -> None:
+    model = continuing()
+    pipe = attendo.pipeline("text-generation", model)
+    texts = said(model, TEXTS)
+    assert all(text.startswith(begin) for text, begin in zip(texts, TEXTS, strict=True))
+    assert texts != TEXTS
+    assert pipe(TEXTS[0]) == [{"generated_text": texts[0]}]
+    assert pipe(TEXTS) == [[{"generated_text": text}] for text in texts]
+    new = pipe(TEXTS, return_full_text=False)
+    assert [begin + each[0]["generated_text"] for begin, each in zip(TEXTS, new, strict=True)] == texts
+
+
+def test_new_tokens_come_on_top_of_those_of_each_text() -> None:
+    model = continuing()
+    pipe = attendo.pipeline("text-generation", model, max_new_tokens=2)
+    for text, (record,) in zip(TEXTS, pipe(TEXTS, min_new_tokens=2), strict=True):
+        assert record["generated_text"] == said(model, [text], max_length=len(text) + 2, min_length=len(text) + 2)[0]
+        assert len(record["generated_text"]) == len(text) + 2
+    assert len(pipe(TEXTS[0], max_length=20, min_length=20)[0]["generated_text"]) == 20
+    assert len(pipe(TEXTS[0], max_new_tokens=3, min_new_tokens=3)[0]["generated_text"]) == len(TEXTS[0]) + 3
+
+
+def test_new_tokens_of_an_answer_are_all_that_it_has() -> None:
+    model = answering()
+    pipe = attendo.pipeline("text2text-generation", model)
+    assert (
+        pipe(TEXTS, max_new_tokens=2)
+        == [{"generated_text": text} for text in said(model, TEXTS, max_length=2)]
+        != pipe(TEXTS)
+    )
+
+
+def test_a_model_may_come_as_a_folder(tmp_path: Path) -> None:
+    model = tiny_model()
+    model.save(tmp_path / "model")
+    for folder in (tmp_path / "model", str(tmp_path / "model")):
+        assert attendo.pipeline("translation", folder, device=-1)(TEXTS) == attendo.pipeline("translation", model)(
+            TEXTS
+        )
+    with pytest.raises(ModelError, match="is not a folder"):
+        attendo.pipeline("translation", "Helsinki-NLP/opus-mt-en-de")
+
+
+def test_it_says_what_it_is() -> None:
+    pipe = attendo.pipeline("translation_en_to_zh", answering())
+    assert isinstance(pipe, Pipeline)
+    assert (pipe.task, pipe.model) == ("translation_en_to_zh", answering())
+
+
+def test_what_a_call_says_wins_over_what_the_pipeline_was_made_with() -> None:
+    model = answering()
+    pipe = attendo.pipeline("translation", model, num_beams=4, max_new_tokens=3)
+    assert pipe(TEXTS) == [{"translation_text": text} for text in said(model, TEXTS, beam=4, max_length=3)]
+    assert pipe(TEXTS, beam=1) == [{"translation_text": text} for text in said(model, TEXTS, max_length=3)]
+    assert pipe(TEXTS, max_length=1) == [
+        {"translation_text": text} for text in said(model, TEXTS, beam=4, max_length=1)
+    ]
+    assert pipe(TEXTS, num_beams=None) == pipe(TEXTS)
+
+
+def test_so_many_texts_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = answering()
+    sizes: list[int] = []
+    generate = TextModel.generate
+
+    def counted(self: TextModel, texts: list[str], **options: Any) -> Any:
+        sizes.append(len(texts))
+        return generate(self, texts, **options)
+
+    monkeypatch.setattr(TextModel, "generate", counted)
+    pipe = attendo.pipeline("translation", model, batch_size=3)
+    assert pipe(TEXTS) == pipe(TEXTS, batch_size=1)
+    assert sizes == [3, 1, 1, 1, 1, 1]
+    for wrong in (0, "2", True):
+        with pytest.raises(UsageError, match="batch_size is how many texts are decoded together"):
+            pipe(TEXTS, batch_size=wrong)
+
+
+@pytest.mark.parametrize("size", [None, 1, 3])
+def test_prefixes_and_constraints_stay_with_their_texts(size: int | None) -> None:
+    model = answering()
+    pipe = attendo.pipeline("text2text-generation", model, batch_size=size)
+    prefix = ["我", "猫", "狗", "我 爱"]
+    told = pipe(TEXTS, prefix=prefix)
+    assert [each["generated_text"] for each in told] == said(model, TEXTS, prefix=prefix)
+    assert all(each["generated_text"].startswith(begin) for each, begin in zip(told, prefix, strict=True))
+    phrases = [["猫"], [], ["狗"], ["我"]]
+    told = pipe(TEXTS, constraints=phrases, beam=3)
+    assert [each["generated_text"] for each in told] == said(model, TEXTS, constraints=phrases, beam=3)
+    assert pipe(TEXTS, constraints=["猫"], beam=3) == pipe(TEXTS, constraints=[["猫"]] * 4, beam=3)
+
+
+@pytest.mark.parametrize("device", [None, "auto", "cpu", torch.device("cpu"), -1])
+def test_a_model_that_is_there_stays_where_it_is(device: Any) -> None:
+    assert attendo.pipeline("translation", answering(), device=device)(TEXTS[0])
+
+
+def test_a_device_that_is_another_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the model is on cpu, not on 0: load it there, or leave device out"):
+        attendo.pipeline("translation", answering(), device=0)
+    answering().save(tmp_path / "model")
+    with pytest.raises(UsageError, match="device cuda:99"):
+        attendo.pipeline("translation", tmp_path / "model", device=99)
+
+
+@pytest.mark.parametrize("inputs", [None, 7, ("a", "b"), ["a", 7], {"text": "a"}, [{"role": "user", "content": "a"}]])
+def test_inputs_are_texts(inputs: Any) -> None:
+    with pytest.raises(UsageError, match=r"^translation takes a text or a list of such, not "):
+        attendo.pipeline("translation", answering())(inputs)
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("tranlation", r"unknown task 'tranlation' \(did you mean translation\?\)"),
+        ("fill-mask", "unknown task 'fill-mask': use translation, summarization, text2text-generation, text-"),
+        ("text-generation", "text-generation goes on with a text, and this model answers one: take text2text-"),
+        ("summarization", "the model is for translation, not for summarization: take 'translation'"),
+        ("conversational", "the model is for translation, not for conversational"),
+        ("translation_de_to_zh", "the source of translation_de_to_zh is de, but that of the model is en"),
+        ("translation_en_to_de", "the target of translation_en_to_de is de, but that of the model is zh-Hans"),
+    ],
+)
+def test_a_model_is_asked_for_what_it_can_do(task: str, message: str) -> None:
+    model = answering(task="translation", source_language="en", target_language="zh-Hans")
+    with pytest.raises(UsageError, match=message):
+        attendo.pipeline(task, model)
+
+
+@pytest.mark.parametrize("task", ["translation", "summarization", "text2text-generation", "conversational"])
+def test_what_goes_on_with_texts_answers_none(task: str) -> None:
+    with pytest.raises(UsageError, match=f"{task} answers a text, and this model goes on with one: take text-generati"):
+        attendo.pipeline(task, continuing())
+
+
+def test_languages_are_checked_where_the_model_tells_them() -> None:
+    model = answering(task="translation", source_language="en", target_language="zh-Hans")
+    for task in ("translation", "translation_en_to_zh", "text2text-generation"):
+        assert attendo.pipeline(task, model)(TEXTS[0])
+    pipe = attendo.pipeline("translation", model, src_lang="en_XX")
+    assert pipe(TEXTS[0], tgt_lang="zh_CN") == pipe(TEXTS[0])
+    with pytest.raises(UsageError, match="tgt_lang is de, but that of the model is zh-Hans: take a model for de"):
+        pipe(TEXTS[0], tgt_lang="de")
+    with pytest.raises(UsageError, match="does not tell its source language; leave it out"):
+        attendo.pipeline("translation", answering(), src_lang="en")
+    assert attendo.pipeline("translation_de_to_fr", answering())(TEXTS[0])

@@ -1,0 +1,88 @@
+"""How a recipe is judged, as its run file says, and the variants that one file stands for."""
+
+import tomllib
+from typing import Any
+
+import pytest
+
+from attendo.errors import UsageError
+from attendo.recipes.reproduce.config import Reproduce
+from attendo.recipes.run_config import RunConfig, to_toml
+
+TEST = {"name": "test", "file": "{variant}.test.tsv", "metric": "bleu"}
+VARIED: dict[str, Any] = {
+    "preset": "tiny",
+    "data": {"file": "{variant}.train.tsv", "valid_file": "{variant}.dev.tsv"},
+    "about": {"source_language": "{variant}"},
+    "reproduce": {"about": "words", "variants": ["bul", "dut"], "test": [TEST]},
+}
+FILES = {"source": "a", "target": "b"}
+
+
+def test_the_name_of_a_variant_is_put_in_all_its_places() -> None:
+    config = RunConfig(**VARIED, variant="dut")
+    assert (str(config.data.file), str(config.data.valid_file)) == ("dut.train.tsv", "dut.dev.tsv")
+    assert config.about.source_language == "dut"
+    assert config.reproduce is not None
+    assert str(config.reproduce.test[0].file) == "dut.test.tsv"
+    assert config.reproduce.variants == ("bul", "dut"), "the names themselves stay"
+
+
+def test_settings_for_a_variant_can_be_changed_and_written_down() -> None:
+    config = RunConfig(**VARIED, variant="dut").replace(seed=7)
+    assert (config.seed, str(config.data.file)) == (7, "dut.train.tsv")
+    assert tomllib.loads(to_toml(config))["data"]["file"] == "dut.train.tsv"
+
+
+@pytest.mark.parametrize(
+    ("variant", "message"),
+    [
+        (None, "variant is missing: choose one, such as --set variant=bul: bul, dut"),
+        ("bull", r"unknown variant bull \(did you mean bul\?\); there are bul, dut"),
+    ],
+)
+def test_a_variant_must_be_named_and_be_one_of_them(variant: str | None, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        RunConfig(**VARIED, variant=variant)
+
+
+def test_a_variant_of_a_run_file_without_places_for_it_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"variant dut means nothing: no file name of the run file has \{variant\}"):
+        RunConfig(data=FILES, variant="dut")
+
+
+def test_what_a_run_is_known_by_does_not_hold_how_it_is_judged() -> None:
+    """So that an expected number may change while checkpoints stay those of the same run."""
+    judged = RunConfig(preset="tiny", data=FILES, reproduce={"about": "x", "test": [{"name": "a", "metric": "loss"}]})
+    assert to_toml(judged) == to_toml(RunConfig(preset="tiny", data=FILES))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"test": []}, "reproduce.test is empty"),
+        ({"seeds": []}, "reproduce.seeds is empty"),
+        ({"seeds": [1, 1]}, "reproduce.seeds: one of them is there twice"),
+        ({"variants": ["a", "a"]}, "reproduce.variants: one of them is there twice"),
+        ({"variants": ["a/b"]}, "variants.0: string should match pattern"),
+        ({"test": [{"name": "x", "metric": "blue"}]}, r"x: unknown metric blue \(did you mean bleu\?\)"),
+        ({"test": [{"name": "x/y", "metric": "bleu"}]}, "test.0.name: string should match pattern"),
+        ({"test": [{"name": "x", "metric": "bleu", "source": "a"}]}, "x: name both source and target, or file"),
+        ({"test": [{"name": "x", "metric": "bleu", **FILES, "file": "c.tsv"}]}, "x: name both source and target, or"),
+        ({"test": [{"name": "x", "metric": "loss", **FILES}]}, "x: loss is that of the run's validation"),
+        ({"test": [{"name": "x", "metric": "bleu", "spread": 1}]}, "x: spread is around what is expected"),
+        ({"test": [{"name": "x", "metric": "bleu", "reference_source": "y"}]}, "x: reference_source belongs to a ref"),
+        ({"test": [TEST, TEST]}, "test is scored twice by the same metric"),
+        ({"test": [TEST, {**TEST, "metric": "chrf", "file": "b.tsv"}]}, "two texts are called test"),
+        ({"ensemble": True, "test": [{"name": "x", "metric": "bleu"}]}, "an ensemble is scored on files, and x names"),
+        ({"generate": {"bean": 5}}, r"unknown setting generate.bean \(did you mean beam\?\)"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_it(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Reproduce(**{"about": "x", "test": [TEST], **changes})
+
+
+def test_only_the_options_of_decoding_that_are_set_are_handed_on() -> None:
+    judged = Reproduce(about="x", test=[TEST], generate={"beam": 5, "length_penalty": 1.0})
+    assert judged.decoding == {"beam": 5, "length_penalty": 1.0}

@@ -1,0 +1,86 @@
+"""Several commands at once, each a process of its own with a log file."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from attendo.recipes.reproduce import jobs
+from attendo.recipes.reproduce.jobs import Ended, Job, JobError, Started, run_jobs
+
+SLEEPER = """#!/bin/sh
+# Instead of python -m attendo: sleeps, says what it was told, and answers SIGTERM as a training does.
+trap 'echo saved; exit 143' TERM
+shift 2
+echo "$@" threads $OMP_NUM_THREADS
+case "$1" in
+    fail) until [ -s "$2" ]; do sleep 0.01; done; echo "attendo: no such file" >&2; exit 3 ;;
+    wait) while :; do sleep 0.05; done ;;
+esac
+"""
+
+
+@pytest.fixture(autouse=True)
+def _stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    program = tmp_path / "python"
+    program.write_text(SLEEPER)
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(jobs, "_WAIT", 0.02)
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    return
+
+
+def job(folder: Path, name: str, *arguments: str) -> Job:
+    return Job(name, arguments or ("done",), folder / "deep" / f"{name}.log")
+
+
+def test_all_are_run_in_order_with_a_log_each(tmp_path: Path) -> None:
+    wanted = [job(tmp_path, name, "train", name) for name in ("a", "b", "c")]
+    told = [(type(each), each.job.name) for each in run_jobs(wanted, 2) if isinstance(each, Started | Ended)]
+    assert [name for kind, name in told if kind is Started] == ["a", "b", "c"]
+    assert sorted(name for kind, name in told if kind is Ended) == ["a", "b", "c"]
+    threads = max(1, (os.cpu_count() or 1) // 2)
+    assert (tmp_path / "deep" / "b.log").read_text() == f"train b threads {threads}\n"
+
+
+def test_no_more_run_at_once_than_wanted(tmp_path: Path) -> None:
+    now = most = 0
+    for report in run_jobs([job(tmp_path, str(number)) for number in range(5)], 2):
+        now += isinstance(report, Started) - isinstance(report, Ended)
+        most = max(most, now)
+    assert (now, most) == (0, 2)
+
+
+def test_a_failure_is_told_with_its_last_line_and_ends_the_others(tmp_path: Path) -> None:
+    good = job(tmp_path, "good", "wait")
+    wanted = [good, job(tmp_path, "bad", "fail", str(good.log)), job(tmp_path, "never")]
+    with pytest.raises(JobError, match=r"bad failed: no such file \(all of it in \S+bad\.log\)") as failed:
+        list(run_jobs(wanted, 2))
+    assert failed.value.exit_code == 3
+    assert not (tmp_path / "deep" / "never.log").exists()
+    assert good.log.read_text().endswith("saved\n")
+
+
+def test_whoever_stops_listening_stops_them_saved(tmp_path: Path) -> None:
+    log = tmp_path / "deep" / "a.log"
+    with closing(run_jobs([job(tmp_path, "a", "wait")], 1)) as reports:
+        for _ in reports:
+            if log.exists() and log.read_text():
+                break
+            time.sleep(0.01)
+    assert log.read_text().endswith("saved\n")
+
+
+def test_a_signal_to_us_does_not_reach_them_a_second_time(tmp_path: Path) -> None:
+    """Ctrl-C goes to the whole group of a terminal: they are in groups of their own."""
+    with closing(run_jobs([job(tmp_path, "a", "wait")], 1)) as reports:
+        next(reports)
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        groups = [os.getpgid(int(child)) for child in children]
+    assert groups
+    assert os.getpgid(0) not in groups

@@ -1,0 +1,167 @@
+"""Recipes: where they are found, which trainings they ask for, which files they need."""
+
+from pathlib import Path
+
+import pytest
+
+from attendo.errors import DataError, UsageError
+from attendo.recipes.reproduce.recipe import corpus_of, find_recipe, read_recipe, recipe_paths
+
+PLAIN = """
+[data]
+source = "train.en"
+target = "train.de"
+tag = "<2de>"
+[reproduce]
+about = "pairs"
+dataset = "pairs"
+seeds = [1, 2]
+[[reproduce.test]]
+name = "test"
+source = "test.en"
+target = "test.de"
+metric = "bleu"
+"""
+
+VARIED = """
+[data]
+file = "{variant}.train.tsv"
+source_field = "2"
+target_field = "1"
+[reproduce]
+about = "words"
+seeds = [1, 2]
+variants = ["bul", "dut"]
+[[reproduce.test]]
+name = "test"
+file = "{variant}.test.tsv"
+metric = "error_rate"
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "mine.toml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_every_recipe_that_comes_along_is_whole() -> None:
+    """Its settings are those of a run, its tests are scores there are, and it says what it is."""
+    names = list(recipe_paths())
+    assert len(names) >= 20
+    assert "multi30k_en_de" in names
+    for name in names:
+        recipe = find_recipe(name)
+        assert recipe.judged.about, name
+        assert [recipe.config(variant) for variant in recipe.variants or (None,)], name
+
+
+def test_a_recipe_is_found_by_its_path_or_by_its_name(tmp_path: Path) -> None:
+    assert find_recipe(str(written(tmp_path, PLAIN))).name == "mine"
+    assert find_recipe("scan_simple").path.name == "scan_simple.toml"
+    with pytest.raises(UsageError, match=r"unknown recipe scan_simpel \(did you mean scan_simple\?\)"):
+        find_recipe("scan_simpel")
+    with pytest.raises(UsageError, match=r"missing\.toml cannot be read"):
+        find_recipe(str(tmp_path / "missing.toml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[data]\nsource = 'a'\ntarget = 'b'\n", r"mine\.toml does not say how it is judged: give it a table"),
+        (VARIED.replace("{variant}.train", "train"), r"reproduce\.variants would all be the same"),
+        (PLAIN.replace("bleu", "blue"), r"mine\.toml: test: unknown metric blue"),
+        (PLAIN.replace("seeds", "sedes"), r"unknown setting reproduce.sedes \(did you mean seeds\?\)"),
+        (PLAIN.replace('source = "test.en"\ntarget = "test.de"', 'file = "test.txt"'), "must end in .tsv or .jsonl"),
+        (
+            PLAIN.replace('source = "test.en"\ntarget = "test.de"\nmetric = "bleu"', 'metric = "loss"')
+            + "[train]\nfinal = 'average'\n",
+            "test: the loss of a mean of checkpoints is not known",
+        ),
+    ],
+)
+def test_what_cannot_be_a_recipe_is_told_with_its_file(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        read_recipe(written(tmp_path, text))
+
+
+def test_there_is_a_training_for_each_variant_and_seed(tmp_path: Path) -> None:
+    recipe = read_recipe(written(tmp_path, VARIED))
+    runs = recipe.plan(Path("out"))
+    assert [(run.variant, run.seed) for run in runs] == [("bul", 1), ("bul", 2), ("dut", 1), ("dut", 2)]
+    assert (runs[1].folder, runs[1].name) == (Path("out/bul/seed-2"), "bul, seed 2")
+    assert runs[1].changes == ["seed=2", 'variant="bul"']
+    (alone,) = read_recipe(written(tmp_path, PLAIN)).choose(seeds=[7]).plan(Path("out"))
+    assert (alone.folder, alone.name, alone.changes) == (Path("out/seed-7"), "seed 7", ["seed=7"])
+
+
+def test_some_seeds_and_variants_can_be_chosen(tmp_path: Path) -> None:
+    recipe = read_recipe(written(tmp_path, VARIED))
+    some = recipe.choose(seeds=[2], variants=["dut"])
+    assert [(run.variant, run.seed) for run in some.plan(Path("out"))] == [("dut", 2)]
+    assert (recipe.whole, some.whole, recipe.choose(variants=["dut", "bul"]).whole) == (True, False, True)
+    with pytest.raises(UsageError, match="unknown variant fre; there are bul, dut"):
+        recipe.choose(variants=["fre"])
+    with pytest.raises(UsageError, match="unknown variant fre; mine has none"):
+        read_recipe(written(tmp_path, PLAIN)).choose(variants=["fre"])
+
+
+def test_the_files_of_a_test_are_read_as_those_of_validation(tmp_path: Path) -> None:
+    config = read_recipe(written(tmp_path, VARIED)).config("dut", Path("texts"))
+    assert config.reproduce is not None
+    corpus = corpus_of(config.reproduce.test[0], config.data)
+    assert corpus is not None
+    assert (corpus.file, corpus.source_field, corpus.target_field) == (Path("texts/dut.test.tsv"), "2", "1")
+    plain = read_recipe(written(tmp_path, PLAIN)).config(None)
+    assert plain.reproduce is not None
+    test = plain.reproduce.test[0]
+    for tag, expected in ((None, "<2de>"), ("<2fr>", "<2fr>")):
+        found = corpus_of(test.replace(tag=tag), plain.data)
+        assert found is not None
+        assert found.tag == expected
+
+
+def test_missing_files_are_named_with_the_way_to_them(tmp_path: Path) -> None:
+    recipe = read_recipe(written(tmp_path, VARIED))
+    (tmp_path / "bul.train.tsv").touch()
+    with pytest.raises(DataError) as failed:
+        recipe.check_files(tmp_path)
+    missing = [str(tmp_path / name) for name in ("bul.test.tsv", "dut.train.tsv", "dut.test.tsv")]
+    assert f"mine needs files that are not there: {', '.join(missing)}; docs/data.md" in str(failed.value)
+    for name in missing:
+        Path(name).touch()
+    recipe.check_files(tmp_path)
+
+
+def test_of_very_many_missing_files_some_are_named(tmp_path: Path) -> None:
+    names = ", ".join(f'"v{number}"' for number in range(6))
+    recipe = read_recipe(written(tmp_path, VARIED.replace('"bul", "dut"', names)))
+    with pytest.raises(DataError, match=r"v3\.test\.tsv and 4 more; docs"):
+        recipe.check_files(tmp_path)
+    recipe.choose(variants=["v1"])
+    with pytest.raises(DataError, match=r"there: \S+v1\.train\.tsv, \S+v1\.test\.tsv; docs"):
+        recipe.choose(variants=["v1"]).check_files(tmp_path)
+
+
+def test_running_text_is_a_file_too(tmp_path: Path) -> None:
+    text = """
+    model.num_encoder_layers = 0
+    data.text = "all.txt"
+    reproduce.about = "text"
+    reproduce.test = [{name = "valid", metric = "loss"}]
+    """
+    recipe = read_recipe(written(tmp_path, text))
+    with pytest.raises(DataError, match=r"not there: \S+all\.txt;"):
+        recipe.check_files(tmp_path)
+
+
+def test_data_is_the_folder_of_the_files_or_what_holds_it(tmp_path: Path) -> None:
+    recipe = read_recipe(written(tmp_path, PLAIN))
+    assert recipe.data_folder(tmp_path) == tmp_path
+    (tmp_path / "pairs").mkdir()
+    assert recipe.data_folder(tmp_path) == tmp_path / "pairs"
+    assert recipe.data_folder(tmp_path / "pairs") == tmp_path / "pairs"
+    assert recipe.data_folder(None) == Path("data")
+    own = read_recipe(written(tmp_path, PLAIN.replace("[data]", "[data]\nfolder = 'mine'")))
+    assert own.data_folder(None) is None
+    assert own.data_folder(tmp_path) == tmp_path / "pairs"

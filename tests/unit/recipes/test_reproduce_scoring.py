@@ -1,0 +1,132 @@
+"""The tests of a recipe, scored: whose answers they are, in which order, and by whom together."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from tiny import SOURCES, TARGETS, tiny_model
+
+from attendo.errors import DataError
+from attendo.metrics import likelihoods, perplexity, score
+from attendo.recipes.reproduce.recipe import Planned, Recipe, read_recipe
+from attendo.recipes.reproduce.scoring import TOGETHER, Cut, Scored, Scoring, score_tests
+
+RECIPE = """
+[data]
+source = "train.en"
+target = "train.zh"
+[reproduce]
+about = "pairs"
+seeds = [1, 2]
+[reproduce.generate]
+max_length_extra = 3
+max_length_factor = 0.0
+[[reproduce.test]]
+name = "test"
+source = "test.en"
+target = "test.zh"
+metric = "chrf"
+[[reproduce.test]]
+name = "test"
+source = "test.en"
+target = "test.zh"
+metric = "perplexity"
+"""
+
+TOLD = """
+[[reproduce.test]]
+name = "valid"
+metric = "perplexity"
+[[reproduce.test]]
+name = "valid"
+metric = "loss"
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    """With a model for each seed, and two steps that each run has told of."""
+    (tmp_path / "mine.toml").write_text(RECIPE, "utf-8")
+    # The longest line first: what is decoded by length must come back in this order.
+    for name, texts in (("test.en", SOURCES[::-1]), ("test.zh", TARGETS[::-1])):
+        (tmp_path / name).write_text("".join(f"{text}\n" for text in texts), "utf-8")
+    for seed in (1, 2):
+        model = tiny_model(seed)
+        model.scores.update({"step": 4, "best_step": 2})
+        model.save(tmp_path / f"seed-{seed}" / "model")
+        step = {"kind": "step", "loss": 1.0, "lr": 1.0, "tokens": 1, "seconds": 1.0}
+        validations = [{"kind": "validation", "step": 2, "loss": 0.5, "best": True}]
+        validations += [{"kind": "validation", "step": 4, "loss": 0.75}]
+        lines = [{**step, "step": 2}, validations[0], {**step, "step": 4}, validations[1]]
+        told = "".join(json.dumps(line) + "\n" for line in lines)
+        (tmp_path / f"seed-{seed}" / "metrics.jsonl").write_text(told, "utf-8")
+    return read_recipe(tmp_path / "mine.toml")
+
+
+def found(recipe: Recipe) -> tuple[list[Scored], list[Scoring | Cut]]:
+    place = recipe.path.parent
+    reports = list(score_tests(recipe, recipe.plan(place), place, "cpu"))
+    return [each for each in reports if isinstance(each, Scored)], [
+        each for each in reports if not isinstance(each, Scored)
+    ]
+
+
+def changed(recipe: Recipe, before: str, after: str) -> Recipe:
+    recipe.path.write_text(recipe.path.read_text("utf-8").replace(before, after), "utf-8")
+    return read_recipe(recipe.path)
+
+
+def test_a_test_is_scored_as_anybody_would_and_the_answers_are_kept_in_order(recipe: Recipe) -> None:
+    scores, told = found(recipe)
+    model, sources, references = tiny_model(2), SOURCES[::-1], TARGETS[::-1]
+    results = model.generate(sources, max_length_factor=0.0, max_length_extra=3)
+    outputs = [result.text for result in results]
+    assert len(set(outputs)) > 1, "or their order could not be seen"
+    kept = (recipe.path.parent / "seed-2" / "tests" / "test.txt").read_text("utf-8")
+    assert kept == "".join(f"{output}\n" for output in outputs)
+    values = {each.test.metric: each.score for each in scores if each.who == "2"}
+    assert values["chrf"] == score("chrf", outputs, references)
+    assert values["perplexity"] == perplexity("perplexity", likelihoods(model, sources, references)).score
+    assert {each.lines for each in scores} == {len(SOURCES)}
+    cut = sum(result.cut for result in results)
+    assert cut
+    assert [each for each in told if each.of == "seed 2"] == [
+        Scoring("test", "seed 2"),
+        Cut("test", "seed 2", cut, len(SOURCES)),
+    ]
+
+
+def test_models_together_are_all_of_them(recipe: Recipe) -> None:
+    scores, _ = found(changed(recipe, "seeds =", "ensemble = true\nseeds ="))
+    values = {each.who: each.score.value for each in scores if each.test.metric == "perplexity"}
+    both = tiny_model(1).ensemble([tiny_model(2)])
+    expected = perplexity("perplexity", likelihoods(both, SOURCES, TARGETS)).score.value
+    assert values.keys() == {"1", "2", TOGETHER}
+    assert values[TOGETHER] == pytest.approx(expected)
+    assert values[TOGETHER] not in (pytest.approx(values["1"]), pytest.approx(values["2"]))
+
+
+def test_one_seed_has_nobody_to_answer_with(recipe: Recipe) -> None:
+    scores, _ = found(changed(recipe, "seeds =", "ensemble = true\nseeds =").choose(seeds=[2]))
+    assert {each.who for each in scores} == {"2"}
+
+
+@pytest.mark.parametrize(("final", "loss"), [("best", 0.5), ("last", 0.75)])
+def test_loss_is_that_of_the_weights_in_the_model_folder(recipe: Recipe, final: str, loss: float) -> None:
+    text = f"{RECIPE}{TOLD}[train]\nfinal = '{final}'\n"
+    scores, _ = found(changed(recipe, RECIPE, text))
+    told = {each.test.metric: each.score.value for each in scores if each.test.name == "valid"}
+    assert told == {"loss": loss, "perplexity": math.exp(loss)}
+
+
+def test_a_test_with_a_bad_line_is_refused(recipe: Recipe) -> None:
+    path = recipe.path.parent / "test.en"
+    path.write_bytes(path.read_bytes().replace(b"cat", b"c\xff", 1))
+    with pytest.raises(DataError, match=r"test\.en \+ \S+test\.zh, row 1: not UTF-8; a test must be whole"):
+        found(recipe)
+
+
+def test_a_run_has_its_own_name(recipe: Recipe) -> None:
+    assert [run.name for run in recipe.plan(Path())] == ["seed 1", "seed 2"]
+    assert Planned(3, "bul", Path()).name == "bul, seed 3"

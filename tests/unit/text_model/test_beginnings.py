@@ -1,0 +1,229 @@
+"""Decoder-only models: a text is not answered but continued."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from running import ALPHABET, continuer
+
+from attendo.data.line_breaks import LINE
+from attendo.errors import UsageError
+from attendo.text import BOS, EOS, PAD, SentencePiece, Words
+from attendo.text_model import TextModel, TooLongError, load
+
+TEXTS = ["abc", "", "hi. mp", "d\n\ne"]
+ENGINES = ("textbook", "cached", "fast")
+
+
+def by_hand(model: TextModel, text: str, length: int) -> list[int]:
+    """The most probable token again and again, all of the text read anew each time."""
+    ids = model.target_tokenizer.encode(text)
+    while len(ids) < length:
+        logits = model.network(None, torch.tensor([[BOS, *ids]]))[0, -1]
+        logits[[PAD, BOS]] = float("-inf")
+        if (best := int(logits.argmax())) == EOS:
+            break
+        ids.append(best)
+    return ids
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "learned", "none"])
+def test_an_answer_is_the_text_and_its_most_probable_continuation(positions: str) -> None:
+    model = continuer(positions=positions)
+    for text, result in zip(TEXTS, model.generate(TEXTS, max_length=15), strict=True):
+        assert list(result.ids) == by_hand(model, text, 15)
+        assert result.text.startswith(text)
+        assert result.text == model.target_tokenizer.decode(result.ids)
+        assert result.cut == (len(result.ids) == 15)
+        assert result.source_tokens == len(text)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"beam": 4},
+        {"beam": 4, "n_best": 4, "stop": "first"},
+        {"beam": 4, "groups": 2},
+        {"sample": True, "n_best": 3, "temperature": 1.5},
+        {"beam": 9, "no_repeat_ngram": 2},
+        {"at_limit": "end"},
+        {"at_limit": "free", "beam": 2},
+        {"repetition_penalty": 1.5, "min_length": 9},
+        {"ban": ["g"]},
+        {"mbr": "chrf", "mbr_candidates": 4},
+    ],
+)
+def test_all_engines_continue_alike(options: dict[str, Any]) -> None:
+    model = continuer(positions="learned" if options.get("beam") == 2 else "rotary")
+    expected, *others = (model.generate(TEXTS, engine=engine, max_length=14, **options) for engine in ENGINES)
+    assert any(len(result.ids) > len(text) for text, result in zip(TEXTS, expected, strict=True))
+    for found in others:
+        assert [each.ids for each in found] == [each.ids for each in expected]
+        for one, other in zip(found, expected, strict=True):
+            assert [each.ids for each in one.hypotheses] == [each.ids for each in other.hypotheses]
+            assert one.score == pytest.approx(other.score, abs=1e-4)
+
+
+def test_neighbours_do_not_change_a_continuation() -> None:
+    model = continuer()
+    for engine in ENGINES:
+        together = model.generate(TEXTS, engine=engine, beam=3)
+        alone = [model.generate([text], engine=engine, beam=3)[0] for text in TEXTS]
+        assert [each.ids for each in together] == [each.ids for each in alone]
+
+
+def test_the_score_of_a_continuation_is_that_of_the_whole_text() -> None:
+    model = continuer()
+    for result in model.generate(TEXTS):
+        tokens = model.score_tokens([""], [result.text])[0].log_probabilities
+        end = 0.0
+        if not result.cut:
+            end = float(model.network(None, torch.tensor([[BOS, *result.ids]]))[0, -1].log_softmax(-1)[EOS])
+        assert sum(tokens) + end == pytest.approx(result.log_probability, abs=1e-4)
+
+
+def test_a_score_is_of_the_continuation_alone_and_of_no_end() -> None:
+    model = continuer()
+    ids = model.target_tokenizer.encode("abcde")
+    log_probs = model.network(None, torch.tensor([[BOS, *ids]]))[0].log_softmax(-1)
+    expected = [float(log_probs[place, ids[place]]) for place in range(2, 5)]
+    (scored,) = model.score_tokens(["ab"], ["cde"])
+    assert scored.pieces == ("c", "d", "e")
+    assert scored.log_probabilities == pytest.approx(expected, abs=1e-5)
+    pairs = (["", "a", "ab"], ["abc", "bc", "c"])
+    whole, behind, last = model.score(*pairs)
+    assert whole < behind < last
+    assert model.score(["ab"], [""]) == [0.0]
+
+
+def test_a_score_cuts_the_whole_text_not_its_halves() -> None:
+    pieces = SentencePiece.train(["the cat sat", "a cat", "the mat"] * 5, 300, "bpe", (LINE,))
+    model = continuer(tokenizer=pieces)
+    (inside,) = model.score_tokens(["the c"], ["at"])
+    assert inside.pieces == tuple(pieces.pieces(pieces.encode("the cat")[1:]))
+    (apart,) = model.score_tokens(["the "], ["cat"])
+    assert apart == inside
+
+
+def test_a_stream_tells_the_whole_answer_bit_by_bit() -> None:
+    model = continuer()
+    for options in ({}, {"beam": 3}, {"sample": True}, {"ban": ["q"]}):
+        stream, bits = model.stream("ab", max_length=12, **options), []
+        try:
+            while True:
+                bits.append(next(stream))
+        except StopIteration as end:
+            result = end.value
+        assert "".join(bits) == result.text == model.generate(["ab"], max_length=12, **options)[0].text
+
+
+def test_an_ensemble_continues_with_the_mean_of_what_its_members_expect() -> None:
+    one, other = continuer(0), continuer(1, d_model=8)
+    both = one.ensemble([other])
+    assert both.decoder_only
+    assert both.generate(TEXTS)[0].text != one.generate(TEXTS)[0].text
+    expected = both.generate(TEXTS, beam=3)
+    assert [each.ids for each in both.generate(TEXTS, beam=3, engine="fast")] == [each.ids for each in expected]
+    twice = one.ensemble([one]).score(["ab"], ["cd"])
+    assert twice == pytest.approx(one.score(["ab"], ["cd"]), abs=1e-5)
+
+
+def test_alternatives_and_trees_are_of_what_follows() -> None:
+    model = continuer()
+    words = model.alternatives("ab", count=2)
+    assert all(each.result.text.startswith("ab") for each in words)
+    assert words[0].log_probability >= words[1].log_probability
+    assert model.alternatives("", count=1)
+    (tree,) = model.search_tree("ab", beam=2)
+    assert {tuple(tree.ids(node)[:2]) for node in tree.answers} == {tuple(model.target_tokenizer.encode("ab"))}
+
+
+def test_a_trace_has_no_source() -> None:
+    model = continuer()
+    trace, result = model.trace("ab"), model.generate(["ab"], beam=1)[0]
+    assert trace.target_pieces == (result.pieces if result.cut else (*result.pieces, "</s>"))
+    assert trace.source_pieces == ()
+    assert trace.cross.shape == (0, 2, len(trace.target_pieces), 0)
+    given = model.trace("ab", "cd")
+    assert (given.text, given.given) == ("abcd", True)
+    expected = model.network(None, torch.tensor([[BOS, *model.target_tokenizer.encode("abc")]]))[0]
+    assert torch.allclose(given.logits, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"prefix": "a"}, "prefix and a decoder-only model exclude each other: the text itself is how it begins"),
+        ({"prefix": ["a"]}, "the text itself is how it begins"),
+        ({"split": True}, "split and a decoder-only model exclude each other: it reads no source"),
+        ({"alignments": True}, "alignments and a decoder-only model exclude each other"),
+        ({"coverage_penalty": 0.5}, "coverage_penalty and a decoder-only model exclude each other"),
+        ({"max_length": 1}, "the prefix has 2 tokens, more than max_length 1"),
+        ({"ban": ["ab"]}, "the text 'ab' and ban 'ab' exclude each other"),
+    ],
+)
+def test_what_speaks_of_a_source_is_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        continuer().generate(["ab"], **options)
+
+
+def test_symbols_before_a_source_are_refused() -> None:
+    model = continuer(tokenizer=Words.build(["a b"], symbols=("<2de>",)))
+    with pytest.raises(UsageError, match="source_prefix and a decoder-only model"):
+        model.generate(["a"], source_prefix=["<2de>"])
+    assert model.generate(["a"], target_prefix=["<2de>"])[0].pieces[:2] == ("<2de>", "a")
+
+
+def test_phrases_can_be_asked_for() -> None:
+    result = continuer(extra=20).generate(["ab"], beam=4, constraints=["ff"])[0]
+    assert result.text.startswith("ab")
+    assert "ff" in result.text
+    assert result.constraints == (True,)
+
+
+def test_learned_positions_end_a_continuation_and_refuse_a_longer_text() -> None:
+    model = continuer(positions="learned", max_length=12, extra=100)
+    for engine in ENGINES:
+        (result,) = model.generate(["abcde"], engine=engine, min_length=11)
+        assert (len(result.ids), result.cut) == (11, True)
+        assert model.generate(["abcdefghijk"], engine=engine)[0].text == "abcdefghijk"
+        with pytest.raises(TooLongError, match="text 2 of 2 has 12 tokens; the model reads at most 11: shorten it"):
+            model.generate(["a", "abcdefghijkl"], engine=engine)
+
+
+def test_what_the_vocabulary_does_not_have_is_told() -> None:
+    (result,) = continuer().generate(["aXb"])
+    assert result.unknown == ("X",)
+    assert result.text.startswith("a⁇b")
+
+
+def test_a_space_at_the_end_is_left_to_the_word_that_follows() -> None:
+    model = continuer(tokenizer=Words.build(["a b c"]))
+    assert model.generate(["a b "])[0].ids == model.generate(["a b"])[0].ids
+
+
+def test_line_breaks_survive_a_tokenizer_that_knows_none() -> None:
+    pieces = SentencePiece.train(["the cat sat", "a cat", "the mat"] * 5, 300, "bpe", (LINE,))
+    model = continuer(tokenizer=pieces)
+    result = model.generate(["the cat\na mat\n\nthe"], max_length=30)[0]
+    assert result.text.startswith("the cat\na mat\n\nthe")
+    assert result.pieces.count(LINE) == 3 + result.text.count("\n", 18)
+
+
+def test_a_saved_model_says_the_same(tmp_path: Path) -> None:
+    model = continuer(tokenizer=Words.build([ALPHABET], symbols=(LINE,)))
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.decoder_only
+    assert again.generate(["a\nb"])[0] == model.generate(["a\nb"])[0]
+
+
+def test_heads_can_be_switched_off() -> None:
+    model = continuer()
+    without = model.with_heads({"decoder.0.self": {0: 0.0}, "decoder.1.self": {0: 0.0, 1: 0.0}})
+    assert without.decoder_only
+    assert without.score([""], ["abc"]) != model.score([""], ["abc"])
+    expected = without.generate(TEXTS, engine="fast")
+    assert [each.ids for each in without.generate(TEXTS)] == [each.ids for each in expected]
