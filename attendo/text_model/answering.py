@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from attendo.decode.config import GenerationConfig
@@ -35,7 +35,7 @@ class Line:
     prefix: Ids = ()
     phrases: tuple[str, ...] = ()  # that must be said
     ways: tuple[tuple[Ids, ...], ...] = ((),)  # to write all of these
-    left_out: int = 0  # tokens of the source that are not read
+    left_out: int = field(default=0, compare=False)  # tokens of the source that are not read
 
     @property
     def read(self) -> int:

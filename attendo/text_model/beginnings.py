@@ -23,6 +23,7 @@ class BeginningMaker(LineMaker):
         target: Tokenizer,
         longest: int | None,
     ) -> None:
+        _refuse(wishes, config)
         super().__init__(wishes, config, source, target, longest)
 
     def of(self, texts: Sequence[str]) -> list[list[Line]]:

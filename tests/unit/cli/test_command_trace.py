@@ -120,9 +120,9 @@ def test_a_folder_that_is_none_is_told_in_chinese(attendo: Command, tmp_path: Pa
 def test_a_model_that_reads_no_source_is_refused_by_all_that_look_inside(attendo: Command, tmp_path: Path) -> None:
     without_source().save(tmp_path / "model")
     (tmp_path / "text").write_text("the cat\n", "utf-8")
-    for command, given in (("trace", "cat"), ("plot-attention", "cat"), ("heads", tmp_path / "text")):
-        failed = attendo(command, tmp_path / "model", given)
+    for name, given in (("trace", "cat"), ("plot-attention", "cat"), ("heads", tmp_path / "text")):
+        failed = attendo(name, tmp_path / "model", given)
         told = "the model continues texts and reads no source: take one that has an encoder"
         assert (failed.code, failed.error) == (2, told)
-        failed = attendo(command, tmp_path / "model", given, "--lang", "zh")
+        failed = attendo(name, tmp_path / "model", given, "--lang", "zh")
         assert failed.error == "这个模型只续写文本，不读源文：请换一个有编码器的模型"

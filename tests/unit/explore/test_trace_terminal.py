@@ -140,3 +140,12 @@ def test_a_table_counts_what_it_leaves_out() -> None:
 )
 def test_numbers_are_short(value: float, expected: str) -> None:
     assert number(value) == expected
+
+
+@pytest.mark.parametrize("name", ["log_probabilities", "entropy"])
+def test_all_steps_together_take_one_pass_over_the_vocabulary(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Not one a step: a long answer would cost its length squared."""
+    trace, whole, asked = tiny_model().trace("the cat sat", "猫 坐 着"), vars(Trace)[name], []
+    monkeypatch.setattr(Trace, name, property(lambda self: asked.append(name) or whole.fget(self)))
+    assert len(trace.steps()) == 4
+    assert asked == [name]

@@ -11,6 +11,7 @@ import pytest
 import torch
 from running import run_of_text, some_text
 
+from attendo.data import text_writing
 from attendo.errors import DataError, UsageError
 from attendo.recipes.doctor import examine
 from attendo.recipes.doctor.examination import examine_data
@@ -54,7 +55,10 @@ def test_a_run_ends_in_a_model_that_continues_text(tmp_path: Path) -> None:
     assert "perplexity" in next(line for line in lines if line["kind"] == "validation")["scores"]
 
 
-def test_the_validation_loss_is_that_of_every_token_behind_the_first_of_its_window(tmp_path: Path) -> None:
+def test_the_validation_loss_is_that_of_every_token_behind_the_first_of_its_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_writing, "SHOWN", 3)
     run = begun(run_of_text(tmp_path, train={"steps": 2}), tmp_path / "run")
     (validation,) = [report for report in run.train() if isinstance(report, Validation)]
     network, tokenizer = run.model.network.eval(), run.model.target_tokenizer

@@ -86,6 +86,9 @@ def test_of_a_source_that_is_too_long_the_first_tokens_can_be_read_and_the_resul
     assert (long.source_left_out, long.source_tokens) == (2, 3)
     assert (short.source_left_out, short.source_tokens) == (0, 2)
     assert long.ids == model.generate(["the cat saw"])[0].ids
+    alike = model.generate(["the cat saw a dog", "the cat saw", "the cat saw me"], max_source=3, long_source="cut")
+    assert [each.source_left_out for each in alike] == [2, 0, 1]
+    assert {each.ids for each in alike} == {long.ids}
     assert plain_result(long, several=False)["source_left_out"] == 2
     assert "source_left_out" not in plain_result(short, several=False)
 
