@@ -26,6 +26,7 @@ GENERATE = [
         "--json",
         "--length-penalty",
         "--like",
+        "--long-source",
         "--max-length",
         "--max-length-extra",
         "--max-length-factor",
@@ -106,7 +107,7 @@ OPTIONS = {
     ],
     "train": [
         *("--data", "--device", "--help", "--out", "--override", "--overwrite", "--resume", "--set", "--show"),
-        *("--source", "--stop-at", "--target", "--tensorboard", "RUN.toml"),
+        *("--source", "--stop-at", "--target", "--tensorboard", "--text", "RUN.toml"),
     ],
     "verify": ["--device", "--help", "--json", "--lines", "--source", "MODEL"],
     "verify-resume": ["--data", "--device", "--help", "--set", "--steps", "RUN.toml"],
