@@ -156,13 +156,14 @@ def to_toml(config: RunConfig) -> str:
             content["tokenizer"] = {"dropout": config.tokenizer.dropout}
     if not content["about"]:  # as it was before there was such a table: checkpoints know a run by this text
         del content["about"]
-    corpora = content["data"].pop("corpora")
+    corpora = {name: content["data"].pop(name) for name in ("corpora", "valid_corpora")}
     tables = {key: value for key, value in content.items() if isinstance(value, dict)}
     lines = [f"{key} = {toml_literal(value)}" for key, value in content.items() if key not in tables]
     for table, values in tables.items():
         lines += ["", f"[{table}]", *(f"{key} = {toml_literal(value)}" for key, value in values.items())]
-        for corpus in corpora if table == "data" else ():
-            lines += ["", "[[data.corpora]]", *(f"{key} = {toml_literal(value)}" for key, value in corpus.items())]
+        for name, several in corpora.items() if table == "data" else ():
+            for corpus in several:
+                lines += ["", f"[[data.{name}]]", *(f"{key} = {toml_literal(value)}" for key, value in corpus.items())]
     return "\n".join(lines) + "\n"
 
 

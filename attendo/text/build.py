@@ -5,6 +5,7 @@ from itertools import chain
 
 from attendo.text.characters import Characters
 from attendo.text.config import Kind, TokenizerConfig
+from attendo.text.decomposed import Decomposed
 from attendo.text.raw_bytes import Bytes
 from attendo.text.spaced import Spaced
 from attendo.text.subwords import SentencePiece
@@ -33,6 +34,8 @@ def _build(texts: Iterable[str], kind: Kind, config: TokenizerConfig) -> Tokeniz
             return Words.build(texts, config.size, config.symbols)
         case "characters":
             return Characters.build(texts, config.size, config.symbols)
+        case "decomposed":
+            return Decomposed.build(texts, config.size, config.symbols)
         case "bytes":
             return Bytes(config.symbols)
         case "bpe" | "unigram":

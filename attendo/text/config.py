@@ -7,7 +7,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from attendo.settings import Settings
 from attendo.text.symbols import checked_symbols
 
-Kind = Literal["bpe", "unigram", "characters", "words", "spaced", "bytes"]
+Kind = Literal["bpe", "unigram", "characters", "decomposed", "words", "spaced", "bytes"]
 
 
 class TokenizerConfig(Settings):
@@ -15,8 +15,8 @@ class TokenizerConfig(Settings):
 
     kind: Kind = Field(
         "bpe",
-        description="what a token is; bpe and unigram are pieces of words, learned from the text; spaced: what stands "
-        "between spaces",
+        description="what a token is; bpe and unigram are pieces of words, learned from the text; decomposed: "
+        "characters without their marks, and the marks; spaced: what stands between spaces",
     )
     target_kind: Kind | None = Field(None, description="of the target side, where it is another one")
     size: Annotated[int, Field(ge=8)] = Field(8000, description="vocabulary at most; of each side unless joint")

@@ -5,6 +5,7 @@ from pathlib import Path
 from attendo.errors import ModelError
 from attendo.text.byte_pairs import BytePairs
 from attendo.text.characters import Characters
+from attendo.text.decomposed import Decomposed
 from attendo.text.files import header_path, read_header
 from attendo.text.foreign_pieces import ForeignPieces
 from attendo.text.raw_bytes import Bytes
@@ -23,6 +24,8 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
             return Words.read(path, header)
         case Characters.kind:
             return Characters.read(path, header)
+        case Decomposed.kind:
+            return Decomposed.read(path, header)
         case Spaced.kind:
             return Spaced.read(path, header)
         case Bytes.kind:
@@ -34,6 +37,6 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         case BytePairs.kind:
             return BytePairs.read(folder, name, header)
         case kind:
-            kinds = (Words, Characters, Spaced, Bytes, SentencePiece, ForeignPieces, BytePairs)
+            kinds = (Words, Characters, Decomposed, Spaced, Bytes, SentencePiece, ForeignPieces, BytePairs)
             known = ", ".join(each.kind for each in kinds)
             raise ModelError(f"{path} has the unknown kind {kind!r}: this attendo knows {known}")

@@ -3,69 +3,157 @@
 import shutil
 import signal
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from children import Children
-from small_service import Service
+from small_service import Asking, Service, different
 from tiny import tiny_model
 
 from attendo.store import write_manifest
 from attendo.text import Words
 
-
-def _truncate(folder: Path) -> None:
-    weights = folder / "weights.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
+SECONDS_TO_TELL = 5.0
 
 
-def _flip(folder: Path) -> None:
-    weights = folder / "weights.safetensors"
-    content = bytearray(weights.read_bytes())
-    content[-1] ^= 1
-    weights.write_bytes(content)
+def _cut(name: str, left: int) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        (folder / name).write_bytes((folder / name).read_bytes()[:left])
+
+    return damage
 
 
-def _take_tokenizer(folder: Path) -> None:
-    (folder / "target.tokenizer.json").unlink()
+def _flip(name: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        content = bytearray((folder / name).read_bytes())
+        content[-1] ^= 1
+        (folder / name).write_bytes(content)
+
+    return damage
 
 
-def _take_weights(folder: Path) -> None:
-    (folder / "weights.safetensors").unlink()
+def _take(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
 
 
 def _take_all(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
+def _empty(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def _file(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.write_text("a model")
+
+
 def _other_tokenizer(folder: Path) -> None:
     Words.build(["quite other words than it was trained with"]).save(folder, "target")
+    _seal(folder)
+
+
+def _swapped_tokenizers(folder: Path) -> None:
+    source, target = folder / "source.tokenizer.json", folder / "target.tokenizer.json"
+    of_source = source.read_bytes()
+    source.write_bytes(target.read_bytes())
+    target.write_bytes(of_source)
+
+
+def _weights_of_another(folder: Path) -> None:
+    other = folder.with_name("other")
+    tiny_model(d_model=32).save(other)
+    shutil.copy(other / "weights.safetensors", folder)
+    _seal(folder)
+
+
+def _no_numbers(folder: Path) -> None:
+    (folder / "config.json").write_text("{}")
+    _seal(folder)
+
+
+def _seal(folder: Path) -> None:
+    """With a manifest that fits: whoever swaps files may write that as well."""
     (folder / "manifest.json").unlink()
     write_manifest(folder, "attendo.model", 1)
 
 
-@pytest.mark.parametrize("check", [(), ("--check",)])
+DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "weights cut": (_cut("weights.safetensors", -100), "weights.safetensors has"),
+    "weights empty": (_cut("weights.safetensors", 0), "weights.safetensors has 0 bytes"),
+    "weights flipped": (_flip("weights.safetensors"), "weights.safetensors is damaged"),
+    "weights missing": (_take("weights.safetensors"), "weights.safetensors is missing"),
+    "weights of another": (_weights_of_another, "weights.safetensors"),
+    "config cut": (_cut("config.json", 10), "config.json has"),
+    "config flipped": (_flip("config.json"), "config.json is damaged"),
+    "config missing": (_take("config.json"), "config.json is missing"),
+    "config says nothing": (_no_numbers, "config.json"),
+    "manifest cut": (_cut("manifest.json", 10), "manifest.json"),
+    "manifest missing": (_take("manifest.json"), "manifest.json"),
+    "source tokenizer missing": (_take("source.tokenizer.json"), "source.tokenizer.json is missing"),
+    "target tokenizer missing": (_take("target.tokenizer.json"), "target.tokenizer.json is missing"),
+    "target tokenizer cut": (_cut("target.tokenizer.json", 10), "target.tokenizer.json has"),
+    "tokenizer of another": (_other_tokenizer, "they belong to different models"),
+    "tokenizers swapped": (_swapped_tokenizers, "tokenizer.json"),
+    "generation missing": (_take("generation.json"), "generation.json is missing"),
+    "a folder with nothing in it": (_empty, "manifest.json"),
+    "a file": (_file, "is not a folder"),
+    "no folder": (_take_all, "is not a folder"),
+}
+LIKELY = ("weights flipped", "tokenizer of another", "no folder")
+
+
 @pytest.mark.parametrize(
-    ("damage", "told"),
-    [
-        (_truncate, "weights.safetensors has"),
-        (_flip, "weights.safetensors is damaged"),
-        (_take_weights, "weights.safetensors is missing"),
-        (_take_tokenizer, "target.tokenizer.json is missing"),
-        (_other_tokenizer, "they belong to different models"),
-        (_take_all, "is not a folder"),
-    ],
+    ("kind", "check"),
+    [*((kind, ()) for kind in DAMAGES), *((kind, ("--check",)) for kind in (*LIKELY, "weights missing"))],
 )
-def test_S13_a_bad_model_is_told_in_one_line_and_never_served(
-    children: Children, tmp_path: Path, damage: Callable[[Path], None], told: str, check: tuple[str, ...]
+def test_S13_a_bad_model_is_told_in_one_line(
+    children: Children, tmp_path: Path, kind: str, check: tuple[str, ...]
 ) -> None:
+    damage, told = DAMAGES[kind]
     tiny_model().save(tmp_path / "model")
     damage(tmp_path / "model")
     ended = children.attendo("serve", tmp_path / "model", "--port", "0", *check)
     assert ended.code == 4
     assert told in ended.error
+    assert str(tmp_path / "model") in ended.error
     assert ended.errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", LIKELY)
+def test_S13_whoever_asks_a_server_with_a_bad_model_is_never_answered(
+    children: Children, tmp_path: Path, kind: str
+) -> None:
+    """Also who asks from the first moment, when its port is taken already."""
+    tiny_model().save(tmp_path / "model")
+    DAMAGES[kind][0](tmp_path / "model")
+    with Service(children, tmp_path / "model") as service:
+        asking = Asking(service, different(4))
+        answered = {service.get("/readyz").status, service.get("/livez").status}
+        assert service.wait().code == 4
+        assert answered | {each.status for each in asking.answers()} == {0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_S13_a_bad_model_is_told_within_five_seconds_of_the_command(tmp_path: Path, kind: str) -> None:
+    """The least of three: others may be computing too. In a process that has to import everything first."""
+    tiny_model().save(tmp_path / "model")
+    DAMAGES[kind][0](tmp_path / "model")
+    command = [sys.executable, "-m", "attendo", "serve", str(tmp_path / "model"), "--port", "0"]
+    taken: list[float] = []
+    while len(taken) < 3 and min(taken, default=SECONDS_TO_TELL) >= SECONDS_TO_TELL:
+        begin = time.monotonic()
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        taken.append(time.monotonic() - begin)
+        assert (ended.returncode, ended.stdout) == (4, "")
+    assert min(taken) < SECONDS_TO_TELL
 
 
 def test_S13_a_good_model_beside_a_bad_one_is_not_served_either(children: Children, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from attendo.metrics import METRICS, PERPLEXITIES
 from attendo.settings import Settings, nearest
 
 PLACE = "{variant}"  # in names of files, where the name of a variant goes
+PART = "{part}"  # in those of a test, where the name of a part goes
 OF_VALIDATION = ("loss", "perplexity")  # of the run's own validation, where a test names no files
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -25,6 +26,9 @@ class Expectation(Settings):
     target: Path | None = Field(None, description="its target text, line by line beside it")
     file: Path | None = Field(None, description="instead of the two: a .tsv or .jsonl file, with the fields of [data]")
     tag: str | None = Field(None, description="as tag of [data]; that of the validation files unless set")
+    parts: tuple[Name, ...] = Field(
+        (), description="one text for each, its name in place of `{part}` in file names and tag; the score is the mean"
+    )
     metric: str = Field(description="a score of attendo evaluate, loss or perplexity")
     expected: float | None = Field(
         None, description="what was measured, the mean over seeds; nothing is judged without"
@@ -36,6 +40,12 @@ class Expectation(Settings):
     @property
     def files(self) -> tuple[Path | None, ...]:
         return (self.source, self.target, self.file)
+
+    def of_part(self, part: str) -> "Expectation":
+        """The same for one part alone."""
+        named = {name: getattr(self, name) for name in ("source", "target", "file", "tag")}
+        filled = {name: type(value)(str(value).replace(PART, part)) for name, value in named.items() if value}
+        return self.replace(**filled, parts=())
 
     @property
     def has_files(self) -> bool:
@@ -52,6 +62,10 @@ class Expectation(Settings):
             raise ValueError(f"{self.name}: unknown metric {self.metric}{nearest(self.metric, known)}")
         if (self.source is None) != (self.target is None) or (self.file is not None and self.source is not None):
             raise ValueError(f"{self.name}: name both source and target, or file, or none of them")
+        if bool(self.parts) != any(PART in str(path) for path in self.files):
+            raise ValueError(
+                f"{self.name}: parts have one file each: set parts, and write {PART} in the names of files"
+            )
         if self.metric == "loss" and self.has_files:
             raise ValueError(f"{self.name}: loss is that of the run's validation: name no files, or take perplexity")
         if self.spread and self.expected is None:
@@ -95,7 +109,8 @@ class Reproduce(Settings):
         if twice := [name for name, metric in scored if scored.count((name, metric)) > 1]:
             raise ValueError(f"reproduce.test: {twice[0]} is scored twice by the same metric")
         for test in self.test:
-            if any(other.name == test.name and other.files != test.files for other in self.test):
+            texts = (test.files, test.tag, test.parts)
+            if any(other.name == test.name and (other.files, other.tag, other.parts) != texts for other in self.test):
                 raise ValueError(f"reproduce.test: two texts are called {test.name}: give them names of their own")
             if self.ensemble and not test.has_files:
                 raise ValueError(f"reproduce.test: an ensemble is scored on files, and {test.name} names none")

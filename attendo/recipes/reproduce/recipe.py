@@ -143,12 +143,20 @@ def corpus_of(test: Expectation, data: DataConfig) -> CorpusConfig | None:
     """The files of a test, read as validation files are; None where it has none."""
     if not test.has_files:
         return None
-    files = {"valid_source": test.source, "valid_target": test.target, "valid_file": test.file}
-    return data.replace(**files, valid_tag=test.tag or data.valid_tag).valid
+    alike = next(iter((*data.validation, *data.training)), None)
+    reading = (
+        {} if alike is None else alike.model_dump(exclude_unset=True, exclude={"source", "target", "file", "weight"})
+    )
+    if test.file is None:  # fields are those of a file with both sides
+        reading = {name: value for name, value in reading.items() if not name.endswith("_field")}
+    files = {"source": test.source, "target": test.target, "file": test.file}
+    return CorpusConfig(**{**reading, **files, "tag": test.tag or reading.get("tag")}).below(data.folder)
 
 
 def _check_test(test: Expectation, config: RunConfig) -> None:
     corpus_of(test, config.data)
+    if test.parts and config.reproduce is not None and config.reproduce.variants:
+        raise UsageError(f"{test.name}: parts of a test and variants of a recipe exclude each other")
     if test.of_validation and config.train.final == "average":
         raise UsageError(
             f"{test.name}: the {test.metric} of a mean of checkpoints is not known: set train.final to best or last"
@@ -157,7 +165,9 @@ def _check_test(test: Expectation, config: RunConfig) -> None:
 
 def _files(config: RunConfig) -> list[Path]:
     data, tests = config.data, () if config.reproduce is None else config.reproduce.test
-    corpora = [*data.training, data.valid, *(corpus_of(test, data) for test in tests)]
+    each_part = [test.of_part(part) for test in tests for part in test.parts]
+    apart = [*each_part, *(test for test in tests if not test.parts)]
+    corpora = [*data.training, *data.validation, *(corpus_of(test, data) for test in apart)]
     found = [path for each in corpora if each is not None for path in (each.source, each.target, each.file)]
     texts = [None if text is None else (data.folder or Path()) / text for text in (data.text, data.valid_text)]
     return [path for path in (*found, *texts) if path is not None]

@@ -46,7 +46,7 @@ class Scored:
     """A score of one test."""
 
     test: Expectation
-    variant: str | None
+    variant: str | None  # or the part of the test
     who: str  # the seed, or `TOGETHER`
     score: Score
     lines: int  # 0 where the run had scored it itself
@@ -89,9 +89,9 @@ def _decoded(
     """Tests of the same text are decoded once. `of` is the variant, who answers, and both as a person says it."""
     assert config.reproduce is not None, "recipes have it"
     variant, who, name = of
-    for text, tests in _by_text(config).items():
+    for text, part, tests in _texts(config):
         yield Scoring(text, name)
-        pairs = _pairs(tests[0], config, place)
+        pairs = _pairs(tests[0] if part is None else tests[0].of_part(part), config, place)
         sources, references = [source for source, _ in pairs], [target for _, target in pairs]
         outputs, cut = None, 0
         for test in tests:
@@ -103,7 +103,14 @@ def _decoded(
                     _keep(outputs, place / "tests" / f"{text}.txt")
                     yield from [Cut(text, name, cut, len(pairs))] if cut else []
                 value = score(test.metric, outputs, references)
-            yield Scored(test, variant, who, value, len(pairs), cut)
+            yield Scored(test, part or variant, who, value, len(pairs), cut)
+
+
+def _texts(config: RunConfig) -> Iterator[tuple[str, str | None, list[Expectation]]]:
+    """What is to be decoded: its name, the part of a test that it is, and the tests that look at it."""
+    for name, tests in _by_text(config).items():
+        for part in tests[0].parts or (None,):
+            yield name if part is None else f"{name}-{part}", part, tests
 
 
 def _by_text(config: RunConfig) -> dict[str, list[Expectation]]:

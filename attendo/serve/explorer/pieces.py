@@ -8,7 +8,7 @@ from attendo.text import BOS, CONTROL_PIECES, EOS, PAD, UNK, Tokenizer
 
 Ids = Sequence[int]
 
-_WHOLE_WORDS = ("words", "spaced", "characters")  # kinds of tokenizers whose pieces are not put together
+_WHOLE_WORDS = ("words", "spaced", "characters", "decomposed")  # kinds of tokenizers whose pieces are not put together
 
 
 def words(tokenizer: Tokenizer, ids: Ids) -> list[list[int]]:

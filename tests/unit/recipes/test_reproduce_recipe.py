@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from attendo.data.config import CorpusConfig, DataConfig
 from attendo.errors import DataError, UsageError
+from attendo.recipes.reproduce.config import Expectation
 from attendo.recipes.reproduce.recipe import corpus_of, find_recipe, read_recipe, recipe_paths
 
 PLAIN = """
@@ -165,3 +167,11 @@ def test_data_is_the_folder_of_the_files_or_what_holds_it(tmp_path: Path) -> Non
     own = read_recipe(written(tmp_path, PLAIN.replace("[data]", "[data]\nfolder = 'mine'")))
     assert own.data_folder(None) is None
     assert own.data_folder(tmp_path) == tmp_path / "pairs"
+
+
+def test_a_test_is_read_as_the_validation_files_are() -> None:
+    corpora = [{"file": "de.tsv", "features_field": 3, "tag": "<de>"}, {"file": "ru.tsv", "features_field": 3}]
+    data = DataConfig(corpora=corpora, valid_corpora=corpora[:1], folder="here")
+    test = Expectation(name="test", file="{part}.tsv", tag="<{part}>", parts=["de", "ru"], metric="exact_match")
+    read = corpus_of(test.of_part("ru"), data)
+    assert read == CorpusConfig(file="here/ru.tsv", features_field="3", tag="<ru>")

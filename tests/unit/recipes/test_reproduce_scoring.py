@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from tiny import SOURCES, TARGETS, tiny_model
 
-from attendo.errors import DataError
+from attendo.errors import DataError, UsageError
 from attendo.metrics import likelihoods, perplexity, score
+from attendo.recipes.reproduce.outcome import outcome_of
 from attendo.recipes.reproduce.recipe import Planned, Recipe, read_recipe
 from attendo.recipes.reproduce.scoring import TOGETHER, Cut, Scored, Scoring, score_tests
 
@@ -33,6 +34,10 @@ source = "test.en"
 target = "test.zh"
 metric = "perplexity"
 """
+
+PARTS = """source = "{part}.en"
+target = "{part}.zh"
+parts = ["one", "two"]"""
 
 TOLD = """
 [[reproduce.test]]
@@ -130,3 +135,29 @@ def test_a_test_with_a_bad_line_is_refused(recipe: Recipe) -> None:
 def test_a_run_has_its_own_name(recipe: Recipe) -> None:
     assert [run.name for run in recipe.plan(Path())] == ["seed 1", "seed 2"]
     assert Planned(3, "bul", Path()).name == "bul, seed 3"
+
+
+def test_the_score_of_parts_is_their_mean(recipe: Recipe) -> None:
+    place = recipe.path.parent
+    for part, line in (("one", 0), ("two", 2)):
+        (place / f"{part}.en").write_text(f"{SOURCES[line]}\n", "utf-8")
+        (place / f"{part}.zh").write_text(f"{TARGETS[line]}\n", "utf-8")
+    recipe = changed(recipe, 'source = "test.en"\ntarget = "test.zh"', PARTS)
+    scores, _ = found(recipe)
+    of_two = [each for each in scores if each.who == "2" and each.test.metric == "perplexity"]
+    model = tiny_model(2)
+    expected = [
+        perplexity("perplexity", likelihoods(model, [SOURCES[line]], [TARGETS[line]])).score.value for line in (0, 2)
+    ]
+    assert {each.variant: each.score.value for each in of_two} == dict(zip(("one", "two"), expected, strict=True))
+    assert (place / "seed-2" / "tests" / "test-one.txt").is_file()
+    row = outcome_of(recipe, recipe.plan(place), scores).rows[1]
+    assert row.seeds["2"] == pytest.approx(sum(expected) / 2)
+    (place / "two.zh").unlink()
+    with pytest.raises(DataError, match=r"two\.zh"):
+        recipe.check_files(place)
+
+
+def test_parts_and_their_place_in_file_names_belong_together(recipe: Recipe) -> None:
+    with pytest.raises(UsageError, match="test: parts have one file each"):
+        changed(recipe, "metric =", 'parts = ["one"]\nmetric =')

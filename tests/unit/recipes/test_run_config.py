@@ -37,6 +37,7 @@ CORPORA = (
             train={"peak_lr": 1.5e-7, "warmup": 0, "clip_norm": 1e20, "metrics": ["bleu", "chrf"]},
         ),
         RunConfig(preset="tiny", data={"corpora": CORPORA, "valid_file": "v.tsv"}, tokenizer={"kind": "bytes"}),
+        RunConfig(preset="tiny", data={"corpora": CORPORA, "valid_corpora": CORPORA[:1]}),
         RunConfig(preset="tiny", data={"prepared": "data"}, model={"tie": "all"}, train={"schedule": "noam"}),
         RunConfig(start_from="old", data=FILES, tokenizer={"dropout": 0.1}, model={"dropout": 0.2}),
     ],

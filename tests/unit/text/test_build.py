@@ -19,7 +19,7 @@ from attendo.text.sentencepiece_file import model_kind
 
 SOURCES = ["the cat sat on the mat", "<2de> do you like cats?"] * 4
 TARGETS = ["die Katze saß auf der Matte", "magst du Katzen?"] * 4
-KINDS = ["bpe", "unigram", "words", "spaced", "characters", "bytes"]
+KINDS = ["bpe", "unigram", "words", "spaced", "characters", "decomposed", "bytes"]
 
 BUILD = """
 import sys
