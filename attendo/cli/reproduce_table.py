@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from attendo.recipes.reproduce.recipe import Recipe
 
 _WORDS = {True: "pass", False: "fail", None: "not judged"}
-_LEFT = ("test", "score", "variant", "expected", "published", "verdict")  # columns that are words
+_LEFT = ("test", "score", "variant", "part", "expected", "published", "verdict")  # columns that are words
 
 
 def listed(recipe: "Recipe") -> Iterator[str]:
@@ -22,12 +22,12 @@ def listed(recipe: "Recipe") -> Iterator[str]:
 
 
 def table(outcome: "Outcome") -> Iterator[str]:
-    """A line a test; where there are variants, one for each of them too; and the verdict."""
+    """A line a test; where there are variants, or parts of a test, one for each of them too; and the verdict."""
     yield f"{outcome.recipe.name}: {outcome.recipe.judged.about}"
     yield from _aligned([_cells(row) for row in outcome.rows])
-    if outcome.recipe.variants:
+    if apart := [cells for row in outcome.rows for cells in _cells_of_variants(row)]:
         yield ""
-        yield from _aligned([cells for row in outcome.rows for cells in _cells_of_variants(row)])
+        yield from _aligned(apart)
     if not outcome.recipe.whole:
         yield f"not judged: what is expected is the mean of {len(outcome.recipe.judged.variants)} variants"
     elif outcome.passed is None:
@@ -51,11 +51,12 @@ def _cells(row: "Row") -> dict[str, str]:
 
 
 def _cells_of_variants(row: "Row") -> Iterator[dict[str, str]]:
-    for variant in dict.fromkeys(each.variant for each in row.found):
+    name = "part" if row.test.parts else "variant"
+    for variant in dict.fromkeys(each.variant for each in row.found if each.variant is not None):
         of = row.of(variant=variant)
         scores = {each.who: _number(each.score.value, row.test.metric) for each in of}
         named = {who if who == "together" else f"seed {who}": text for who, text in scores.items()}
-        yield {"test": row.test.name, "score": row.test.metric, "variant": variant or "", **named}
+        yield {"test": row.test.name, "score": row.test.metric, name: variant, **named}
 
 
 def _aligned(rows: Sequence[dict[str, str]]) -> Iterator[str]:

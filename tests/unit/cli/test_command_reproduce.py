@@ -305,6 +305,19 @@ def test_each_variant_is_trained_on_files_of_its_own(attendo: Command, data: Pat
     assert results(Path("out"))["passed"] is None
 
 
+def test_the_parts_of_a_test_are_told_one_by_one(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
+    files = 'file = "{part}.tsv"\nparts = ["left", "right"]'
+    path = recipe(PLAIN.replace('source = "test.source"\ntarget = "test.target"\nmetric', f"{files}\nmetric"))
+    done = attendo("reproduce", path, "--seeds", "1", "--out", out, "--device", "cpu")
+    assert done.code == 0, done.errors
+    assert [" ".join(line.split()) for line in done.output.splitlines()[3:7]] == [
+        "",
+        "test score part seed 1",
+        "held-out error_rate left 100.00",
+        "held-out error_rate right 100.00",
+    ]
+
+
 def test_a_variant_of_a_recipe_is_trained_like_any_run_file(attendo: Command, data: Path, recipe: Recipe) -> None:
     path = recipe(VARIED)
     refused = attendo("train", path, "--data", data)
