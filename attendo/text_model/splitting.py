@@ -53,12 +53,14 @@ def fitting(text: str, most: int, tokens: Callable[[str], int]) -> list[str]:
 
 def joined(texts: Sequence[str]) -> str:
     """With a space between them, but not in scripts that have none, unless the texts have been cut into words."""
-    whole = ""
-    for text in texts:
-        if whole and text and (not _without_spaces(whole[-1]) or " " in whole or " " in text):
-            whole += " "
-        whole += text
-    return whole
+    parts, spaced = list[str](), False
+    for text in filter(None, texts):
+        spaced = spaced or " " in text
+        if parts and (spaced or not _without_spaces(parts[-1][-1])):
+            parts.append(" ")
+            spaced = True
+        parts.append(text)
+    return "".join(parts)
 
 
 def _ends(text: str, signs: re.Match[str]) -> bool:

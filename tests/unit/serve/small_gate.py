@@ -43,7 +43,11 @@ class SmallGate:
 
     def __init__(self, client: tuple[str, int] = LOCAL, models: tuple[Any, ...] = (), **settings: Any) -> None:
         self.office: Any = SimpleNamespace(
-            settings=ServeSettings(**settings), tally=Tally(), draining=False, shelf=SimpleNamespace(all=lambda: models)
+            settings=ServeSettings(**settings),
+            tally=Tally(),
+            draining=False,
+            full=False,
+            shelf=SimpleNamespace(all=lambda: models),
         )
         app = FastAPI()
         for path in PATHS.values():

@@ -3,20 +3,28 @@
 import gzip
 import io
 import json
+import tracemalloc
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import polyglot
 import pytest
 from all_routes import OPEN, body_of, filled, routes_of
+from fastapi import FastAPI
 from raw_http import exchanged, request, served
 from small_gate import written
 from small_server import API, Asking
+from starlette.testclient import TestClient
 
 from attendo.serve.error_shapes import shape_of
+from attendo.serve.errors import handle_errors
+from attendo.serve.explorer import page
+from attendo.serve.guard import ASKING
 from attendo.serve.settings import ServeSettings
 
 KEY = "Key-0123456789abcdef"
@@ -33,7 +41,16 @@ UP = (
         "~root/.profile",
     ),
     *("..;/etc/passwd", "%252e%252e%252fetc%252fpasswd", "file:///etc/passwd", "con", "x" * 5_000, "page-evil/x.js"),
+    *(
+        "../page-evil/x.js",
+        "..%2fpage-evil%2fx.js",
+        ".%2e/%2e./etc/passwd",
+        "%c0%ae%c0%ae/etc/passwd",
+        "%2fetc%2fpasswd",
+    ),
+    *("..%00/etc/passwd", "//etc/passwd", "C:%5cboot.ini", "%5c%5chost%5cshare"),
 )
+EXPANDED = 10 * 1024**2  # bytes, more than which nothing may become that was sent small
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +128,29 @@ def test_no_word_that_is_sent_is_written_down(opened: Asking, part: str) -> None
     assert CANARY not in local.client.get("/metrics").text
 
 
+@pytest.mark.slow
+def test_no_word_of_a_thousand_requests_is_written_down_or_told_to_others(opened: Asking) -> None:
+    """Where existing clients ask, of whom some are answered and some refused."""
+    local = Asking(*polyglot.served(), settings=ServeSettings(answer_tokens=8, metrics_open=True))
+    asked = [path for method, path in routes_of(opened.app) if method == "POST" and path in ASKING]
+    statuses: Counter[int] = Counter()
+    others: list[str] = []
+    with written("json") as lines:
+        for number in range(1_000):
+            path, word = asked[number % len(asked)], f"{CANARY}-{number}"
+            body = json.dumps(body_of(path, f"{polyglot.ENGLISH} {word}"))
+            sent = body if number % 3 else f'{{"{word}": {body}'
+            headers = {"content-type": "application/json", "cookie": word}
+            statuses[local.client.post(filled(path, "forth"), content=sent, headers=headers).status_code] += 1
+            if number % 10 == 0:
+                others.append(local.client.post(filled(path, "forth"), json={}).text)
+    assert statuses[200] > 400
+    assert statuses[400] >= 334
+    told = lines.getvalue()
+    assert told.count("attendo.serve.requests") == 1_100
+    assert CANARY not in told + "".join(others) + local.client.get("/metrics").text
+
+
 @pytest.fixture(scope="module")
 def port(opened: Asking) -> Iterator[int]:
     with served(opened.app) as found:
@@ -130,6 +170,27 @@ def test_nothing_outside_is_reached_by_any_path(opened: Asking, port: int) -> No
                 assert secret not in answered.data
 
 
+@pytest.mark.parametrize(
+    "up", ["link.js", "..%2fpage-evil%2fx.js", "linked%2fx.js", "..%2fpage-evil", "%2e%2e%2fsecret.js"]
+)
+def test_neither_a_link_nor_a_neighbour_of_the_page_is_served(tmp_path: Path, up: str) -> None:
+    folder, neighbour = tmp_path / "page", tmp_path / "page-evil"
+    for each in (folder, neighbour):
+        each.mkdir()
+        (each / "x.js").write_text(each.name)
+    (tmp_path / "secret.js").write_text("secret")
+    (folder / "link.js").symlink_to(tmp_path / "secret.js")
+    (folder / "linked").symlink_to(neighbour)
+    app = FastAPI()
+    app.include_router(page.routes(folder))
+    handle_errors(app, [])
+    client = TestClient(app)
+    assert client.get("/page/x.js").text == "page"
+    answered = client.get(f"/page/{up}")
+    assert answered.status_code == 404
+    assert answered.json()["error"]["code"] == "no_page"
+
+
 @pytest.mark.parametrize("path", ["/v1/chat/completions", f"{API}/generate", f"{API}/trace"])
 def test_a_name_of_a_model_is_no_path(opened: Asking, path: str) -> None:
     for up in UP:
@@ -144,8 +205,14 @@ def test_a_name_of_a_model_is_no_path(opened: Asking, path: str) -> None:
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "compress", "identity, gzip", "GZIP"])
 def test_nothing_is_unpacked(opened: Asking, encoding: str) -> None:
-    zeros = json.dumps({"text": "x" * 5_000_000}).encode()
+    zeros = json.dumps({"text": "x" * 2 * EXPANDED}).encode()
     packed = {"gzip": gzip.compress(zeros), "deflate": zlib.compress(zeros)}.get(encoding, zeros[:1000])
+    del zeros
+    with at_most(EXPANDED):
+        _refused_everywhere(opened, packed, encoding)
+
+
+def _refused_everywhere(opened: Asking, packed: bytes, encoding: str) -> None:
     for method, path in routes_of(opened.app):
         if method == "POST":
             sent = {"content-encoding": encoding, "content-type": "application/json"}
@@ -159,12 +226,25 @@ def test_nothing_is_unpacked(opened: Asking, encoding: str) -> None:
 def test_no_document_is_unpacked(opened: Asking, path: str, name: str) -> None:
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("word/document.xml", b"\0" * 20_000_000)
-    assert len(held.getvalue()) * 500 < 20_000_000
-    answered = opened.client.post(
-        path, data={"target_lang": "ZH", "source": "en", "target": "zh"}, files={"file": (name, held.getvalue())}
-    )
+        archive.writestr("word/document.xml", b"\0" * 2 * EXPANDED)
+    assert len(held.getvalue()) * 1000 < 2 * EXPANDED
+    with at_most(EXPANDED):
+        answered = opened.client.post(
+            path, data={"target_lang": "ZH", "source": "en", "target": "zh"}, files={"file": (name, held.getvalue())}
+        )
     assert 400 <= answered.status_code < 500
+
+
+@contextmanager
+def at_most(most: int) -> Iterator[None]:
+    """No more bytes at once, of whatever Python makes."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        yield
+        assert tracemalloc.get_traced_memory()[1] - before < most
+    finally:
+        tracemalloc.stop()
 
 
 def _is_public(path: str) -> bool:

@@ -115,7 +115,7 @@ def test_whoever_has_a_key_may_read_them_too() -> None:
 
 @pytest.mark.parametrize("when", ["before its body came", "while it is computed", "while it is told", "after it all"])
 def test_a_client_that_leaves_is_counted_once(when: str) -> None:
-    office: Any = SimpleNamespace(settings=ServeSettings(), tally=Tally(), draining=False)
+    office: Any = SimpleNamespace(settings=ServeSettings(), tally=Tally(), draining=False, full=False)
     started, leaves = asyncio.Event(), asyncio.Event()
     ended: list[str] = []
 

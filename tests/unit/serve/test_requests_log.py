@@ -59,7 +59,8 @@ def test_no_word_of_a_thousand_requests_is_written(gate: SmallGate, kind: Any, r
         for number in range(rounds):
             word = f"{CANARY}-{number}"
             for shape in PATHS:
-                gate.post(shape, {"x-api-key": word, "user-agent": word, "cookie": word}, text=word)
+                told = gate.post(shape, {"x-api-key": word, "user-agent": word, "cookie": word}, text=word)
+                assert told.json() == {"text": word}
             gate.post("ours", fail=word)
             gate.client.post(PATHS["ours"], json={word: word, "text": [word]})
             gate.client.post(f"/{word}", content=word)
