@@ -28,7 +28,14 @@ setInterval(() => { const now = performance.now(); window.gaps.push(now - before
 WATCH = "new PerformanceObserver((list) => (window.long ??= []).push(...list.getEntries().map((e) => e.duration)))"
 
 
-@pytest.mark.parametrize(("layers", "heads", "tokens"), [(6, 8, 64), (6, 8, 256), (1, 8, 512)])
+@pytest.mark.parametrize(
+    ("layers", "heads", "tokens"),
+    [
+        (6, 8, 64),
+        pytest.param(6, 8, 256, marks=pytest.mark.slow),
+        pytest.param(1, 8, 512, marks=pytest.mark.slow),
+    ],
+)
 def test_drawing_and_pointing_are_measured(
     fresh_page: Any, layers: int, heads: int, tokens: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -117,7 +117,7 @@ def run(model: Path, given: bytes, *options: str) -> subprocess.CompletedProcess
     )
 
 
-@pytest.mark.parametrize("kind", ["words_model", "pieces_model"])
+@pytest.mark.parametrize("kind", [pytest.param("words_model", marks=pytest.mark.slow), "pieces_model"])
 def test_D4_10000_hostile_lines_give_10000_lines_in_order(kind: str, request: pytest.FixtureRequest) -> None:
     folder, lines = request.getfixturevalue(kind), list(hostile_lines())
     given = "".join(f"{line}\n" for line in lines).encode()
