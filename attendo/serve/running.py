@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _NOTICE_SECONDS = 0.5  # in which whoever asks /readyz hears of the end, before nobody can connect any more
 _TELLING_SECONDS = 1.0  # of the time to end, for those who must be told that it is over
 _FORCED_SECONDS = 0.5  # that a second signal leaves
-_SWITCH_SECONDS = 0.0005
+_SWITCH_SECONDS = 0.00005
 _LEFT = 128  # added to the number of a signal, where not all were answered
 
 
@@ -76,8 +76,8 @@ def serve(app: "Guard", place: Place, begun: Callable[[], None], quiet: bool = F
     from attendo.serve.connections import uvicorn_options
     from attendo.serve.watchdog import Watchdog
 
-    # The thread that computes lets go of the interpreter this soon, and whoever asks hears something: with Python's own
-    # 5 ms, refusals under load took seconds.
+    # Each of the two threads lets go of the interpreter this soon. With Python's own 5 ms refusals under load took
+    # seconds; with 0.5 ms a flood of requests halved what was computed, which asks for the interpreter with every step.
     sys.setswitchinterval(_SWITCH_SECONDS)
     settings = app.office.settings
     seconds = max(1.0, settings.drain_seconds - _NOTICE_SECONDS - _TELLING_SECONDS)
