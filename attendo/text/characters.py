@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from attendo.text.files import piece_list, symbol_list, write_header
 from attendo.text.symbols import checked_symbols, split_at
@@ -13,22 +13,24 @@ from attendo.text.vocabulary import Vocabulary, most_frequent
 
 @dataclass(frozen=True)
 class Characters:
-    """One id per code point and per symbol."""
+    """One id per code point and per symbol. Others that cut text by a rule differ in the rule alone."""
 
     kind: ClassVar[str] = "characters"
+    between: ClassVar[str] = ""  # what stands between two pieces of a text
     vocabulary: Vocabulary
     symbols: tuple[str, ...] = ()  # the first entries of the vocabulary
 
     @classmethod
-    def build(cls, texts: Iterable[str], limit: int | None = None, symbols: Sequence[str] = ()) -> "Characters":
-        """The most frequent characters of the texts; `limit` is the largest vocabulary, control pieces included."""
+    def build(cls, texts: Iterable[str], limit: int | None = None, symbols: Sequence[str] = ()) -> Self:
+        """The most frequent pieces of the texts; `limit` is the largest vocabulary, control pieces included."""
         whole = checked_symbols(symbols)
-        return cls(most_frequent((piece for text in texts for piece in _cut(text, whole)), limit, always=whole), whole)
+        pieces = (piece for text in texts for piece in cls._cut(text, whole))
+        return cls(most_frequent(pieces, limit, always=whole), whole)
 
     @classmethod
-    def read(cls, path: Path, header: dict[str, object]) -> "Characters":
+    def read(cls, path: Path, header: dict[str, object]) -> Self:
         """The tokenizer in a file whose header was read; a fault is a `ModelError`."""
-        entries = piece_list(path, header, from_disk=str, is_piece=_is_character)
+        entries = piece_list(path, header, from_disk=str, is_piece=cls._is_piece)
         return cls(Vocabulary(entries), symbol_list(path, header))
 
     @property
@@ -37,38 +39,43 @@ class Characters:
         return self.vocabulary.size
 
     def encode(self, text: str) -> list[int]:
-        """One id per character, UNK for a character that is not in the vocabulary."""
-        return self.vocabulary.ids(_cut(text, self.symbols))
+        """One id per piece, UNK for a piece that is not in the vocabulary."""
+        return self.vocabulary.ids(self._cut(text, self.symbols))
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The exact text where no id is UNK."""
+        """The text where no id is UNK."""
         spoken = spoken_ids(ids, self.vocab_size)
-        return "".join(UNKNOWN_TEXT if each == UNK else self.vocabulary.entry(each) for each in spoken)
+        return self.between.join(UNKNOWN_TEXT if each == UNK else self.vocabulary.entry(each) for each in spoken)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Characters, white space made visible, control pieces by name."""
+        """White space made visible, control pieces by name."""
         checked = checked_ids(ids, self.vocab_size)
         return [CONTROL_PIECES[each] if each <= EOS else label(self.vocabulary.entry(each)) for each in checked]
 
     def unknown(self, text: str) -> list[str]:
-        """The characters that are not in the vocabulary."""
-        return self.vocabulary.missing(_cut(text, self.symbols))
+        """The pieces that are not in the vocabulary."""
+        return self.vocabulary.missing(self._cut(text, self.symbols))
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write `NAME.tokenizer.json`."""
         return [write_header(folder, name, self.kind, self.vocabulary.entries, self.symbols)]
 
+    @classmethod
+    def _cut(cls, text: str, symbols: tuple[str, ...]) -> Iterable[str]:
+        if not symbols:
+            return cls._apart(text)
+        parts = split_at(text, symbols)
+        return [piece for place, part in enumerate(parts) for piece in ([part] if place % 2 else cls._apart(part))]
 
-def _cut(text: str, symbols: tuple[str, ...]) -> Iterable[str]:
-    if not symbols:
+    @staticmethod
+    def _apart(text: str) -> Iterable[str]:
+        """The pieces of a text without symbols."""
         return text
-    parts = split_at(text, symbols)
-    return [piece for position, part in enumerate(parts) for piece in ([part] if position % 2 else part)]
 
-
-def _is_character(piece: str) -> bool:
-    return len(piece) == 1
+    @staticmethod
+    def _is_piece(piece: str) -> bool:
+        return len(piece) == 1
