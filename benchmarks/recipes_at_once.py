@@ -1,0 +1,81 @@
+"""Several recipes on one GPU at once: small networks leave most of it idle, so their trainings share it.
+
+    python benchmarks/recipes_at_once.py g2p:1,2,3 cogs:1,2 scan_simple:1,2 --data data --out runs/all --at-once 13
+
+Recipes are begun in the order given, each when there is room for its seeds. One that fails is said at the end; run it again
+and what is complete is kept. Scores are in OUT/RECIPE/results.json, what was printed in OUT/RECIPE.log.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Job:
+    """A recipe with some of its seeds."""
+
+    recipe: str
+    seeds: str
+    process: subprocess.Popen[bytes] | None = None
+    began: float = field(default=0.0)
+
+    @property
+    def trainings(self) -> int:
+        """Processes that it will have."""
+        return len(self.seeds.split(","))
+
+    @property
+    def name(self) -> str:
+        """Of its folder: a recipe may be named by a path."""
+        return Path(self.recipe).stem
+
+    def begin(self, data: Path, out: Path) -> None:
+        """Starts `attendo reproduce`, its output in a file."""
+        command = [sys.executable, "-m", "attendo", "reproduce", self.recipe, "--data", str(data)]
+        command += ["--out", str(out / self.name), "--seeds", self.seeds, "--jobs", str(self.trainings)]
+        self.began = time.monotonic()
+        with open(out / f"{self.name}.log", "wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+
+
+def run(jobs: list[Job], data: Path, out: Path, at_once: int) -> list[str]:
+    """Names of the recipes that did not pass."""
+    out.mkdir(parents=True, exist_ok=True)
+    waiting, running, failed = list(jobs), list[Job](), list[str]()
+    while waiting or running:
+        busy = sum(job.trainings for job in running)
+        if waiting and (not running or busy + waiting[0].trainings <= at_once):
+            job = waiting.pop(0)
+            job.begin(data, out)
+            running.append(job)
+            print(f"{job.name}: seeds {job.seeds} begun", flush=True)
+            continue
+        time.sleep(1)
+        for job in [each for each in running if each.process and each.process.poll() is not None]:
+            running.remove(job)
+            code = job.process.returncode if job.process else None
+            print(f"{job.name}: exit code {code} after {time.monotonic() - job.began:.0f} s", flush=True)
+            if code:
+                failed.append(job.name)
+    return failed
+
+
+def main() -> None:
+    """Reads the command line and runs all of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("jobs", nargs="+", metavar="RECIPE:SEEDS", help="such as cogs:1,2")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="folder that holds the folders of the data sets")
+    parser.add_argument("--out", type=Path, default=Path("runs/all"))
+    parser.add_argument("--at-once", type=int, default=13, help="trainings, each a process")
+    asked = parser.parse_args()
+    jobs = [Job(*each.rsplit(":", 1)) if ":" in each else Job(each, "1") for each in asked.jobs]
+    if failed := run(jobs, asked.data, asked.out, asked.at_once):
+        sys.exit(f"not as expected: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
