@@ -2,8 +2,8 @@
 
     python benchmarks/recipes_at_once.py g2p:1,2,3 cogs:1,2 scan_simple:1,2 --data data --out runs/all --at-once 13
 
-Recipes are begun in the order given, each when there is room for its seeds. One that fails is said at the end; run it again
-and what is complete is kept. Scores are in OUT/RECIPE/results.json, what was printed in OUT/RECIPE.log.
+Recipes are begun in the order given, each when there is room for its seeds. One that fails is said at the end; run it
+again and what is complete is kept. Scores are in OUT/RECIPE/results.json, what was printed in OUT/RECIPE.log.
 """
 
 import argparse
@@ -38,7 +38,7 @@ class Job:
         command = [sys.executable, "-m", "attendo", "reproduce", self.recipe, "--data", str(data)]
         command += ["--out", str(out / self.name), "--seeds", self.seeds, "--jobs", str(self.trainings)]
         self.began = time.monotonic()
-        with open(out / f"{self.name}.log", "wb") as log:
+        with (out / f"{self.name}.log").open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
 
@@ -68,7 +68,7 @@ def main() -> None:
     """Reads the command line and runs all of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("jobs", nargs="+", metavar="RECIPE:SEEDS", help="such as cogs:1,2")
-    parser.add_argument("--data", type=Path, default=Path("data"), help="folder that holds the folders of the data sets")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the data sets")
     parser.add_argument("--out", type=Path, default=Path("runs/all"))
     parser.add_argument("--at-once", type=int, default=13, help="trainings, each a process")
     asked = parser.parse_args()
