@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int, Integer
@@ -42,6 +42,8 @@ class Beam:
     rows are all finished, those that do not end in eos marked as cut. Rows without a hypothesis have log-probability -∞
     and stand last. A width of 1 is greedy.
     """
+
+    takes_what_is_given: ClassVar[bool] = True
 
     width: int
     ranking: Ranking = field(default_factory=Ranking)

@@ -16,6 +16,16 @@ Share = Annotated[float, Field(gt=0, le=1)]
 _POSITIONS, _POSITIONS_ON_GPU = 4096, 32768
 
 
+# Settings that are about a source, by the value that asks for nothing: a model that reads none cannot honour others.
+OF_A_SOURCE: dict[str, Any] = {
+    "coverage_penalty": 0.0,
+    "min_length_factor": 0.0,
+    "max_length_factor": 0.0,
+    "source_prefix": (),
+    "long_source": "refuse",
+}
+
+
 class GenerationConfig(Settings):
     """Decoding defaults. Formulas of the scores are in `decode/ranking.py`, of stop rules in `decode/beam.py`."""
 

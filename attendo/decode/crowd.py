@@ -2,21 +2,17 @@
 
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
-from torch.nn.functional import pad
 
 from attendo.decode.frontier import Frontier, combined
 from attendo.decode.layout import Layout
+from attendo.decode.reading_ahead import read_ahead
 from attendo.decode.requests import Answers, Request, asked_of, begun, sources_of
 from attendo.decode.search import Rule, Strategy, turn
 from attendo.model.joined_state import JoinedState
 from attendo.model.state import DecoderState
 from attendo.model.transformer import Transformer
-from attendo.text import PAD
 
 _SHARE = 4  # of the sentences, one of so many: as many come in at once, or leave their rows
 
@@ -84,8 +80,7 @@ class Crowd:
         for requests, places in ((new[: len(free)], free), (new[len(free) :], None)):
             if not requests:
                 continue
-            start = self._read(requests)
-            frontier = self._strategy.start(asked_of(requests, torch.device("cpu")))
+            start, frontier = self._read(requests)
             if self._state is None or self._frontier is None:
                 self._state, self._frontier = JoinedState.empty(start, self._strategy.width), frontier
                 self._serving = [*requests]
@@ -106,11 +101,13 @@ class Crowd:
         for place, request in zip(places, requests, strict=True):
             self._serving[place] = request
 
-    def _read(self, requests: list[Request]) -> DecoderState:
+    def _read(self, requests: list[Request]) -> tuple[DecoderState, Frontier]:
+        """Sources, and how the answers begin."""
         ids, mask = sources_of(requests, torch.device("cpu"))
-        network: Transformer = self._layout.network(ids.numel())
+        frontier = self._strategy.start(asked_of(requests, torch.device("cpu")))
+        network: Transformer = self._layout.network(max(ids.numel(), frontier.asked.prefix.numel()))
         start: DecoderState = begun(network, ids, None if bool(mask.all()) else mask)
-        return start
+        return read_ahead(network, start, frontier, self._strategy, self._rules)
 
     def _make_room(self) -> None:
         """A copy of the rest is worth it where enough places are free."""
@@ -132,24 +129,12 @@ def _as_wide(one: Frontier, other: Frontier) -> tuple[Frontier, Frontier]:
     """Both with room for the longest answers and prefixes of either."""
     columns = max(one.ids.size(1), other.ids.size(1))
     prefix = max(one.asked.prefix.size(1), other.asked.prefix.size(1))
-    return _wide(one, columns, prefix), _wide(other, columns, prefix)
-
-
-def _wide(frontier: Frontier, columns: int, prefix: int) -> Frontier:
-    if frontier.ids.size(1) == columns and frontier.asked.prefix.size(1) == prefix:
-        return frontier
-    finished = None if frontier.finished is None else _wide(frontier.finished, columns, prefix)
-    asked = replace(frontier.asked, prefix=_columns(frontier.asked.prefix, prefix))
-    return replace(frontier, ids=_columns(frontier.ids, columns), asked=asked, finished=finished)
+    return one.wide(columns, prefix), other.wide(columns, prefix)
 
 
 def _as_narrow(frontier: Frontier) -> Frontier:
     """Without room for what nobody asks for any more."""
-    return _wide(frontier, frontier.asked.capacity, frontier.asked.prefix.size(1))
-
-
-def _columns(ids: Int[Tensor, "R C"], count: int) -> Int[Tensor, "R N"]:
-    return pad(ids, (0, count - ids.size(1)), value=PAD)
+    return frontier.wide(frontier.asked.capacity, frontier.asked.prefix.size(1))
 
 
 def _stacked(one: Frontier, other: Frontier) -> Frontier:

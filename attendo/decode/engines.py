@@ -12,11 +12,14 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from attendo.decode.layout import Layout
+from attendo.decode.reading_ahead import read_ahead
 from attendo.decode.requests import Answers, Request, asked_of, begun, by_length, sources_of
 from attendo.decode.search import Network, Rule, SearchState, Strategy, search
 from attendo.decode.slots import Slots, SlotSizes
 from attendo.decode.textbook import Textbook
+from attendo.model.joined_state import JoinedState
 from attendo.model.shared_state import SharedState
+from attendo.model.state import DecoderState
 from attendo.model.transformer import Transformer
 
 _WIDTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)  # of sources and answers in slots; then by the 1024
@@ -59,11 +62,13 @@ class CachedEngine:
             shortest, *_, longest = sorted(len(request.source) for request in (*group, group[0]))
             ids, mask = sources_of(group, device, longest + 1 + self._padding)
             all_alike = shortest + 1 == ids.size(1)
+            in_place = device.type == "cpu" and strategy.width <= _FEW_ROWS
+            frontier = strategy.start(asked_of(group, device))
             with torch.no_grad():
                 start = begun(network, ids, None if all_alike else mask)
-            in_place = device.type == "cpu" and strategy.width <= _FEW_ROWS
-            state: SearchState = SharedState.empty(start, strategy.width) if in_place else start
-            last = deque(search(network, state, asked_of(group, device), strategy, rules), maxlen=1).pop()
+                start, frontier = read_ahead(network, start, frontier, strategy, rules, alike=not in_place)
+            state = _in_place(start, strategy.width) if in_place else start
+            last = deque(search(network, state, frontier, strategy, rules), maxlen=1).pop()
             yield Answers(group, last.hypotheses.cpu())
 
 
@@ -96,6 +101,10 @@ class FastEngine:
         if len(self._kept) > _SLOTS_KEPT:
             del self._kept[next(iter(self._kept))]
         return slots
+
+
+def _in_place(start: DecoderState, width: int) -> SearchState:
+    return JoinedState.empty(start, width) if start.past else SharedState.empty(start, width)
 
 
 def _by_width(requests: Sequence[Request], most: Callable[[int], int]) -> Iterator[tuple[int, list[Request]]]:

@@ -34,6 +34,10 @@ class EnsembleState:
         """Each row goes on from another one of its sentence."""
         return EnsembleState(tuple(each.follow(parents) for each in self.members))
 
+    def holding(self, is_token: Bool[Tensor, "R T"]) -> "EnsembleState":
+        """Of all that has been read, these positions count."""
+        return EnsembleState(tuple(each.holding(is_token) for each in self.members))
+
     def keep(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "EnsembleState":
         """These sentences alone, with these rows of theirs."""
         return EnsembleState(tuple(each.keep(sentences, rows) for each in self.members))

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
+from torch.nn.functional import pad
 
 from attendo.text import BOS, EOS, PAD
 
@@ -101,6 +102,14 @@ class Frontier:
         """The ids without the columns that hold nothing."""
         return self.ids[:, : int(self.length.max()) + 1]
 
+    def wide(self, columns: int, prefix: int) -> "Frontier":
+        """With room for so many tokens, bos and eos included, and for a prefix of so many."""
+        if self.ids.size(1) == columns and self.asked.prefix.size(1) == prefix:
+            return self
+        finished = None if self.finished is None else self.finished.wide(columns, prefix)
+        asked = replace(self.asked, prefix=_columns(self.asked.prefix, prefix))
+        return replace(self, ids=_columns(self.ids, columns), asked=asked, finished=finished)
+
     def select(self, rows: Int[Tensor, " N"], width: int = 1) -> "Frontier":
         """These rows, as `width` a sentence."""
         return replace(changed(replace(self, finished=None), lambda each: each.index_select(0, rows)), width=width)
@@ -172,6 +181,10 @@ class Frontier:
 def difference(value: Float[Tensor, "*S"], log_probability: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     """What was added to log-probabilities; 0 where nothing is."""
     return torch.where(value == NOTHING, 0.0, value - log_probability)
+
+
+def _columns(ids: Int[Tensor, "R C"], count: int) -> Int[Tensor, "R N"]:
+    return pad(ids, (0, count - ids.size(1)), value=PAD)
 
 
 Value = TypeVar("Value", Asked, Frontier)

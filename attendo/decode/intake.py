@@ -12,9 +12,10 @@ from torch import Tensor
 
 from attendo.decode.compiling import compiled_alone
 from attendo.decode.frontier import Asked, Frontier, combined
+from attendo.decode.reading_ahead import read_ahead
 from attendo.decode.recorded import Recorded
 from attendo.decode.requests import Request, begun
-from attendo.decode.search import Network, Strategy
+from attendo.decode.search import Network, Rule, Strategy
 from attendo.text import EOS, PAD
 
 _NUMBERS = 5  # beside the ids of a source: how many they are, the slot, limit, least, number
@@ -27,12 +28,14 @@ class Intake:
         self,
         network: Network,
         strategy: Strategy,
+        rules: Sequence[Rule],
         state: Any,
         frontier: Frontier,
         source_width: int,
         compiled: bool = False,
     ) -> None:
-        self._network, self._strategy, self._state, self._frontier = network, strategy, state, frontier
+        self._network, self._strategy, self._rules = network, strategy, rules
+        self._state, self._frontier = state, frontier
         self._source_width, self._prefix_width = source_width, frontier.asked.prefix.size(1)
         self._numbers = Struct(f"{self._source_width + _NUMBERS + self._prefix_width}q")
         self._device = frontier.ids.device
@@ -78,10 +81,11 @@ class Intake:
         ids, numbers, prefix = sheet.split((self._source_width, _NUMBERS, self._prefix_width), dim=1)
         length, slots, limit, least, number = numbers.unbind(dim=1)
         mask = torch.arange(self._source_width, device=sheet.device) < length[:, None]
-        start = begun(self._network, ids, mask)
-        self._state.take_in(slots, self._frontier.rows_of(slots), start)
         asked = Asked(limit=limit, least=least, prefix=prefix, number=number)
-        _put(self._frontier, slots, self._strategy.start(asked, self._frontier.ids.size(1)))
+        start, new = begun(self._network, ids, mask), self._strategy.start(asked, self._frontier.ids.size(1))
+        start, new = read_ahead(self._network, start, new, self._strategy, self._rules)
+        self._state.take_in(slots, self._frontier.rows_of(slots), start)
+        _put(self._frontier, slots, new.wide(new.ids.size(1), self._prefix_width))
 
 
 def _put(here: Frontier, sentences: Int[Tensor, " N"], new: Frontier) -> None:

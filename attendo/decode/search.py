@@ -85,15 +85,23 @@ def turn(
     logits, state = stepper.step(frontier.last, state)
     if isinstance(state, Covered):
         frontier = state.tell(frontier)
-    logits = logits[:, -1].float()
+    log_probs, ruled = judged(logits[:, -1], frontier, strategy, rules)
+    parents, frontier = strategy.advance(frontier, log_probs, ruled)
+    return state if parents is None else state.follow(parents), frontier
+
+
+def judged(
+    logits: Float[Tensor, "R V"], frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]
+) -> tuple[Float[Tensor, "R V"], Float[Tensor, "R V"]]:
+    """The log-probabilities of the model, and what the rules make of them."""
+    logits = logits.float()
     log_probs = logits.log_softmax(-1)
     ruled = log_probs if _at_one(strategy, rules) else log_probs.clone()
     for rule in rules:
         # A rule of logits comes first; what it leaves are log-probabilities again.
         of_logits = getattr(rule, "of_logits", False)
         ruled = rule(logits, frontier).log_softmax(-1) if of_logits else rule(ruled, frontier)
-    parents, frontier = strategy.advance(frontier, log_probs, ruled)
-    return state if parents is None else state.follow(parents), frontier
+    return log_probs, ruled
 
 
 def _at_one(strategy: Strategy, rules: Sequence[Rule]) -> bool:
@@ -107,14 +115,16 @@ def _at_one(strategy: Strategy, rules: Sequence[Rule]) -> bool:
 
 
 def search(
-    stepper: Stepper, state: SearchState, asked: Asked, strategy: Strategy, rules: Sequence[Rule] = ()
+    stepper: Stepper, state: SearchState, asked: Asked | Frontier, strategy: Strategy, rules: Sequence[Rule] = ()
 ) -> Iterator[Frontier]:
     """Yields the frontier of all sentences after every token; the last one holds the answers.
 
-    `state` has one memory a sentence. Closed sentences stay in what is told but leave the batch that is stepped.
+    `state` has one memory a sentence. Closed sentences stay in what is told but leave the batch that is stepped. A
+    frontier in place of what is asked is one that has come as far as the state.
     """
-    frontier = told = strategy.start(asked)
-    here = torch.arange(asked.limit.size(0), device=asked.limit.device)  # the sentences that are stepped
+    frontier = told = strategy.start(asked) if isinstance(asked, Asked) else asked
+    sentences = frontier.length.size(0) // strategy.width
+    here = torch.arange(sentences, device=frontier.length.device)  # those that are stepped
     while int((still_open := frontier.open.view(-1, strategy.width).any(dim=1)).sum()) > 0:
         if still_open.sum() <= (1 - CLOSED_SHARE) * here.size(0):
             staying = still_open.nonzero()[:, 0]
@@ -123,5 +133,5 @@ def search(
             here = here[staying]
         between_steps()
         state, frontier = turn(stepper, state, frontier, strategy, rules)
-        told = frontier if here.size(0) == asked.limit.size(0) else told.put(here, frontier)
+        told = frontier if here.size(0) == sentences else told.put(here, frontier)
         yield told

@@ -52,7 +52,7 @@ class Slots:
         self._state = network.room(sizes.count, sizes.source_width, strategy.width, sizes.capacity)
         self._still_open = torch.zeros(sizes.count, dtype=torch.bool, device=network.device)
         self._looks = Looks(network.device, sizes.count)
-        self._intake = Intake(network, strategy, self._state, self._frontier, sizes.source_width, compiled)
+        self._intake = Intake(network, strategy, rules, self._state, self._frontier, sizes.source_width, compiled)
         self._outlet = Outlet(self._frontier.hypotheses)
         step = compiled_alone(self._step) if compiled else self._step
         self._turn: Callable[[], None] = Recorded(step, network.device)

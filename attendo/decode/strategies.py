@@ -1,6 +1,7 @@
 """Strategies that choose for each row alone: the most probable token, or one by chance."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -16,6 +17,7 @@ from attendo.decode.shaping import Shape
 class Greedy:
     """The most probable token, each row for itself."""
 
+    takes_what_is_given: ClassVar[bool] = True
     width = 1
 
     free_end: bool = False  # at the limit any token may be the last: see `Frontier.grow`
@@ -35,6 +37,8 @@ class Sample:
 
     What is drawn follows from the seed, the number of the sentence, the row and the place alone.
     """
+
+    takes_what_is_given: ClassVar[bool] = True
 
     width: int = 1
     seed: int = 0

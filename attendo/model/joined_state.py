@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -26,9 +26,10 @@ class JoinedState:
 
     @staticmethod
     def empty(start: DecoderState, width: int) -> "JoinedState":
-        """Nothing read yet, the memory that of `start`, for `width` rows a sentence."""
+        """The memory of `start` and what it has read, for `width` rows a sentence."""
         shared = SharedState.empty(_with_mask(start), width)
-        return JoinedState(shared, torch.zeros(shared.order.size(0), dtype=torch.long))
+        since = torch.zeros(shared.order.size(0), dtype=torch.long)
+        return JoinedState(shared, since)._having_read(torch.arange(since.size(0) // width), start)
 
     @property
     def memory(self) -> tuple[KeysValues, ...]:
@@ -65,17 +66,18 @@ class JoinedState:
         return kept._without(first) if first >= _DROPPED else kept
 
     def replaced(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"], start: DecoderState) -> "JoinedState":
-        """With new sentences in the place of these, which begin with the next step. What they had is written over."""
+        """With new sentences in the place of these, which go on with the next step. What they had is written over."""
         here, there = _as_wide(self.shared, _with_mask(start))
         for old, new in zip(here.memory, there.memory, strict=True):
             old.keys.index_copy_(0, sentences, new.keys)
             old.values.index_copy_(0, sentences, new.values)
         mask = _mask(here).index_copy(0, sentences, _mask(there))
         order = here.order.index_fill(0, rows, _NOBODY)
-        return JoinedState(replace(here, memory_mask=mask, order=order), self.since.index_fill(0, rows, here.length))
+        since = self.since.index_fill(0, rows, here.length)
+        return JoinedState(replace(here, memory_mask=mask, order=order), since)._having_read(sentences, start)
 
     def joined(self, start: DecoderState) -> "JoinedState":
-        """With new sentences behind the others, which begin with the next step."""
+        """With new sentences behind the others, which go on with the next step."""
         here, there = _as_wide(self.shared, _with_mask(start))
         new = there.memory[0].keys.size(0)
         order = here.order.new_full((new * here.width, here.order.size(1)), _NOBODY)
@@ -87,7 +89,39 @@ class JoinedState:
             storage=tuple(_stacked(kv, _zeros(kv, new)) for kv in here.storage),
             order=torch.cat((here.order, order)),
         )
-        return JoinedState(shared, torch.cat((self.since, self.since.new_full((len(order),), here.length))))
+        since = torch.cat((self.since, self.since.new_full((len(order),), here.length)))
+        before = here.memory[0].keys.size(0)
+        return JoinedState(shared, since)._having_read(torch.arange(before, before + new), start)
+
+    def _having_read(self, sentences: Int[Tensor, " N"], start: DecoderState) -> "JoinedState":
+        """What these have read ends where the next step begins. It counts as written by the first row of each."""
+        if not start.past:
+            return self
+        positions, state = start.length, self._with_room(start.length)
+        shared, width = state.shared, state.shared.width
+        counts = torch.full_like(sentences, positions) if start.past_mask is None else start.past_mask.sum(dim=1)
+        column = torch.arange(positions) - (positions - counts)[:, None]  # [N, T]: what comes to the last T positions
+        places = slice((shared.length - positions) * width, shared.length * width, width)
+        for here, new in zip(shared.storage, start.past, strict=True):
+            here.keys[sentences, :, places] = _columns(new.keys, column)
+            here.values[sentences, :, places] = _columns(new.values, column)
+        rows = (sentences[:, None] * width + torch.arange(width)).flatten()
+        wrote = torch.where(column < 0, _NOBODY, 0).repeat_interleave(width, dim=0)
+        order = shared.order.clone()
+        order[rows, shared.length - positions :] = wrote
+        since = state.since.index_copy(0, rows, (shared.length - counts).repeat_interleave(width))
+        return JoinedState(replace(shared, order=order), since)
+
+    def _with_room(self, positions: int) -> "JoinedState":
+        """So many positions at least before the next step; nobody has anything at those that are new."""
+        shared, more = self.shared, positions - self.shared.length
+        if more <= 0:
+            return self
+        places = (0, 0, more * shared.width, 0)
+        storage = tuple(KeysValues(pad(kv.keys, places), pad(kv.values, places)) for kv in shared.storage)
+        order = pad(shared.order, (more, 0), value=_NOBODY)
+        shared = replace(shared, storage=storage, order=order, length=positions)
+        return JoinedState(shared, self.since + more)
 
     def _without(self, first: int) -> "JoinedState":
         """Nobody has anything at these positions."""
@@ -104,6 +138,11 @@ def _with_mask(start: DecoderState) -> DecoderState:
         return start
     keys = start.memory[0].keys
     return replace(start, memory_mask=torch.ones(keys.size(0), keys.size(2), dtype=torch.bool))
+
+
+def _columns(kv: Float[Tensor, "N H T K"], column: Int[Tensor, "N T"]) -> Float[Tensor, "N H T K"]:
+    """These columns of each sentence; where there is no such column any other, which nobody looks at."""
+    return kv.gather(2, column.clamp(min=0)[:, None, :, None].expand_as(kv))
 
 
 def _mask(state: SharedState | DecoderState) -> Bool[Tensor, "B S"]:

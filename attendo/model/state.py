@@ -72,6 +72,10 @@ class DecoderState:
     def after(self, past: Sequence[KeysValues]) -> "DecoderState":
         return replace(self, past=tuple(past))
 
+    def holding(self, is_token: Bool[Tensor, "R T"]) -> "DecoderState":
+        """Of all that has been read, these positions count; in each row they come before the others."""
+        return replace(self, past_mask=is_token)
+
     def select(self, rows: Int[Tensor, " R"]) -> "DecoderState":
         """The state of these rows, where each row has a memory of its own."""
         return self.keep(rows, rows)
@@ -140,18 +144,33 @@ class FixedState:
         return replace(self, order=torch.where(past, self.order.index_select(0, parents), rows[:, None]))
 
     def take_in(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " M"], start: DecoderState) -> None:
-        """New sentences where others were, in place: their memory, and rows that have read nothing yet."""
+        """New sentences where others were, in place: their memory, and what of their targets has been read."""
         for here, new in zip(self.memory, start.memory, strict=True):
             here.keys.index_copy_(0, sentences, new.keys)
             here.values.index_copy_(0, sentences, new.values)
         if self.memory_mask is not None and start.memory_mask is not None:
             self.memory_mask.index_copy_(0, sentences, start.memory_mask)
-        self.length.index_fill_(0, rows, 0)
+        self.length.index_fill_(0, rows, start.length)
         if self.order is not None:
             self.order.index_copy_(0, rows, rows[:, None].expand(-1, self.order.size(1)))
+        if start.past:
+            self._take_over(rows, start.follow(_repeated(sentences.size(0), rows)))
+
+    def _take_over(self, rows: Int[Tensor, " M"], read: DecoderState) -> None:
+        """What lies behind the tokens of a row is written over before anybody looks at it."""
+        for here, new in zip(self.storage, read.past, strict=True):
+            here.keys[:, :, : new.length].index_copy_(0, rows, new.keys)
+            here.values[:, :, : new.length].index_copy_(0, rows, new.values)
+        if read.past_mask is not None:
+            self.length.index_copy_(0, rows, read.past_mask.sum(dim=1))
 
     def write(self, after: "FixedState", rows: Bool[Tensor, " R"]) -> None:
         """What a step came to, in place, where the next one reads; `rows` are those that it counts for."""
         self.length.copy_(torch.where(rows, after.length, self.length))
         if self.order is not None and after.order is not None:
             self.order.copy_(after.order)
+
+
+def _repeated(sentences: int, rows: Int[Tensor, " M"]) -> Int[Tensor, " M"]:
+    """The number of the sentence that each of these rows belongs to, as many to each."""
+    return torch.arange(sentences, device=rows.device).repeat_interleave(rows.size(0) // sentences)
