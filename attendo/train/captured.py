@@ -4,72 +4,80 @@ the host, which takes longer to ask for a kernel than a GPU to run it.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from attendo.data.batch import Batch
-from attendo.nn.cuda_graph import recorded_into
 
 _MOST_GRAPHS = 2000  # beyond them a batch of a new shape runs as it comes
 _WARM_UP = 5  # passes before the first recording: libraries set themselves up in them, which cannot be recorded
 
 Shape = tuple[torch.Size | None, ...]
+Work = Callable[[], None]
+
+
+@runtime_checkable
+class Recorder(Protocol):
+    """What can do work again as it was done before: a GPU (`CudaRecorder`), or what stands in for it in a test."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def run(self, work: Work) -> None:
+        """As it comes, in the place where work is recorded."""
+
+    def record(self, work: Work) -> Work:
+        """Does nothing but note it. What is returned does the work."""
 
 
 @dataclass(frozen=True)
 class Recording:
     """A recorded pass reads its batch from the same memory every time."""
 
-    graph: "torch.cuda.CUDAGraph"
+    replayed: Work
     batch: Batch
 
     def replay(self, batch: Batch) -> None:
         for here, there in zip(tensors(self.batch), tensors(batch), strict=True):
             if here is not None and there is not None:
                 here.copy_(there, non_blocking=True)
-        self.graph.replay()
+        self.replayed()
 
 
 class CapturedPasses:
-    """Does what `learn` does, after a few passes by recording it once for each shape of batch.
+    """Does what `learn` does, once for each batch. The first batch of a shape runs as it comes, the second is recorded.
 
-    `learn` must read nothing but its batch and tensors that stay where they are, and must not wait for the device.
+    What has run once can be recorded: whatever its shape must have compiled, tried out or made room for is there. In a
+    recording that fails. `learn` must read nothing but its batch and tensors that stay where they are, and must not
+    wait for the device.
     """
 
-    def __init__(self, learn: Callable[[Batch], None], device: torch.device) -> None:
-        self._learn, self._device = learn, device
+    def __init__(self, learn: Callable[[Batch], None], recorder: Recorder) -> None:
+        self._learn, self._recorder = learn, recorder
         self._passes = 0
+        self._met: set[Shape] = set()
         self._recordings: dict[Shape, Recording] = {}
-        self._memory = torch.cuda.graph_pool_handle()  # shared: only one recording runs at a time
-        # Passes that are not replayed run where they are recorded: autograd sums gradients on the stream on which it
-        # first met a weight, and a recording cannot reach out to another one.
-        self._stream = torch.cuda.Stream(device)
 
     def __call__(self, batch: Batch) -> None:
         self._passes += 1
         shape = tuple(None if each is None else each.shape for each in tensors(batch))
+        if shape not in self._recordings and not self._may_record(shape):
+            self._met.add(shape)
+            self._recorder.run(partial(self._learn, batch))
+            return
         if shape not in self._recordings:
-            if self._passes <= _WARM_UP or len(self._recordings) == _MOST_GRAPHS:
-                self._run(batch)
-                return
             self._recordings[shape] = self._record(batch)
         self._recordings[shape].replay(batch)
 
-    def _run(self, batch: Batch) -> None:
-        now = torch.cuda.current_stream(self._device)
-        self._stream.wait_stream(now)
-        with torch.cuda.stream(self._stream):
-            self._learn(batch)
-        now.wait_stream(self._stream)
+    def _may_record(self, shape: Shape) -> bool:
+        return shape in self._met and self._passes > _WARM_UP and len(self._recordings) < _MOST_GRAPHS
 
     def _record(self, batch: Batch) -> Recording:
-        batch = batch.to(self._device)
-        graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize(self._device)  # nothing may be under way on other streams
-        with recorded_into(graph, pool=self._memory, stream=self._stream):
-            self._learn(batch)
-        return Recording(graph, batch)
+        own = batch.to(self._recorder.device).repeated(1)  # a copy: every replay writes another batch into it
+        return Recording(self._recorder.record(partial(self._learn, own)), own)
 
 
 def tensors(batch: Batch) -> tuple[Tensor | None, ...]:

@@ -18,6 +18,7 @@ from attendo.data.batch import Batch
 from attendo.errors import UsageError
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import kernels_for_any_shape
+from attendo.nn.cuda_graph import CudaRecorder
 from attendo.train.captured import CapturedPasses
 from attendo.train.config import TrainConfig
 from attendo.train.loss import summed_divergence, summed_loss
@@ -65,7 +66,7 @@ class Learner:
         self.captures = uses_capture(config, self.device, world)
         self._learn: Callable[[Batch], None] = self._learn_as_it_comes
         if self.captures:
-            self._learn = CapturedPasses(self._learn_as_it_comes, self.device)
+            self._learn = CapturedPasses(self._learn_as_it_comes, CudaRecorder(self.device))
             for weight in network.parameters():  # recorded passes add to gradients that stay where they are
                 weight.grad = torch.zeros_like(weight)
 
