@@ -1,9 +1,9 @@
-"""attendo's int8 through ONNX Runtime beside CTranslate2's: tokens a second, by the clock and by processor time.
+"""attendo's int8 through ONNX Runtime beside CTranslate2's, whose threads share a batch or have one each.
 
     python benchmarks/onnx_speed.py --threads 2 --rounds 5
 
-Every answer is forced to 24 tokens, encoder included. Where others use the same cores, processor time with one thread
-is the figure to trust: waiting for a core does not count.
+Tokens a second; every answer is forced to 24 tokens, encoder included. Where others use the same cores, processor time
+with one thread is the figure to trust: waiting for a core does not count.
 """
 
 import argparse
@@ -16,13 +16,13 @@ from typing import Any
 
 import torch
 
+from attendo.interop.onnx_engine import OnnxEngine
 from attendo.interop.onnx_network import OnnxNetwork
 from attendo.interop.onnx_ranges import observed, random_examples
 from attendo.recipes.bench.ours import answering
 from attendo.recipes.bench.planning import forced_work
 from attendo.recipes.bench.random_network import random_network
 from attendo.recipes.bench.rivals import CTranslate2
-from attendo.text_model.searching import SearchEngine
 
 _SOURCE, _STEPS, _ALL_AT_ONCE = 20, 24, 1 << 40
 
@@ -32,20 +32,21 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     network = random_network(options.preset, options.vocabulary)
     onnx = OnnxNetwork.of(network, observed(network, random_examples(network)), options.threads)
-    print("beam batch  tokens/s by the clock      by processor time")
-    print("            attendo  ctranslate2       attendo  ctranslate2")
+    print("beam batch  system                   tokens/s  attendo is   by processor time  attendo is")
     with TemporaryDirectory() as folder:
-        rival = CTranslate2(network, "int8", torch.device("cpu"), 64, Path(folder, "model"))
-        for work in forced_work(network.config, _SOURCE, _STEPS, [1, 4], [32, 1]):
-            calls = [answering(SearchEngine(onnx, _ALL_AT_ONCE), work), rival.prepare(work)]
-            tokens = work.batch * _STEPS
-            (clock, processor), (their_clock, their_processor) = _medians(calls, options.rounds)
-            print(
-                f"{work.beam:4} {work.batch:5}  {tokens / clock:7,.0f}  {tokens / their_clock:7,.0f} "
-                f"{their_clock / clock:6.2f}   {tokens / processor:7,.0f}  {tokens / their_processor:7,.0f} "
-                f"{their_processor / processor:6.2f}",
-                flush=True,
-            )
+        cpu = torch.device("cpu")
+        rivals = [CTranslate2(network, "int8", cpu, 64, Path(folder, str(n)), dealt=bool(n)) for n in (0, 1)]
+        for work in forced_work(network.config, _SOURCE, _STEPS, options.beams, options.batches):
+            calls = [answering(OnnxEngine(onnx, _ALL_AT_ONCE), work), *(each.prepare(work) for each in rivals)]
+            taken = _medians(calls, options.rounds)
+            for name, (clock, processor) in zip(["attendo", *(each.name for each in rivals)], taken, strict=True):
+                speeds = [work.batch * _STEPS / each for each in (clock, processor)]
+                ratios = [clock / taken[0][0], processor / taken[0][1]]
+                print(
+                    f"{work.beam:4} {work.batch:5}  {name:23} {speeds[0]:9,.0f}  {ratios[0]:8.2f} x  "
+                    f"{speeds[1]:18,.0f}  {ratios[1]:8.2f} x",
+                    flush=True,
+                )
 
 
 def _options() -> argparse.Namespace:
@@ -54,6 +55,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--preset", default="base")
     parser.add_argument("--vocabulary", type=int, default=16_000)
+    parser.add_argument("--beams", type=int, nargs="+", default=[1, 4])
+    parser.add_argument("--batches", type=int, nargs="+", default=[32, 1])
     return parser.parse_args()
 
 

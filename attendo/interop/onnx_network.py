@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +72,14 @@ class OnnxNetwork:
     def __init__(
         self, encoder: Path | bytes, step: Path | bytes, config: ModelConfig, threads: int | None = None
     ) -> None:
-        self.config = config
-        self._encoder, self._step = (_opened(each, threads or torch.get_num_threads()) for each in (encoder, step))
+        self.config, self.threads = config, threads or torch.get_num_threads()
+        self._graphs = encoder, step
+        self._encoder, self._step = (_opened(each, self.threads) for each in self._graphs)
+
+    @cached_property
+    def in_one_thread(self) -> "OnnxNetwork":
+        """The same, computed by whichever thread asks: several can at once."""
+        return self if self.threads == 1 else OnnxNetwork(*self._graphs, self.config, threads=1)
 
     @staticmethod
     def of(network: Transformer, ranges: "Ranges | None" = None, threads: int | None = None) -> "OnnxNetwork":

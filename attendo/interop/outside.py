@@ -13,6 +13,7 @@ from attendo.errors import UsageError
 from attendo.interop.ctranslate2_engine import CTranslate2Engine
 from attendo.interop.ctranslate2_folder import Exported
 from attendo.interop.ctranslate2_options import check_options, own_meaning
+from attendo.interop.onnx_engine import OnnxEngine
 from attendo.interop.onnx_network import OnnxNetwork
 from attendo.interop.step_by_step import StepByStep
 from attendo.text import EOS, Tokenizer
@@ -50,7 +51,7 @@ class OnnxRuntime:
             raise refusal(self.name, refused)
 
     def engine(self, config: GenerationConfig, constrained: bool) -> Engine:
-        return self.watched(config)
+        return OnnxEngine(self._network, config.positions(on_gpu=False))
 
     def watched(self, config: GenerationConfig) -> SearchEngine:
         return SearchEngine(self._network, config.positions(on_gpu=False))

@@ -15,12 +15,12 @@ from attendo.decode.engines import CachedEngine, Engine
 from attendo.decode.likes import like
 from attendo.decode.requests import Answers, Request
 from attendo.interop.certificate import Answer
+from attendo.interop.onnx_engine import OnnxEngine
 from attendo.interop.step_by_step import StepByStep
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, CONTROL_PIECES, EOS, PAD
 from attendo.text_model.choices import rules_of, strategy_of
 from attendo.text_model.networks import Reader
-from attendo.text_model.searching import SearchEngine
 
 _POSITIONS = 4096  # of a batch
 
@@ -96,7 +96,7 @@ class OnnxParty(OurSearch):
 
         opened = open_onnx(folder)
         name = f"ONNX Runtime {onnxruntime.__version__} in {opened.precision}"
-        engine = SearchEngine(opened.network, _POSITIONS)
+        engine = OnnxEngine(opened.network, _POSITIONS)
         super().__init__(name, StepByStep(opened.network), engine, None, target_prefix)
 
 

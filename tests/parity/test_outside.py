@@ -65,7 +65,13 @@ def model() -> TextModel:
 
 @pytest.fixture(scope="module")
 def onnx(model: TextModel, out: Callable[..., Path]) -> TextModel:
-    return load(out(model, "onnx"))
+    """In two threads, to which the texts of a call are dealt."""
+    folder = out(model, "onnx")
+    torch.set_num_threads(2)
+    try:
+        return load(folder)
+    finally:
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

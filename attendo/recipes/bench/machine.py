@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from attendo import __version__
-from attendo.recipes.bench.rivals import RIVALS, version
+from attendo.recipes.bench.rivals import PACKAGES, version
 
 
 def facts(device: torch.device) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def facts(device: torch.device) -> dict[str, Any]:
         "python": platform.python_version(),
         "attendo": __version__,
         "torch": torch.__version__,
-        **{name: version(name) for name in RIVALS},
+        **{name: version(name) for name in PACKAGES.values()},
     }
 
 

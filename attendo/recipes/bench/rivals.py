@@ -15,15 +15,21 @@ from attendo.data.batch import collate_sources
 from attendo.errors import ModelError
 from attendo.interop.ctranslate2 import placeholder_pieces, to_ctranslate2
 from attendo.interop.marian import to_marian
+from attendo.interop.onnx_engine import OnnxEngine
 from attendo.interop.onnx_network import OnnxNetwork
 from attendo.interop.pegasus import to_pegasus
 from attendo.model.transformer import Transformer
 from attendo.recipes.bench.ours import ALL_AT_ONCE, answering
 from attendo.recipes.bench.work import DTYPES, Precision, System, Work
 from attendo.text import BOS, EOS, PAD
-from attendo.text_model.searching import SearchEngine
 
-RIVALS = ("transformers", "ctranslate2", "onnx")
+PACKAGES = {
+    "transformers": "transformers",
+    "ctranslate2": "ctranslate2",
+    "ctranslate2_dealt": "ctranslate2",
+    "onnx": "onnx",
+}
+RIVALS = tuple(PACKAGES)
 
 _CTRANSLATE2_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
 
@@ -32,14 +38,14 @@ def load_rival(
     name: str, precision: Precision, network: Transformer, device: torch.device, longest: int, folder: Path
 ) -> System:
     """A rival with the weights of `network`; files go into `folder`. What it cannot do is a `ModelError`."""
-    if find_spec(name) is None:
-        raise ModelError(f"{name} is not installed")
+    if find_spec(PACKAGES[name]) is None:
+        raise ModelError(f"{PACKAGES[name]} is not installed")
     try:
         if name == "transformers":
             return Transformers(network, precision, device, longest)
         if name == "onnx":
             return Onnx(network, precision, device)
-        return CTranslate2(network, precision, device, longest, folder)
+        return CTranslate2(network, precision, device, longest, folder, dealt=name == "ctranslate2_dealt")
     except (ImportError, RuntimeError, ValueError) as error:  # as they say that there is no such device or type
         raise ModelError(" ".join(str(error).split())) from None
 
@@ -94,24 +100,34 @@ class Transformers:
 class CTranslate2:
     """A `ctranslate2.Translator`, with as many threads as torch has for one batch at a time.
 
+    Where it is `dealt`, each thread has a batch of its own: an equal share of the sentences that are side by side.
+
     It sorts and batches by itself, by sentences or by tokens. Where there is more than one batch of natural lengths,
     both are tried before the clock runs and the faster one takes part; the name then says which.
     """
 
     def __init__(
-        self, network: Transformer, precision: Precision, device: torch.device, longest: int, folder: Path
+        self,
+        network: Transformer,
+        precision: Precision,
+        device: torch.device,
+        longest: int,
+        folder: Path,
+        dealt: bool = False,
     ) -> None:
         from ctranslate2 import Translator
 
-        kind = _CTRANSLATE2_TYPES[precision]
-        self.name = self._plain_name = f"ctranslate2 {precision}"
+        kind, threads = _CTRANSLATE2_TYPES[precision], torch.get_num_threads()
+        self._workers = threads if dealt else 1
+        self.name = self._plain_name = f"ctranslate2 {precision}{' dealt' * dealt}"
         to_ctranslate2(network, folder, kind, longest)  # type: ignore[arg-type]
         self._translator = Translator(
             str(folder),
             device=device.type,
             device_index=device.index or 0,
             compute_type=kind,
-            intra_threads=torch.get_num_threads(),
+            inter_threads=self._workers,
+            intra_threads=threads // self._workers,
         )
         config = network.config
         self._source_pieces = placeholder_pieces(config.source_vocab_size or 0)
@@ -133,10 +149,10 @@ class CTranslate2:
             return lambda: self._translator.translate_batch(sources, max_batch_size=size, batch_type=kind, **settings)
 
         self.name = self._plain_name
-        by_sentences = batched("examples", work.batch)
+        by_sentences = batched("examples", math.ceil(work.batch / self._workers))
         if work.forced or len(sources) <= work.batch:
             return by_sentences
-        ways = {"sentences": by_sentences, "tokens": batched("tokens", _tokens(work))}
+        ways = {"sentences": by_sentences, "tokens": batched("tokens", math.ceil(_tokens(work) / self._workers))}
         best = faster(ways)
         self.name = f"{self._plain_name} by {best}"
         return ways[best]
@@ -160,7 +176,7 @@ class Onnx:
         self._network = OnnxNetwork.of(network.cpu(), ranges)
 
     def prepare(self, work: Work) -> Callable[[], list[list[int]]]:
-        return answering(SearchEngine(self._network, ALL_AT_ONCE), work)
+        return answering(OnnxEngine(self._network, ALL_AT_ONCE), work)
 
     def ids(self, said: Any) -> list[list[int]]:
         return list(said)

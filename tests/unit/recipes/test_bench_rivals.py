@@ -41,10 +41,10 @@ def _one_thread() -> Iterator[None]:
     assert torch.get_num_threads() == before
 
 
-@pytest.mark.parametrize("name", ["transformers", "ctranslate2", "onnx"])
+@pytest.mark.parametrize("name", rivals.RIVALS)
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_rival_says_the_same_in_the_order_of_the_sources(network: Any, tmp_path: Path, name: str, beam: int) -> None:
-    pytest.importorskip(name)
+    pytest.importorskip(rivals.PACKAGES[name])
     work = Work(WORK.sources, beam, WORK.batch, WORK.least, WORK.most)
     rival = rivals.load_rival(name, "fp32", network, CPU, work.longest, tmp_path / "files")
     assert isinstance(rival, System)
@@ -85,6 +85,30 @@ def test_a_beam_of_natural_lengths_means_the_same(stopping: Any, tmp_path: Path,
     assert said == answering(CachedEngine(stopping, 1 << 40), work)()
     assert len({len(answer) for answer in said}) > 4
     assert 0 < sum(len(answer) == work.most for answer in said) < 30
+
+
+def test_threads_with_batches_of_their_own_share_what_stands_side_by_side(
+    network: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    made: list[dict[str, Any]] = []
+    asked: list[dict[str, Any]] = []
+
+    class Translator:
+        def __init__(self, folder: str, **settings: Any) -> None:
+            made.append(settings)
+
+        def translate_batch(self, sources: Any, **settings: Any) -> None:
+            asked.append(settings)
+
+    monkeypatch.setattr(ctranslate2, "Translator", Translator)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    for name in ("ctranslate2", "ctranslate2_dealt"):
+        rival = rivals.load_rival(name, "int8", network, CPU, 20, tmp_path / name)
+        rival.prepare(Work([[5]] * 9, beam=1, batch=9, least=4, most=4))()
+    assert [(each["inter_threads"], each["intra_threads"]) for each in made] == [(1, 2), (2, 1)]
+    assert [each["max_batch_size"] for each in asked] == [9, 5]
+    assert rival.name == "ctranslate2 int8 dealt"
 
 
 def test_the_faster_way_to_batch_takes_part_and_is_named(

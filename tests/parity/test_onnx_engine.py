@@ -1,0 +1,139 @@
+"""Sentences dealt to threads: what is found is what one thread finds."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attendo.decode.beam import Beam
+from attendo.decode.constrained import ConstrainedBeam
+from attendo.decode.diverse import DiverseBeam
+from attendo.decode.frontier import Frontier
+from attendo.decode.ranking import Ranking
+from attendo.decode.requests import Request
+from attendo.decode.rules import Forbid, LeastLength, NoRepeatNgram, Prefix
+from attendo.decode.search import Rule, Strategy
+from attendo.decode.strategies import Greedy, Sample
+from attendo.decode.watching import looked_on_by
+from attendo.errors import UsageError
+from attendo.model.transformer import Transformer
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+from attendo.interop.onnx_engine import OnnxEngine
+from attendo.interop.onnx_network import OnnxNetwork
+from attendo.interop.onnx_ranges import observed, random_examples
+from attendo.text_model.searching import SearchEngine
+
+MakeNetwork = Callable[..., Transformer]
+
+STRATEGIES: list[Strategy] = [
+    Greedy(),
+    Beam(4),
+    Beam(3, Ranking(), "exhaustive"),
+    DiverseBeam(4, 2, 0.5, Ranking()),
+    Sample(3, seed=5),
+    ConstrainedBeam(4, Ranking(), constraints={2: ((9,),), 3: ((8, 7),)}),
+]
+RULES: tuple[Rule, ...] = (NoRepeatNgram(3), Forbid(), LeastLength(), Prefix())
+REQUESTS = [
+    Request(0, (4, 5, 6, 7), 9),
+    Request(1, (6,), 5, least=3),
+    Request(2, (5, 4, 6), 12, prefix=(7, 8)),
+    Request(3, (8, 9, 10, 11, 12, 13), 7),
+    Request(4, (4, 4), 30),
+    Request(5, (16, 15), 0),
+]
+TOKENS = 16  # of a batch: there are several
+
+
+@pytest.mark.parametrize(("strategy", "threads"), [(each, 2) for each in STRATEGIES] + [(Beam(4), 3)], ids=str)
+def test_threads_find_what_one_finds(small_network: MakeNetwork, strategy: Strategy, threads: int) -> None:
+    network = small_network()
+    alone = found(SearchEngine(OnnxNetwork.of(network, threads=1), TOKENS), strategy)
+    dealt = found(OnnxEngine(OnnxNetwork.of(network, threads=threads), TOKENS * strategy.width), strategy)
+    assert_same(dealt, alone)
+
+
+@pytest.mark.parametrize("strategy", [Greedy(), Beam(4)], ids=str)
+def test_in_int_8_too(small_network: MakeNetwork, strategy: Strategy) -> None:
+    network = small_network()
+    onnx = OnnxNetwork.of(network, observed(network, random_examples(network)), threads=2)
+    assert_same(found(OnnxEngine(onnx, 1000), strategy), found(SearchEngine(onnx, 1000), strategy))
+
+
+def test_every_sentence_is_answered_once_whatever_their_number(small_network: MakeNetwork) -> None:
+    engine = OnnxEngine(OnnxNetwork.of(small_network(), threads=2), 1000)
+    for count in range(5):
+        told = [
+            request.number for some in engine.answers(REQUESTS[:count], Greedy(), RULES) for request in some.requests
+        ]
+        assert sorted(told) == list(range(count))
+
+
+def test_both_threads_have_sentences_and_one_alone_has_none_beside_it(small_network: MakeNetwork) -> None:
+    engine, rule = OnnxEngine(OnnxNetwork.of(small_network(), threads=2), 1000), Watching()
+    list(engine.answers(REQUESTS, Greedy(), (rule,)))
+    here = threading.get_ident()
+    (other,) = set(rule.threads.values()) - {here}
+    longest_first = sorted(REQUESTS, key=lambda request: -request.width)
+    assert [rule.threads[request.number] for request in longest_first] == [here, other] * 3
+    alone = Watching()
+    list(engine.answers(REQUESTS[:1], Greedy(), (alone,)))
+    assert alone.threads == {0: here}
+
+
+def test_an_error_of_any_sentence_arrives(small_network: MakeNetwork) -> None:
+    engine = OnnxEngine(OnnxNetwork.of(small_network(), threads=2), 1000)
+    for number in range(len(REQUESTS)):
+        wrong = [Request(each.number, (17,), 9) if each.number == number else each for each in REQUESTS]
+        with pytest.raises(UsageError, match="token id 17 is outside the vocabulary"):
+            list(engine.answers(wrong, Greedy(), RULES))
+    assert len(list(engine.answers(REQUESTS, Greedy(), RULES))) == 2
+
+
+def test_who_looks_on_ends_it(small_network: MakeNetwork) -> None:
+    engine = OnnxEngine(OnnxNetwork.of(small_network(), threads=2), 1000)
+
+    class NobodyWaitsError(Exception):
+        pass
+
+    def look() -> None:
+        raise NobodyWaitsError
+
+    with looked_on_by(look), pytest.raises(NobodyWaitsError):
+        list(engine.answers(REQUESTS, Beam(4), RULES))
+
+
+class Watching:
+    """A rule that forbids nothing and notes which thread asks it about a sentence."""
+
+    forbids_alone = True
+
+    def __init__(self) -> None:
+        self.threads: dict[int, int] = {}
+
+    def __call__(self, log_probs: Tensor, frontier: Frontier) -> Tensor:
+        self.threads |= dict.fromkeys(frontier.asked.number.tolist(), threading.get_ident())
+        return log_probs
+
+
+def found(engine: Any, strategy: Strategy, requests: Sequence[Request] = REQUESTS) -> dict[int, Frontier]:
+    answers = engine.answers(requests, strategy, RULES)
+    return {request.number: each for some in answers for request, each in some.one_by_one()}
+
+
+def assert_same(one: dict[int, Frontier], other: dict[int, Frontier]) -> None:
+    """All hypotheses of each sentence, with what they are worth."""
+    assert sorted(one) == sorted(other) == [each.number for each in REQUESTS]
+    for number, ours in one.items():
+        theirs = other[number]
+        assert ours.length.tolist() == theirs.length.tolist()
+        assert torch.equal(ours.longest(), theirs.longest())
+        assert torch.equal(ours.ended, theirs.ended)
+        assert torch.equal(ours.cut, theirs.cut)
+        torch.testing.assert_close(ours.value, theirs.value, atol=1e-4, rtol=1e-4)
