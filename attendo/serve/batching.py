@@ -16,10 +16,14 @@ from attendo.serve.pace import Pace
 from attendo.serve.requests_log import where
 from attendo.serve.scheduler import BatchLimits, Scheduler
 from attendo.serve.seats import SeatMaker
+from attendo.serve.turns import Turns
 from attendo.text_model import Result, TextModel
 
 T = TypeVar("T")
 _LOOK_SECONDS = 0.01  # between two looks at whether all is done, while draining
+# Those who can all sit down when the next ones get up may wait for that: where answers take long, to turn away the
+# second who comes would help nobody.
+_OF_NEXT = 4  # times the seconds that others may wait
 _TAKING_SECONDS = 0.02  # in which requests are taken in between two steps
 _log = logging.getLogger("attendo.serve")
 
@@ -35,10 +39,12 @@ class Batcher:
         """`fixed`: slots of fixed size also on a CPU."""
         self.limits = limits or BatchLimits()
         seats = SeatMaker(model, self.limits.side_by_side, fixed)
-        self._scheduler = Scheduler(model, seats, self.limits, self._beat)
+        self._side_by_side = seats.most
+        self._scheduler = Scheduler(model, seats, self.limits, self._between_steps)
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._jobs: set[Job] = set()
-        self._lock, self._pace = threading.Lock(), Pace()
+        self._queue: set[Job] = set()  # those of them that have not begun: each takes itself out
+        self._lock, self._pace, self._turns = threading.Lock(), Pace(), Turns()
         self._thread: threading.Thread | None = None
         self._draining, self._died = False, False
         self._idle, self._last_beat = True, time.monotonic()
@@ -97,14 +103,13 @@ class Batcher:
     @property
     def waiting(self) -> int:
         """Requests that have not begun."""
-        with self._lock:
-            return self._not_begun()
+        return len(self._queue)
 
     @property
     def full(self) -> bool:
         """Whether a request that came now would be refused, for those who wait already."""
         with self._lock:
-            return self._too_many(self._not_begun(), in_a_hurry=True)
+            return self._too_many(self.waiting, in_a_hurry=True)
 
     @property
     def running(self) -> int:
@@ -143,15 +148,13 @@ class Batcher:
             with suppress(RuntimeError):  # the loop is closed: nobody is there
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
-        job = Job(asked, heard, deadline)
+        job = Job(asked, heard, deadline, self._queue)
+        self._turns.loop = loop
         self._enter(job)
         try:
             yield events
             if self.timed is not None:
                 self.timed(*job.seconds)
-            if isinstance(asked, Texts):
-                with self._lock:
-                    self._pace.answered(time.monotonic(), others_wait=self._not_begun() > 0)
         finally:
             job.leave()
             with self._lock:
@@ -161,29 +164,32 @@ class Batcher:
         with self._lock:
             if self._died or self._draining:
                 raise Refusal("stopped" if self._died else "draining")
-            waiting = self._not_begun()
+            waiting = self.waiting
             # A person at the page would rather wait than be told to try again.
             if self._too_many(waiting, in_a_hurry=isinstance(job.asked, Texts)):
                 raise Refusal("busy", waiting=waiting)
             self._jobs.add(job)
+            self._queue.add(job)
+            if waiting:  # else it may have a seat already
+                self._pace.waiting(time.monotonic())
             if self._thread is None:
                 self._thread = threading.Thread(target=self._compute, name="attendo-batcher", daemon=True)
                 self._thread.start()
         self._inbox.put(job)
 
     def _too_many(self, waiting: int, in_a_hurry: bool) -> bool:
-        late = in_a_hurry and self._pace.wait(time.monotonic(), waiting) > self.limits.queue_seconds
+        patience = self.limits.queue_seconds * (_OF_NEXT if waiting < self._side_by_side else 1)
+        late = in_a_hurry and self._pace.wait(time.monotonic(), waiting) > patience
         return late or waiting >= self.limits.waiting
-
-    def _not_begun(self) -> int:
-        return sum(not job.begun and job.listened_to for job in self._jobs)
 
     def _compute(self) -> None:
         """The thread: until it is told to end."""
         try:
             while self._taken_in():
-                self._scheduler.turn(time.monotonic())
-                self._beat()
+                if answered := self._scheduler.turn(time.monotonic()):
+                    with self._lock:
+                        self._pace.answered(time.monotonic(), answered, others_wait=self.waiting > 0)
+                self._between_steps()
         except BaseException as error:
             _log.critical("the thread that computes died: %s", where(error))
             self._died = True
@@ -211,6 +217,10 @@ class Batcher:
         self._beat()
         self._idle = False
         return job
+
+    def _between_steps(self) -> None:
+        self._turns.give()
+        self._beat()
 
     def _beat(self) -> None:
         self._last_beat = time.monotonic()

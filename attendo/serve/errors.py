@@ -14,7 +14,8 @@ from starlette.responses import Response
 
 from attendo.errors import AttendoError
 from attendo.serve.error_shapes import content_in, shape_of, status_in
-from attendo.serve.messages import FAULTS, MESSAGES, OTHER_FAULT, SETTINGS
+from attendo.serve.messages import FAULTS, MESSAGES, OTHER_FAULT
+from attendo.serve.messages_of_the_library import OF_THE_LIBRARY
 from attendo.serve.requests_log import CURRENT, current_id, where
 from attendo.settings import nearest
 
@@ -137,8 +138,8 @@ def _unfit(error: RequestValidationError, known: Sequence[str]) -> Refusal:
 
 def _chinese(message: str) -> str:
     """A message of the library, as it is where nobody has put it into Chinese."""
-    for pattern, text in SETTINGS.items():
-        if found := re.fullmatch(pattern, message):
+    for pattern, text in OF_THE_LIBRARY.items():
+        if found := re.fullmatch(pattern, message, re.DOTALL):
             return text.format(*found.groups())
     return message
 

@@ -13,13 +13,13 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from attendo.serve import openai
+from attendo.serve.continuations import added, grown, own_tokens
 from attendo.serve.errors import Refusal, answer
 from attendo.serve.huggingface_parameters import options_of, parameters_of
 from attendo.serve.huggingface_shapes import CHAT_RESPONSES, described
 from attendo.serve.keys import admitted, bearer
 from attendo.serve.languages import closest
 from attendo.serve.office import Office
-from attendo.serve.openai.continuations import added, grown, own_tokens
 from attendo.serve.openai.requests import ChatRequest
 from attendo.serve.request_values import json_object
 from attendo.serve.shelf import Served

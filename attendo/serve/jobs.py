@@ -52,11 +52,20 @@ Event = Told | Finished | Failed
 
 
 class Job:
-    """`heard` is called in the thread that computes, and must return at once. The last event ends the job."""
+    """`heard` is called in the thread that computes, and must return at once. The last event ends the job.
 
-    def __init__(self, asked: Texts | Work, heard: Callable[[Event], None], deadline: float | None = None) -> None:
+    Out of `queue` it takes itself when it has begun, or is over: how many wait is asked for by every request.
+    """
+
+    def __init__(
+        self,
+        asked: Texts | Work,
+        heard: Callable[[Event], None],
+        deadline: float | None = None,
+        queue: "set[Job] | None" = None,
+    ) -> None:
         self.asked, self.deadline = asked, deadline
-        self._heard = heard
+        self._heard, self._queue = heard, set[Job]() if queue is None else queue
         self.tokens = 0  # that it may take, sources and answers, of every row
         self.entered, self._begun = time.monotonic(), 0.0
         self.over = False
@@ -69,6 +78,7 @@ class Job:
     def begin(self) -> None:
         """Something is being computed for it."""
         self._begun = self._begun or time.monotonic()
+        self._queue.discard(self)
 
     @property
     def seconds(self) -> tuple[float, float]:
@@ -80,6 +90,7 @@ class Job:
     def leave(self) -> None:
         """Nobody listens any more: from any thread, seen before the next step."""
         self._left = True
+        self._queue.discard(self)
 
     @property
     def listened_to(self) -> bool:
@@ -97,16 +108,19 @@ class Job:
         self._say(Told(item))
 
     def finish(self, value: Any = None) -> None:
-        self._say(Finished(value))
-        self.over = True
+        self._end(Finished(value))
 
     def fail(self, error: Exception) -> None:
         """What is nobody's fault but ours is written down, without a word of any text."""
         if not isinstance(error, AttendoError | Refusal):
             _log.error("a request failed: %s", where(error))
             error = Refusal("failed")
-        self._say(Failed(error))
+        self._end(Failed(error))
+
+    def _end(self, event: Event) -> None:
+        self._say(event)
         self.over = True
+        self._queue.discard(self)
 
     def _say(self, event: Event) -> None:
         if self.listened_to:

@@ -114,15 +114,6 @@ MESSAGES: dict[str, Message] = {
 SIDES = {"source": "源文", "target": "译文"}
 STACKS = {"encoder": "编码器", "decoder": "解码器"}
 
-# What the library says of settings that do not go together, in Chinese.
-SETTINGS: dict[str, str] = {
-    r"groups must divide the beam evenly: (\d+) and (\d+)": "束宽必须能被组数整除：组数 {0}，束宽 {1}",
-    r"min_length (\d+) is more than max_length (\d+)": "最小长度 {0} 大于最大长度 {1}",
-    r"min_length (\d+) is more than the model can say: (\d+) tokens": "最小长度 {0} 超过了模型最多能说的 {1} 个词元",
-    r"groups \((\d+)\) and the stop rule (\w+) .*": "分成 {0} 组的束搜索不能用停止规则 {1}：请改用 first 或 settled",
-    r"coverage_penalty and scaled heads .*": "这个模型使用覆盖惩罚，不能同时缩放注意力头",
-}
-
 # What is wrong with a value, by the kind that pydantic has for it; gaps are those of its context.
 FAULTS: dict[str, tuple[str, str]] = {
     "missing": ("is missing", "缺失"),

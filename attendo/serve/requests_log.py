@@ -6,7 +6,7 @@ import secrets
 import traceback
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -107,7 +107,7 @@ class Lines(logging.Formatter):
     def _facts(self, record: logging.LogRecord) -> dict[str, Any]:
         entry = getattr(record, "entry", None)
         if isinstance(entry, Entry):
-            return {**asdict(entry), "seconds": round(entry.seconds, 4)}
+            return {**vars(entry), "seconds": round(entry.seconds, 4)}
         facts = {"message": _one_line(record.getMessage())}
         if (number := current_id()) is not None:
             facts["request_id"] = number

@@ -8,6 +8,7 @@ from attendo.decode.search import Strategy
 from attendo.serve.errors import Refusal
 from attendo.serve.jobs import Job, Texts
 from attendo.serve.lanes import Lane, Reply
+from attendo.serve.one_thread import computing
 from attendo.serve.pieces import Pieces
 from attendo.serve.seats import Kind, SeatMaker
 from attendo.text_model import TextModel
@@ -60,16 +61,19 @@ class Scheduler:
             self._remove(job)
             job.fail(error)
 
-    def turn(self, now: float) -> None:
-        """One step of whoever is next; before it, those leave whose time is over or to whom nobody listens."""
+    def turn(self, now: float) -> int:
+        """One step of whoever is next; before it, those leave whose time is over or to whom nobody listens.
+
+        How many requests for texts it answered.
+        """
         for job in [job for job in self._jobs if job.over or job.lost(now)]:
             self._remove(job)
         self._give_turns()
         if not self._turns:
-            return
+            return 0
         next_one = self._turns.popleft()
         if next_one.busy:
-            with self._model.runtime.evaluating():
+            with computing(self._model):
                 next_one.step()
             if isinstance(next_one, Lane):
                 self._open[next_one] += 1
@@ -77,8 +81,10 @@ class Scheduler:
             self._turns.append(next_one)
         elif isinstance(next_one, Lane):
             self._close(next_one)
-        for job in [job for job in self._jobs if job.over]:
+        done = [job for job in self._jobs if job.over]
+        for job in done:
             self._remove(job)
+        return sum(isinstance(job.asked, Texts) for job in done)
 
     def fail(self, refusal: Callable[[], Refusal]) -> None:
         """Everybody who is there is told."""

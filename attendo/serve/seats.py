@@ -57,7 +57,7 @@ class SeatMaker:
     def __init__(self, model: TextModel, most: int | None = None, fixed: bool | None = None) -> None:
         """`most` sentences side by side. `fixed`: slots also on a CPU."""
         self._model, self._on_gpu = model, model.device.type == "cuda"
-        self._most = most or (_ON_GPU if self._on_gpu else _ON_CPU)
+        self.most = most or (_ON_GPU if self._on_gpu else _ON_CPU)
         self._fixed = self._on_gpu if fixed is None else fixed
         self._networks: dict[tuple[str, bool, bool], Network] = {}
         self._layouts: dict[tuple[str, bool, bool], Layout] = {}
@@ -82,7 +82,7 @@ class SeatMaker:
 
     def make(self, kind: Kind) -> Seats:
         network, width = self._networks[kind.network], kind.strategy.width
-        most = max(1, min(self._most, kind.positions // (kind.width * width)))
+        most = max(1, min(self.most, kind.positions // (kind.width * width)))
         if not self._fixed and isinstance(network, Transformer) and width <= _FEW_ROWS:
             layout = self._layouts.setdefault(kind.network, Layout(network))
             return Crowd(layout, kind.strategy, kind.rules, most)

@@ -38,7 +38,7 @@ class ServeSettings(Settings):
     # how long it may take, and how many may wait
     deadline_seconds: float = Field(8.0, gt=0, description="from asking to the answer, waiting included")
     waiting: int = Field(128, ge=1, description="requests that may wait for one model")
-    queue_seconds: float = Field(1.0, gt=0, description="that a request may expect to wait, by how fast others went")
+    queue_seconds: float = Field(0.5, gt=0, description="that a request may expect to wait, by how fast others went")
     queue_tokens: int = Field(262_144, ge=1, description="of all requests to a model, sources and answers, all rows")
     hang_seconds: float = Field(30.0, gt=0, description="without a step, after which the process ends to begin anew")
     drain_seconds: float = Field(10.0, gt=0, description="for what is being answered when the server is told to end")

@@ -1,15 +1,14 @@
 """/ablate and /rank: what becomes of an answer without some heads."""
 
-from collections.abc import Iterator
-from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from attendo.model.heads import sites
-from attendo.serve.events import Event, Events, EventStream, begun, event_stream
-from attendo.serve.explorer.desk import OF_PAGE, answered, checked_heads, model_for
+from attendo.serve.events import Events, EventStream, begun, event_stream
+from attendo.serve.explorer.desk import OF_PAGE, answered, checked_heads, computed, model_for
 from attendo.serve.explorer.replies import AblateReply
 from attendo.serve.explorer.requests import AblateRequest, RankRequest
 from attendo.serve.explorer.searching import Search, Turns
@@ -17,7 +16,6 @@ from attendo.serve.explorer.subject import Subject
 from attendo.serve.office import Office
 from attendo.serve.openapi import EVENTS, refusals
 from attendo.serve.settings import ServeSettings
-from attendo.serve.shelf import Served
 from attendo.serve.strict_json import StrictRoute
 from attendo.text_model import TextModel
 
@@ -68,21 +66,22 @@ def _tokens(pieces: list[str], values: list[float]) -> list[dict[str, Any]]:
 
 
 async def _ranked(office: Office, asked: RankRequest) -> Events:
-    """Others compute between two heads, and whoever leaves is not computed for."""
+    """Each head has the time of a request, as many as there are: whoever hears something new can wait."""
     served = office.served(asked.model)
-    async with aclosing(served.batcher.each(lambda: _heads(served, asked, office.settings))) as heads:
-        async for event in heads:
-            if event is not None:
-                yield event
-
-
-def _heads(served: Served, asked: RankRequest, settings: ServeSettings) -> Iterator[Event | None]:
-    """In the thread of the model: the answer token by token, then a head at a time."""
-    subject = yield from Subject.of(model_for(served, asked), asked, settings)
-    base, config = sum(subject.log_probabilities()), subject.model.network.config
+    subject, base = await computed(office, served, lambda: _whole(model_for(served, asked), asked, office.settings))
+    config = subject.model.network.config
     for site in sites(config):
         for head in range(config.num_heads):
-            without = subject.model.with_heads({site: {head: 0.0}})
-            delta = sum(subject.log_probabilities(without)) - base
-            yield "head", {"site": site, "head": head, "delta": delta}
+            without = await served.batcher.run(partial(_without, subject, site, head), office.deadline())
+            yield "head", {"site": site, "head": head, "delta": without - base}
     yield "done", {"log_probability": base, "text": subject.text, "heads": len(sites(config)) * config.num_heads}
+
+
+def _whole(model: TextModel, asked: RankRequest, settings: ServeSettings) -> Turns[tuple[Subject, float]]:
+    """What it is about, and what it is worth with all heads."""
+    subject = yield from Subject.of(model, asked, settings)
+    return subject, sum(subject.log_probabilities())
+
+
+def _without(subject: Subject, site: str, head: int) -> float:
+    return sum(subject.log_probabilities(subject.model.with_heads({site: {head: 0.0}})))

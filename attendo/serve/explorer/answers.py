@@ -58,7 +58,8 @@ def routes(office: Office) -> APIRouter:
 async def _events(office: Office, asked: AnswerRequest) -> Events:
     """What is new of the best answer each time, then all that there is to tell."""
     served, whole = office.served(asked.model), ""
-    async with aclosing(served.batcher.each(lambda: _parts(served, asked, office.settings))) as parts:
+    items = served.batcher.each(lambda: _parts(served, asked, office.settings), office.deadline())
+    async with aclosing(items) as parts:
         async for name, told in parts:
             if name == "done":
                 yield name, told

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.responses import Response
 
@@ -29,18 +29,28 @@ OF_PAGE = (
     "bad_checkpoint",
 )
 
+T = TypeVar("T")
 Work = Callable[[TextModel], Turns[Any]]
 
 
 async def answered(office: Office, asked: OfModel, work: Work) -> Response:
-    """What comes of `work`, done with the model that is asked for, between the steps of whoever else asks it."""
+    """What comes of `work`, done with the model that is asked for."""
     served = office.served(asked.model)
 
-    def turns() -> Iterator[Response | None]:
-        yield answer((yield from work(model_for(served, asked))))
+    def written() -> Turns[Response]:
+        return answer((yield from work(model_for(served, asked))))
 
-    async with aclosing(served.batcher.each(turns)) as items:
-        (found,) = [item async for item in items if item is not None]
+    return await computed(office, served, written)
+
+
+async def computed(office: Office, served: Served, work: Callable[[], Turns[T]]) -> T:
+    """What comes of `work`, done between the steps of whoever else asks the model, in the time that a request has."""
+
+    def turns() -> Iterator[tuple[T] | None]:
+        yield ((yield from work()),)
+
+    async with aclosing(served.batcher.each(turns, office.deadline())) as items:
+        ((found,),) = [item async for item in items if item is not None]
     return found
 
 

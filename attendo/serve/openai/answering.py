@@ -5,9 +5,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from attendo.serve.continuations import added, added_bits, grown, own_tokens
 from attendo.serve.errors import Refusal
 from attendo.serve.office import Office
-from attendo.serve.openai.continuations import added, added_bits, grown, own_tokens
 from attendo.serve.openai.decoding import Decoding
 from attendo.serve.openai.prompts import Prompt
 from attendo.serve.openai.stops import Stops
@@ -54,6 +54,8 @@ class Answering:
     async def stream(self, prompt: Prompt) -> AsyncGenerator[str | Choice, None]:
         """What is new each time, and behind it the whole choice."""
         stops, told, results = Stops(self._decoding.stops), "", list[Result]()
+        if said := self._said_again(prompt):
+            yield said
         async with aclosing(self._bits(prompt, results)) as bits:
             async for bit in bits:
                 if new := stops.new(bit):
@@ -123,10 +125,15 @@ class Answering:
 
     def _choice(self, prompt: Prompt, text: str, stopped: bool, chosen: Sequence[Hypothesis]) -> Choice:
         """Where a stop sequence came, how many tokens that took is not known of a stream: those told are counted."""
+        whole = self._said_again(prompt) + text
         if stopped:
-            return Choice(text, "stop", len(self._served.model.target_tokenizer.encode(text)))
+            return Choice(whole, "stop", len(self._served.model.target_tokenizer.encode(text)))
         cut = len(chosen) < len(prompt.parts) or any(each.cut for each in chosen)
-        return Choice(text, "length" if cut else "stop", sum(len(each.ids) for each in chosen))
+        return Choice(whole, "length" if cut else "stop", sum(len(each.ids) for each in chosen))
+
+    def _said_again(self, prompt: Prompt) -> str:
+        """Before what is new; no stop sequence is looked for in it, and its tokens are those of the prompt."""
+        return prompt.text if self._decoding.echo else ""
 
     def _hypothesis(self, result: Result, number: int) -> Hypothesis:
         """Of those that a text has, the last where there are fewer."""

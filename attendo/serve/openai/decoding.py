@@ -15,11 +15,15 @@ _SEEDS = 2**32  # any seed stands for one of these
 
 @dataclass(frozen=True)
 class Decoding:
-    """`options` as of `TextModel.generate`; `most_tokens` of a whole answer; where it ends before its time."""
+    """`options` as of `TextModel.generate`; `most_tokens` of a whole answer; where it ends before its time.
+
+    `echo`: the prompt is said again before it.
+    """
 
     options: dict[str, Any]
     most_tokens: int | None
     stops: tuple[str, ...]
+    echo: bool = False
 
 
 def decoding_of(asked: Wanted, model: TextModel, settings: ServeSettings) -> Decoding:
@@ -31,7 +35,7 @@ def decoding_of(asked: Wanted, model: TextModel, settings: ServeSettings) -> Dec
     if count > settings.beam:
         raise Refusal("above_limit", {"param": "n"}, name="n", value=count, most=settings.beam)
     options = _sampling(asked) if _samples(asked) else _searching(model, count)
-    return Decoding({**options, "n_best": count}, most, asked.stops)
+    return Decoding({**options, "n_best": count}, most, asked.stops, asked.echoes)
 
 
 def _samples(asked: Wanted) -> bool:

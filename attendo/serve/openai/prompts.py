@@ -26,6 +26,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Prompt:
+    text: str
     pieces: tuple[Piece, ...]
 
     @property
@@ -47,11 +48,11 @@ class Prompt:
 def prompt_of(text: str, served: Served) -> Prompt:
     """As a model of this kind is to be asked. One that goes on with texts can begin with none."""
     if served.model.decoder_only:
-        return Prompt((Piece(text),))
+        return Prompt(text, (Piece(text),))
     about = served.about
     translates = about.task == "translation" or (about.task is None and about.target_language is not None)
     found = _by_sentence(text) if translates else [Piece(text, asked=bool(text.strip()))]
-    return Prompt(tuple(piece for piece in found if piece.text))
+    return Prompt(text, tuple(piece for piece in found if piece.text))
 
 
 def source_of(turns: Sequence[Turn], served: Served, settings: ServeSettings) -> str:

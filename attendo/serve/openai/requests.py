@@ -27,7 +27,6 @@ UNMET: dict[str, Sequence[Any]] = {
     "presence_penalty": (0, 0.0),
     "logit_bias": ({},),
     "suffix": ("",),
-    "echo": (False,),
     "best_of": (1,),
 }
 
@@ -65,6 +64,11 @@ class Wanted(_Part):
     @property
     def stops(self) -> tuple[str, ...]:
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def echoes(self) -> bool:
+        """Whether the prompt is said again before the answer."""
+        return False
 
     @property
     def with_usage(self) -> bool:
@@ -116,10 +120,15 @@ class ChatRequest(Wanted):
 
 class CompletionRequest(Wanted):
     prompt: str | Annotated[list[str], Field(min_length=1)]
+    echo: bool | None = None
 
     @property
     def prompts(self) -> list[str]:
         return [self.prompt] if isinstance(self.prompt, str) else self.prompt
+
+    @property
+    def echoes(self) -> bool:
+        return bool(self.echo)
 
 
 def _among(value: Any, values: Sequence[Any]) -> bool:

@@ -104,6 +104,7 @@ class GenerateRequest(Options):
 
     model: ModelName | None = Field(None, description="by name; the first unless given")
     texts: Annotated[list[str], Field(min_length=1)]
+    echo: bool = Field(False, description="of a model that goes on with texts: tell each text again before what is new")
     stream: bool = Field(False, description="of one text: server-sent events `text`, then `done`")
 
 

@@ -40,27 +40,32 @@ async def _scores(office: Office, asked: ScoreRequest) -> dict[str, Any]:
     for side in ("source", "target"):
         office.check([getattr(pair, side) for pair in asked.pairs])
     blocks = served.batcher.each(lambda: _blocks(served.model, asked.pairs, office.settings), office.deadline())
-    found = [scored async for block in blocks for scored in block]
+    found: list[ScoredTarget] = []
+    async for tokens, scored in blocks:
+        office.tally.tokens(served.name, tokens, 0)  # all of them are read
+        found += scored
     return {"model": served.name, "scores": [score_told(each, asked.normalise, asked.tokens) for each in found]}
 
 
-def _blocks(model: TextModel, pairs: Sequence[ScoredPair], settings: ServeSettings) -> Iterator[list[ScoredTarget]]:
-    """In the thread of the model, a few pairs at a time."""
+def _blocks(
+    model: TextModel, pairs: Sequence[ScoredPair], settings: ServeSettings
+) -> Iterator[tuple[int, list[ScoredTarget]]]:
+    """In the thread of the model, a few pairs at a time, with how many tokens they have."""
     rest = iter(pairs)
     while block := list(islice(rest, AT_ONCE)):
         sources, targets = [pair.source for pair in block], [pair.target for pair in block]
-        _check_tokens(model, sources, "source", settings.source_tokens)
-        _check_tokens(model, targets, "target", settings.answer_tokens)
-        yield model.score_tokens(sources, targets)
+        tokens = _tokens(model, sources, "source", settings.source_tokens)
+        tokens += _tokens(model, targets, "target", settings.answer_tokens)
+        yield tokens, model.score_tokens(sources, targets)
 
 
-def _check_tokens(model: TextModel, texts: Sequence[str], side: str, most: int) -> None:
-    """With eos and what the model puts before them; learned positions have an end of their own."""
+def _tokens(model: TextModel, texts: Sequence[str], side: str, most: int) -> int:
+    """How many, with what the model puts before them. With eos none may be too long, also for learned positions."""
     tokenizer = model.source_tokenizer if side == "source" else model.target_tokenizer
     before = len(model.generation.source_prefix if side == "source" else model.generation.target_prefix)
     longest = model.runtime.longest
     most = most if longest is None else min(most, longest + 1)
-    for ids in tokenizer.encode_many(list(texts)):
-        if before + len(ids) + 1 > most:
-            tokens = before + len(ids) + 1
-            raise Refusal("too_long", {"side": side}, side=side, side_zh=SIDES[side], tokens=tokens, most=most)
+    counts = [before + len(ids) for ids in tokenizer.encode_many(list(texts))]
+    if (tokens := max(counts) + 1) > most:
+        raise Refusal("too_long", {"side": side}, side=side, side_zh=SIDES[side], tokens=tokens, most=most)
+    return sum(counts)

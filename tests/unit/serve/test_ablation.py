@@ -1,9 +1,13 @@
 """/ablate and /rank: the same numbers as scores of the model without these heads."""
 
+import time
+
 import pytest
-from small_server import TEXT, Asking
+from small_server import POSTS, TEXT, Asking
 
 from attendo.model.heads import sites
+from attendo.serve.settings import ServeSettings
+from attendo.serve.shelf import NamedModel
 from attendo.text_model import TextModel
 
 TARGET = "猫 坐 着"
@@ -41,6 +45,24 @@ def test_every_head_is_ranked(server: Asking, small_model: TextModel) -> None:
         assert name == "head"
         without = small_model.with_heads({each["site"]: {each["head"]: 0.0}})
         assert each["delta"] == pytest.approx(without.score([TEXT], [TARGET])[0] - old, abs=1e-5)
+
+
+def test_each_head_has_the_time_of_a_request(server: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    office, asked = server.app.office, list[float]()
+
+    def deadline() -> float:
+        asked.append(time.monotonic() + 60)
+        return asked[-1]
+
+    monkeypatch.setattr(office, "deadline", deadline)
+    heads = [each for name, each in server.events("rank") if name == "head"]
+    assert len(asked) == 1 + len(heads)
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_whoever_looks_into_a_model_waits_no_longer_than_others(small_model: TextModel, path: str) -> None:
+    server = Asking(NamedModel("small", small_model), settings=ServeSettings(deadline_seconds=1e-6))
+    server.refused(path, 504, "too_late", text=TEXT)
 
 
 def test_heads_that_are_off_stay_off_while_others_are_ranked(server: Asking, small_model: TextModel) -> None:

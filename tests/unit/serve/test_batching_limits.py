@@ -111,7 +111,10 @@ def test_a_full_queue_refuses_at_once(small_model: TextModel) -> None:
     asking(batcher, work())
 
 
-def test_who_would_wait_too_long_is_refused_before_the_queue_is_full(small_model: TextModel) -> None:
+def test_who_would_wait_too_long_is_refused_before_the_queue_is_full(
+    small_model: TextModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attendo.serve.pace._LEAST_SECONDS", 0.0)
     batcher = Batcher(small_model, BatchLimits(queue_seconds=1e-4, side_by_side=1))
 
     async def work() -> None:
@@ -124,6 +127,17 @@ def test_who_would_wait_too_long_is_refused_before_the_queue_is_full(small_model
         assert len(await batcher.generate(["a dog"])) == 1  # nobody is ahead
 
     asking(batcher, work())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "waiting", "full"), [(1.9, 31, False), (2.1, 31, True), (0.4, 32, False), (0.6, 32, True)]
+)
+def test_who_comes_next_may_wait_for_longer(small_model: TextModel, seconds: float, waiting: int, full: bool) -> None:
+    """Up to four times the half second, as long as all find a seat."""
+    batcher = Batcher(small_model, BatchLimits(queue_seconds=0.5))
+    batcher._pace.wait = lambda now, ahead: seconds  # type: ignore[method-assign]
+    batcher._queue.update(Job(Texts((), {}), lambda event: None) for _ in range(waiting))
+    assert batcher.full == full
 
 
 def test_tokens_in_flight_are_bounded(small_model: TextModel) -> None:

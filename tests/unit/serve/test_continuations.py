@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from piped import continuing
 from real_server import on_a_port
-from small_server import Asking
+from small_server import Asking, error_of, parsed_events
 from sse import Streamed
 from test_libretranslate import refused
 
@@ -84,6 +84,25 @@ def test_several_answers_are_all_without_the_text(server: Asking) -> None:
     assert texts(completed(server, n=3)) == [each.text.removeprefix(TEXT) for each in found]
 
 
+def test_the_prompt_is_said_again_where_it_is_asked_for(server: Asking) -> None:
+    plain, told = completed(server, [TEXT, OTHER]), completed(server, [TEXT, OTHER], echo=True)
+    assert texts(told) == [TEXT + new(TEXT), OTHER + new(OTHER)]
+    assert told["usage"] == plain["usage"]
+    assert texts(completed(server, echo=False)) == texts(completed(server, echo=None)) == [new(TEXT)]
+    for fields in ({"max_tokens": 2}, {"n": 2}, {"stop": new(TEXT)[1]}, {"stop": TEXT[0]}):
+        alone, whole = completed(server, **fields), completed(server, echo=True, **fields)
+        assert texts(whole) == [TEXT + each for each in texts(alone)]
+        assert whole["usage"] == alone["usage"]
+
+
+def test_a_stream_says_the_prompt_again_too(server: Asking) -> None:
+    whole = completed(server, [TEXT, OTHER], echo=True, stop="e")
+    body = {"prompt": [TEXT, OTHER], "stream": True, "stream_options": {"include_usage": True}}
+    streamed = Streamed(server.client.post(COMPLETE, json={**body, "echo": True, "stop": "e"}).text)
+    assert [streamed.text(0), streamed.text(1)] == texts(whole)
+    assert streamed.usage == whole["usage"]
+
+
 def test_a_chat_goes_on_with_the_last_turn(server: Asking) -> None:
     told = server.client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": TEXT}]}).json()
     assert told["choices"][0]["message"]["content"] == new(TEXT)
@@ -101,6 +120,42 @@ def test_hugging_face_hears_what_is_new(server: Asking) -> None:
     assert told(inputs=TEXT, parameters=whole) == [{"generated_text": new(TEXT, **whole)}]
     many = server.client.post("/hf/models/lm", json={"inputs": ["a"] * 51})
     assert "51 texts" in refused(many, 413)
+
+
+def generated(server: Asking, **fields: Any) -> list[dict[str, Any]]:
+    answered = server.raw("generate", **fields)
+    assert answered.status_code == 200, answered.text
+    results: list[dict[str, Any]] = answered.json()["results"]
+    return results
+
+
+def test_our_own_api_tells_what_is_new_and_the_text_only_where_it_is_asked_for(server: Asking) -> None:
+    found = continuing().generate([TEXT, OTHER], beam=3, n_best=2)
+    asked = {"texts": [TEXT, OTHER], "beam": 3, "n_best": 2}
+    for echo in (False, True):
+        told = generated(server, echo=echo, **asked)
+        for text, each, result in zip((TEXT, OTHER), told, found, strict=True):
+            own = 0 if echo else len(text)
+            for one, hypothesis in zip(each["hypotheses"], result.hypotheses, strict=True):
+                assert one["text"] == hypothesis.text[own:]
+                assert (one["ids"], one["pieces"]) == ([*hypothesis.ids[own:]], [*hypothesis.pieces[own:]])
+                assert one["score"] == pytest.approx(hypothesis.score)
+            assert each["text"] == each["hypotheses"][0]["text"]
+    assert generated(server, texts=[""])[0]["text"] == new("")
+
+
+@pytest.mark.parametrize("echo", [False, True])
+def test_its_streams_tell_the_same(server: Asking, echo: bool) -> None:
+    answered = server.raw("generate", texts=[TEXT], stream=True, echo=echo)
+    *parts, (_, whole) = parsed_events(answered.text)
+    assert whole["results"] == generated(server, texts=[TEXT], echo=echo)
+    assert "".join(part["text"] for _, part in parts) == TEXT * echo + new(TEXT)
+
+
+def test_a_text_above_max_length_is_told_in_both_languages(server: Asking) -> None:
+    error = error_of(server.raw("generate", texts=[OTHER, TEXT], max_length=8), 400, "bad_setting")
+    assert "text 2 of 2 has 11 tokens" in error["message"]
+    assert "第 2 段" in error["message_zh"]
 
 
 @pytest.fixture(scope="module")

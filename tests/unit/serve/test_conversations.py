@@ -82,6 +82,27 @@ def test_a_stream_says_the_same() -> None:
     assert Streamed(serving().client.post(CHAT, json=body).text).text() == said(SOURCE)
 
 
+@pytest.mark.parametrize("fields", [{"max_tokens": 2}, {"stop": [" "]}, {"max_completion_tokens": 1, "n": 2}])
+def test_limits_and_counts_are_those_of_the_answer_to_the_last_turn(fields: dict[str, Any]) -> None:
+    server, model = serving(), answering(True, task="conversation")
+    told = answered(server, **fields)
+    texts = [each["message"]["content"] for each in told["choices"]]
+    if "stop" in fields:
+        assert texts == [said(SOURCE).split(" ")[0]]
+        assert told["choices"][0]["finish_reason"] == "stop"
+    else:
+        most = fields.get("max_tokens", 1)
+        assert [each["finish_reason"] for each in told["choices"]] == ["length"] * len(texts)
+        assert texts[0] == model.generate([SOURCE], max_length=most, beam=fields.get("n", 1))[0].text
+    read, written = len(model.source_tokenizer.encode(SOURCE)), sum(len(each.split()) for each in texts)
+    assert told["usage"] == {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    if "n" not in fields:
+        body = {"messages": MESSAGES, "stream": True, "stream_options": {"include_usage": True}, **fields}
+        streamed = Streamed(server.client.post(CHAT, json=body).text)
+        assert (streamed.text(), streamed.usage) == (texts[0], told["usage"])
+        assert streamed.reasons() == [told["choices"][0]["finish_reason"]]
+
+
 def test_a_pipeline_says_the_same() -> None:
     model = answering(True, task="conversation", context_turns=2)
     ((told,),) = [attendo.pipeline("conversational", model)(MESSAGES)]

@@ -72,6 +72,16 @@ def test_tokens_and_times_are_counted() -> None:
     assert numbers["attendo_in_flight_requests"] == 1  # the one that asks for them
 
 
+def test_what_is_scored_is_counted_as_read(small_model: TextModel) -> None:
+    server = Asking(NamedModel("small", small_model), settings=ServeSettings(metrics_open=True))
+    pairs = [{"source": TEXT, "target": "猫 坐"}] * 9 + [{"source": "", "target": ""}]
+    assert server.raw("score", pairs=pairs).status_code == 200
+    numbers = dict(line.rsplit(" ", 1) for line in server.client.get("/metrics").text.splitlines())
+    assert float(numbers['attendo_source_tokens_total{model="small"}']) == 9 * (len(TEXT.split()) + 2)
+    assert float(numbers['attendo_target_tokens_total{model="small"}']) == 0
+    assert float(numbers['attendo_requests_total{route="/api/v1/score",status="200"}']) == 1
+
+
 def test_how_models_stand_is_looked_up_when_it_is_asked_for() -> None:
     batcher = SimpleNamespace(waiting=3, running=2, batch_size=7, timed=None)
     one = SimpleNamespace(name="one", batcher=batcher, sha256="ab12")

@@ -17,7 +17,11 @@ def added(model: TextModel, result: Result) -> Iterator[Hypothesis]:
     own = result.source_tokens if model.decoder_only else 0
     for each in result.hypotheses:
         new = each.text.removeprefix(model.target_tokenizer.decode(each.ids[:own]))
-        yield replace(each, text=new, ids=each.ids[own:]) if own else each
+        yield replace(each, text=new, ids=each.ids[own:], pieces=each.pieces[own:]) if own else each
+
+
+def without_text(model: TextModel, result: Result) -> Result:
+    return replace(result, hypotheses=tuple(added(model, result)))
 
 
 async def added_bits(model: TextModel, text: str, bits: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
