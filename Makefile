@@ -2,19 +2,28 @@
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 BIN := .venv/bin
+# Compiled code is kept, whatever the shell says: hundreds of processes of the tests would compile it anew.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# Tests of the page drive a Chromium. Where it cannot be installed they are skipped, and say so.
+define BROWSER
+command -v chromium > /dev/null || { echo "Setting up Chromium for the tests of the page (once) ..."; \
+  { apt-get update -qq && apt-get install -y -qq chromium fonts-noto-cjk; } > /dev/null 2>&1; } \
+  || echo "No Chromium here, and none could be installed: tests of the page will be skipped"
+endef
 
 .PHONY: demo test test-all check lesson clean
 
 demo: .venv/core
 	$(BIN)/attendo demo
 
-# Two processes at once: the tests are many and small.
+# Two processes at once: the tests are many and small. Shapes are checked in those beside the network.
 test: .venv/dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-all: .venv/all check
-	$(BIN)/python -m pytest
+	ATTENDO_SHAPES=all $(BIN)/python -m pytest
 
 check: .venv/dev
 	$(BIN)/ruff format --check .
@@ -41,6 +50,7 @@ clean:
 
 .venv/dev: .venv/core
 	$(PIP) --editable '.[dev]'
+	@$(BROWSER)
 	@touch $@
 
 # Ray is large, and one test needs it.

@@ -218,7 +218,13 @@ def _move_into_place(new: Path, folder: Path) -> None:
         folder.rename(old)
     new.rename(folder)
     durable.sync(folder.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    remove_set_aside(folder)
+
+
+def remove_set_aside(folder: Path) -> None:
+    """The earlier folder, if the new one stands in its place: who put it there may have been killed before this."""
+    if folder.exists():
+        shutil.rmtree(_set_aside(folder), ignore_errors=True)
 
 
 def _set_aside(folder: Path) -> Path:

@@ -6,16 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import shape_checks
 import torch
 from hypothesis import settings
-from jaxtyping import install_import_hook
 
-CHECKED = ["nn", "model", "data", "decode", "train", "text_model"]
-
-# Must come before attendo is imported. A test of torch.compile turns it off in a process of its own, because the
-# compiler cannot look through the checks.
-if os.environ.get("ATTENDO_SHAPES") != "off":
-    install_import_hook([f"attendo.{name}" for name in CHECKED], "shape_checks.checked")
+shape_checks.install()
 
 from attendo.model.config import ModelConfig  # noqa: E402
 from attendo.model.transformer import Transformer  # noqa: E402
@@ -36,6 +31,12 @@ SMALL: dict[str, Any] = {
     "num_decoder_layers": 2,
     "dropout": 0.0,
 }
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before its fixtures."""
+    shape_checks.switch(item.path)
 
 
 @pytest.fixture(scope="module")

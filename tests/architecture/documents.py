@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("README*.md"), *ROOT.glob("docs/**/*.md")])
 NEEDS = re.compile(r"# needs: (\S+)")
 NUMBER = re.compile(r"\d(?:[\d,.:e+-]*\d)?")
-PROGRAM = '#!/bin/sh\nexec "{python}" -m attendo "$@"\n'
+PROGRAM = f'#!/bin/sh\nexec "{sys.executable}" -m attendo "$@"\n'
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,15 @@ class Command:
     block: Block
     output: Sequence[str] = ()
 
-    def run(self, folder: Path) -> None:
-        """In a folder that keeps what the commands before it wrote."""
+    def run(self, folder: Path, program: str = PROGRAM) -> None:
+        """In a folder that keeps what the commands before it wrote; `program` is what `attendo` is there."""
         done = subprocess.run(
             ["bash", "-eo", "pipefail", "-c", self.block.text],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             cwd=folder,
-            env=_environment(folder),
+            env=_environment(folder, program),
             check=False,
         )
         assert done.returncode == 0, f"{self.block.place} ends with exit code {done.returncode}:\n{done.stdout}"
@@ -110,11 +110,12 @@ def document(path: Path) -> list[Block]:
     return blocks(path.read_text("utf-8"), str(path.relative_to(ROOT)))
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """`attendo` is the one of this interpreter, also by the name $ATTENDO, with one thread."""
-    program = folder / ".bin" / "attendo"
-    program.parent.mkdir(exist_ok=True)
-    program.write_text(PROGRAM.format(python=sys.executable))
-    program.chmod(0o755)
-    path = os.pathsep.join([str(program.parent), os.environ.get("PATH", "")])
-    return {**os.environ, "PATH": path, "ATTENDO": str(program), "OMP_NUM_THREADS": "1", "LC_ALL": "C.UTF-8"}
+def _environment(folder: Path, program: str) -> dict[str, str]:
+    """`attendo` is the one of this interpreter, also by the name $ATTENDO, with one thread; its lines come at once."""
+    place = folder / ".bin" / "attendo"
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(program)
+    place.chmod(0o755)
+    path = os.pathsep.join([str(place.parent), os.environ.get("PATH", "")])
+    ours = {"PATH": path, "ATTENDO": str(place), "OMP_NUM_THREADS": "1", "LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, **ours}

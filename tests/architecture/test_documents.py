@@ -1,9 +1,14 @@
 """Code in the documents runs, and the two languages of the README say the same."""
 
+import os
 import re
 import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import command_server
 import pytest
 import torch
 from documents import DOCUMENTS, ROOT, Block, Command, blocks, commands, document, headings, missing
@@ -80,12 +85,33 @@ def test_a_block_may_ask_for_a_model(
         run_block(Block("sample.md:1", "python run", "1 / 0"), tmp_path, monkeypatch, request)
 
 
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`attendo`, forked from a process that has imported torch."""
+    folder = tmp_path_factory.mktemp("server")
+    client, address = folder / "client.py", folder / "socket"
+    client.write_text(command_server.CLIENT)
+    python_path = os.pathsep.join(str(path) for path in (ROOT, ROOT / "tests"))
+    with subprocess.Popen(
+        [sys.executable, command_server.__file__, str(address)],
+        env={**os.environ, "PYTHONPATH": python_path, "LC_ALL": "C.UTF-8"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as server:
+        while not address.exists():
+            assert server.poll() is None, "the server has died"
+        yield f'#!/bin/sh\nexec "{sys.executable}" -S -E "{client}" "{address}" "$@"\n'
+        server.terminate()
+
+
 @pytest.mark.parametrize("path", WALKS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_commands_of_a_guide_run_one_after_the_other_and_say_what_it_says(path: Path, tmp_path: Path) -> None:
+def test_the_commands_of_a_guide_run_one_after_the_other_and_say_what_it_says(
+    path: Path, program: str, tmp_path: Path
+) -> None:
     walked = commands(document(path))
     assert any(command.output for command in walked), "a guide shows what its commands say"
     for command in walked:
-        command.run(tmp_path)
+        command.run(tmp_path, program)
 
 
 def test_the_guide_to_training_is_run() -> None:

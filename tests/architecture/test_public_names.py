@@ -77,7 +77,7 @@ OPTIONS = {
         ),
     ],
     "explore": ["--device", "--help", "--host", "--no-open", "--port", "MODEL"],
-    "finetune": ["--device", "--help", "--out", "--overwrite", "--set", "--source", "--target", "MODEL"],
+    "finetune": ["--device", "--help", "--out", "--overwrite", "--set", "--source", "--target", "--text", "MODEL"],
     "generate": GENERATE,
     "heads": [
         *("--device", "--gold", "--help", "--json", "--lang", "--links", "--output", "--sort", "--store", "--target"),
@@ -91,7 +91,7 @@ OPTIONS = {
         *("--all", "--device", "--head", "--help", "--lang", "--layer", "--output", "--site", "--target", "-o"),
         *("MODEL", "TEXT"),
     ],
-    "prepare": ["--data", "--help", "--out", "--set", "--source", "--target", "--verify", "RUN.toml"],
+    "prepare": ["--data", "--help", "--out", "--set", "--source", "--target", "--text", "--verify", "RUN.toml"],
     "reproduce": [
         *("--data", "--device", "--help", "--jobs", "--list", "--out", "--seeds", "--variants", "RECIPE"),
     ],

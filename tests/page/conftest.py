@@ -72,7 +72,9 @@ def visit(shared_visit: Any) -> Iterator[Any]:
 
 
 def opened(browser: Any) -> Iterator[Any]:
+    from page_server import PATIENCE_MS
+
     context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-US", accept_downloads=True)
-    context.set_default_timeout(8_000)
+    context.set_default_timeout(PATIENCE_MS)
     yield context.new_page()
     context.close()

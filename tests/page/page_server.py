@@ -29,6 +29,7 @@ from attendo.serve.app import create_app  # noqa: E402
 from attendo.serve.shelf import NamedModel  # noqa: E402
 
 TEXT = "I saw the small cat"
+PATIENCE_MS = 60_000  # on a machine with much else to do a page takes its time; whoever finds it waits no longer
 VIEWS = ("alignment", "heads", "steps", "tree", "mask", "ledger", "ablation", "compare", "training")
 
 

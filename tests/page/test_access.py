@@ -48,6 +48,15 @@ def test_a_person_without_a_mouse_translates_looks_and_intervenes(visit: Any) ->
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
+@pytest.mark.parametrize("view", ["training", "alignment"])
+def test_on_a_telephone_the_tab_of_the_view_is_in_sight(visit: Any, view: str) -> None:
+    visit.page.set_viewport_size({"width": 390, "height": 800})
+    visit.open(view)
+    box = visit.page.locator(f"#tab-{view}").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+
+
 def test_arrow_keys_walk_through_maps_tokens_bars_and_the_tree(visit: Any) -> None:
     page = visit.page
     view = visit.open()

@@ -80,7 +80,7 @@ def test_a_source_of_512_tokens_gets_a_choice_and_the_page_goes_on_answering(
             fresh_page.click("#translate")
         else:
             found.get_by_text("first 255 tokens").click()
-        found.locator("heat-map" if text is None else ".complaint").wait_for(timeout=60_000)
+        found.locator("heat-map" if text is None else ".complaint").wait_for()
         fresh_page.wait_for_function("() => document.getElementById('translate') && window.gaps.length > 20")
         waited.append(fresh_page.evaluate("Math.max(...window.gaps)"))
     longest = fresh_page.evaluate("Math.max(0, ...(window.long ?? []))")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hostile_server import FAILS, hostile_app
 from hostile_texts import PAYLOADS
-from page_server import Visit, serving
+from page_server import PATIENCE_MS, Visit, serving
 
 HARMLESS = "harmless"
 REPORTS = """
@@ -76,7 +76,7 @@ class Watched(Visit):
 def watched(browser: Any) -> Iterator[Watched]:
     """One page for all of them."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
-    context.set_default_timeout(8_000)
+    context.set_default_timeout(PATIENCE_MS)
     with serving(hostile_app((HARMLESS, *PAYLOADS))) as server:
         yield Watched(context.new_page(), server.address)
         context.close()

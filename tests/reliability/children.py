@@ -20,6 +20,7 @@ class Ended:
     """Less than zero: the number of the signal that killed it."""
 
     code: int
+    output: bytes
     errors: str
 
     @property
@@ -32,7 +33,7 @@ class Ended:
 
 
 class Children:
-    """Starts them, in a folder where what they say is kept too."""
+    """Starts them, in a folder where what they read and say is kept."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -47,21 +48,25 @@ class Children:
             env=environment,
         )
 
-    def attendo(self, *arguments: str | Path, before: Sequence[Job] = (), **environment: str) -> Ended:
+    def attendo(
+        self, *arguments: str | Path, before: Sequence[Job] = (), given: bytes = b"", **environment: str
+    ) -> Ended:
         """A command, run to its end."""
-        return self.start_attendo(*arguments, before=before, **environment).wait()
+        return self.start_attendo(*arguments, before=before, given=given, **environment).wait()
 
-    def start_attendo(self, *arguments: str | Path, before: Sequence[Job] = (), **environment: str) -> "Child":
-        return self.start(
-            [*before, ("attendo_command", {"arguments": [str(each) for each in arguments]})], **environment
-        )
+    def start_attendo(
+        self, *arguments: str | Path, before: Sequence[Job] = (), given: bytes = b"", **environment: str
+    ) -> "Child":
+        command = ("attendo_command", {"arguments": [str(each) for each in arguments]})
+        return self.start([*before, command], given, **environment)
 
-    def start(self, jobs: Sequence[Job], **environment: str) -> "Child":
-        """One process that does all the jobs, one after the other."""
+    def start(self, jobs: Sequence[Job], given: bytes = b"", **environment: str) -> "Child":
+        """One process that does all the jobs, one after the other, with these bytes on standard input."""
         self._number += 1
-        errors = self._folder / f"errors-{self._number}.txt"
-        pid = self.ask({"jobs": jobs, "errors": str(errors), "environment": environment})
-        return Child(self, pid, errors)
+        streams = [self._folder / f"{self._number}.{name}" for name in ("input", "output", "errors")]
+        streams[0].write_bytes(given)
+        pid = self.ask({"jobs": jobs, "streams": [str(path) for path in streams], "environment": environment})
+        return Child(self, pid, *streams[1:])
 
     def ask(self, question: Mapping[str, Any]) -> int:
         assert self._server.stdin is not None
@@ -82,12 +87,12 @@ class Children:
 
 
 class Child:
-    def __init__(self, children: Children, pid: int, errors: Path) -> None:
-        self._children, self.pid, self._errors = children, pid, errors
+    def __init__(self, children: Children, pid: int, output: Path, errors: Path) -> None:
+        self._children, self.pid, self._output, self._errors = children, pid, output, errors
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid, number)  # until it is waited for, even a dead one has its number to itself
 
     def wait(self) -> Ended:
         code = self._children.ask({"wait": self.pid})
-        return Ended(code, self._errors.read_text("utf-8"))
+        return Ended(code, self._output.read_bytes(), self._errors.read_text("utf-8"))

@@ -33,10 +33,8 @@ def _start(question: dict[str, Any]) -> int:
         return pid
     code = OTHER_FAILURE
     try:
-        nothing, errors = os.open(os.devnull, os.O_RDWR), os.open(question["errors"], os.O_CREAT | os.O_WRONLY, 0o600)
-        os.dup2(nothing, 0)
-        os.dup2(nothing, 1)
-        os.dup2(errors, 2)
+        for number, path in enumerate(question["streams"]):
+            os.dup2(os.open(path, os.O_CREAT | os.O_WRONLY if number else os.O_RDONLY, 0o600), number)
         os.environ.update(question["environment"])
         for name, arguments in question["jobs"]:
             getattr(jobs, name)(**arguments)
@@ -46,8 +44,11 @@ def _start(question: dict[str, Any]) -> int:
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
-        sys.stderr.flush()
-        os._exit(code)
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:  # whatever happens, there is one server
+            os._exit(code)
 
 
 def _wait(pid: int) -> int:

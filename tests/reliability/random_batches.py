@@ -1,8 +1,6 @@
-"""Run as a program, where shapes are not checked at every call: answers alone beside answers in random batches."""
+"""Answers alone beside answers in random batches, by every decoder."""
 
-import json
 import random
-import sys
 from typing import Any
 
 import torch
@@ -64,8 +62,3 @@ def _attention_apart(one: Hypothesis, other: Hypothesis) -> float:
     if one.alignment is None or other.alignment is None or not one.ids:
         return 0.0
     return float((one.alignment.weights - other.alignment.weights).abs().max())
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    json.dump({name: compared(options) for name, options in DECODERS.items()}, sys.stdout)

@@ -60,9 +60,8 @@ def configs(prepared: Path, prepared_pieces: Path) -> Configs:
     def make(variant: str, **train: Any) -> RunConfig:
         changes = VARIANTS[variant]
         data = prepared_pieces if "tokenizer" in changes else prepared
-        tokenizer = {"kind": "bpe", **changes["tokenizer"]} if "tokenizer" in changes else {"kind": "words"}
-        training = {**changes.get("train", {}), **train}
-        return run_config({"prepared": data}, training, tokenizer=tokenizer, model=changes.get("model", {}))
+        others = {name: changes.get(name, {}) for name in ("tokenizer", "model")}
+        return run_config({"prepared": data}, {**changes.get("train", {}), **train}, **others)
 
     return make
 

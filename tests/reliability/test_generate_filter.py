@@ -1,16 +1,16 @@
 """D4: `attendo generate` as a filter, whatever comes in."""
 
-import os
 import random
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from children import Children, Ended
 from tiny import SIZES, SOURCES, TARGETS, tiny_model
 
 from attendo.model.config import ModelConfig
@@ -107,44 +107,44 @@ def pieces_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(model: Path, given: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [*MAIN, "generate", str(model), *options],
-        input=given,
-        capture_output=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
+@pytest.fixture
+def run(children: Children) -> Callable[..., Ended]:
+    """`attendo generate` with these bytes on standard input."""
+    return lambda model, given, *options: children.attendo("generate", model, *options, given=given)
 
 
 @pytest.mark.parametrize("kind", [pytest.param("words_model", marks=pytest.mark.slow), "pieces_model"])
-def test_D4_10000_hostile_lines_give_10000_lines_in_order(kind: str, request: pytest.FixtureRequest) -> None:
+def test_D4_10000_hostile_lines_give_10000_lines_in_order(
+    kind: str, run: Callable[..., Ended], request: pytest.FixtureRequest
+) -> None:
     folder, lines = request.getfixturevalue(kind), list(hostile_lines())
     given = "".join(f"{line}\n" for line in lines).encode()
     done = run(folder, given, "--max-length", "3")
-    assert done.returncode == 0, done.stderr[-500:]
-    output = done.stdout.decode("utf-8")
+    assert done.code == 0, done.errors[-500:]
+    output = done.output.decode("utf-8")
     answers = output.removesuffix("\n").split("\n")
     assert len(answers) == LINES
     assert len(output.splitlines()) == LINES
     assert "\r" not in output
     assert all(answer == "" for answer, line in zip(answers, lines, strict=True) if not line.strip())
-    assert {re.match(rb"line \d+: (cut at|not in)", line) is not None for line in done.stderr.splitlines()} <= {True}
+    assert {re.match(r"line \d+: (cut at|not in)", line) is not None for line in done.errors.splitlines()} <= {True}
     some = random.Random(1).sample(range(LINES), 40)
     again = run(folder, "".join(f"{lines[n]}\n" for n in some).encode(), "--max-length", "3")
-    assert again.stdout.decode().removesuffix("\n").split("\n") == [answers[n] for n in some]
+    assert again.output.decode().removesuffix("\n").split("\n") == [answers[n] for n in some]
 
 
-def test_D4_bytes_that_are_no_text_are_an_error_that_names_the_line_or_are_replaced(words_model: Path) -> None:
+def test_D4_bytes_that_are_no_text_are_an_error_that_names_the_line_or_are_replaced(
+    words_model: Path, run: Callable[..., Ended]
+) -> None:
     given = b"the cat\n\xed\xa0\x80 lone surrogate\nthe cat\n\xff\xfe\n"
     failed = run(words_model, given)
-    assert failed.returncode == 3
-    assert failed.stdout.count(b"\n") == 1  # what stands above it is answered
-    assert failed.stderr.decode().splitlines()[-1].startswith("attendo: standard input line 2 is not UTF-8")
+    assert failed.code == 3
+    assert failed.output.count(b"\n") == 1  # what stands above it is answered
+    assert failed.error.startswith("standard input line 2 is not UTF-8")
     done = run(words_model, given, "--errors", "replace")
-    assert done.returncode == 0
-    assert done.stdout.count(b"\n") == 4
-    assert "line 4: not in the vocabulary" in done.stderr.decode()
+    assert done.code == 0
+    assert done.output.count(b"\n") == 4
+    assert "line 4: not in the vocabulary" in done.errors
 
 
 def test_D4_whoever_has_seen_enough_leaves_quietly(words_model: Path) -> None:

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 from children import Child, Children, Job
-from small_run import acknowledged, left_behind, outcome, run_config, write_run_file
+from small_run import (
+    acknowledged,
+    begin,
+    left_behind,
+    outcome,
+    resume,
+    run_config,
+    train_to_the_end,
+    write_run_file,
+)
 
 from attendo.train.checkpoint import Checkpoints
 
@@ -71,6 +80,17 @@ class Storm:
         assert left_behind(self.run) == []
         shutil.rmtree(self.run)
         self.finished += 1
+
+
+def test_R3_a_model_that_another_has_replaced_does_not_outlive_a_restart(prepared: Path, tmp_path: Path) -> None:
+    run = train_to_the_end(begin(run_config({"prepared": prepared}, {"steps": 2}), tmp_path / "run"))
+    model, old = run.folder / "model", run.folder / ".old-model"
+    shutil.copytree(model, old)  # as a kill leaves them that comes after the new one was put in place
+    resume(run.folder)
+    assert left_behind(run.folder) == []
+    model.rename(old)  # and before
+    resume(run.folder)
+    assert old.is_dir(), "the only one there is"
 
 
 @pytest.fixture

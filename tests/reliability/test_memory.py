@@ -15,9 +15,8 @@ SETTLED = 200  # steps after which everything has been done a few times
 def test_R11_memory_files_and_threads_do_not_grow(children: Children, tmp_path: Path, steps: int, workers: int) -> None:
     text = write_text(tmp_path, pairs=200, words=(5, 5))
     settings = {"steps": steps, "workers": workers, "batch_tokens": 60, "save_every": 20, "validate_every": 50}
-    config = run_config(text, settings)
-    prepared = begin(config, tmp_path / "prepared").data_folder
-    config = config.replace(data={"prepared": prepared})
+    prepared = begin(run_config(text), tmp_path / "prepared").data_folder
+    config = run_config({"prepared": prepared}, settings)
     job = {
         "run_file": str(write_run_file(tmp_path / "run.toml", config)),
         "folder": str(tmp_path / "run"),

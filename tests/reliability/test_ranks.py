@@ -157,7 +157,7 @@ def test_R9_threads_that_make_batches_change_no_bit(
     prepared: Path, prepared_pieces: Path, tmp_path: Path, workers: int, pieces: bool
 ) -> None:
     def trained_with(number: int) -> Outcome:
-        tokenizer = {"kind": "bpe", "dropout": 0.2} if pieces else {"kind": "words"}
+        tokenizer = {"dropout": 0.2} if pieces else {}
         data = prepared_pieces if pieces else prepared
         settings = run_config({"prepared": data}, {"workers": number}, tokenizer=tokenizer, model={"dropout": 0.1})
         return outcome(train_to_the_end(begin(settings, tmp_path / f"{number}")).folder)

@@ -117,8 +117,15 @@ class Page extends HTMLElement {
   show() {
     const name = current().view in VIEWS ? current().view : "alignment";
     if (models().length) this.main.replaceChildren(new VIEWS[name]());
-    this.tabs.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    reveal(this.tabs.querySelector("[aria-current]"), this.tabs);
   }
+}
+
+/** Scrolls a row until this part of it is seen. After scrollIntoView the Tab key would begin there, not at the top. */
+function reveal(part, row) {
+  if (!part) return;
+  const inner = part.getBoundingClientRect(), outer = row.getBoundingClientRect();
+  row.scrollLeft += Math.min(0, inner.left - outer.left) + Math.max(0, inner.right - outer.right);
 }
 
 function setTheme(theme) {
