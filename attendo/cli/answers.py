@@ -30,13 +30,13 @@ def as_json(number: int, result: "Result", several: bool) -> str:
     return json.dumps({"line": number + 1, **plain_result(result, several)}, ensure_ascii=False)
 
 
-def warnings(number: int, result: "Result") -> Iterator[str]:
-    """What was not done as asked, with the line of the input, counted from 1."""
+def warnings(number: int, result: "Result", ends: bool = True) -> Iterator[str]:
+    """What was not done as asked, with the line of the input, counted from 1; `ends`: answers have an end."""
     if result.unknown:
         yield f"line {number + 1}: not in the vocabulary: {', '.join(map(repr, result.unknown))}"
     if result.source_left_out:
         yield f"line {number + 1}: the last {result.source_left_out} tokens were not read; see --max-source"
-    if result.cut:
+    if result.cut and ends:
         yield f"line {number + 1}: cut at {len(result.ids)} tokens; see --max-length"
     if not all(result.constraints):
         yield f"line {number + 1}: {result.constraints.count(False)} of {len(result.constraints)} constraints not met"

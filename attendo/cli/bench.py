@@ -28,7 +28,7 @@ def generate(
     ] = None,
     rivals: Annotated[
         str,
-        typer.Option(help="transformers, ctranslate2, onnx; each with a precision of its own where written name:int8."),
+        typer.Option(help="transformers, ctranslate2, ctranslate2_dealt, onnx; name:int8 has a precision of its own."),
     ] = "transformers,ctranslate2",
     batch: Annotated[str, typer.Option(help="Sentences side by side; one measurement each.")] = "1,64,256",
     beam: Annotated[str, typer.Option(help="Rows of a sentence; 1 is greedy. One measurement each.")] = "1,4",

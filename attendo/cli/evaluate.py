@@ -69,6 +69,8 @@ def evaluate(
 
     text_model = load(model, device)
     other_model = load(compare, device) if compare is not None and others is None else None
+    for each in filter(None, (text_model, other_model)):
+        asked.check_model(each)
     one = _side_of(text_model, lines, asked, f"{model}: " if other_model else "")
     if output is not None:
         output.write_text("".join(f"{one_line(text)}\n" for text in one.texts), "utf-8")
@@ -100,6 +102,17 @@ class _Asked:
     @property
     def translates(self) -> bool:
         return len(self.of_models) < len(self.names) or self.output is not None
+
+    def check_model(self, model: "TextModel") -> None:
+        """One that continues text has no answers, which would end."""
+        if model.decoder_only and (others := [name for name in self.names if name not in self.of_models]):
+            from attendo.metrics import PERPLEXITIES
+
+            known = ", ".join(PERPLEXITIES)
+            raise UsageError(
+                f"{others[0]} scores answers, and a decoder-only model continues its text without end: take one of "
+                f"{known}, which score the reference as what follows the source"
+            )
 
     def check(self, by: Path | None, compare: Path | None) -> None:
         """What cannot be meant together."""
@@ -143,7 +156,7 @@ def _side_of(model: "TextModel", lines: Lines, asked: _Asked, name: str) -> _Sid
     from attendo.metrics import likelihoods
 
     results = _translate(model, lines.sources, asked.options) if asked.translates else []
-    _say_faults(results, name)
+    _say_faults(results, name, ends=not model.decoder_only)
     found = likelihoods(model, lines.sources, lines.references) if asked.of_models else None
     return _Side([result.text for result in results], results, found)
 
@@ -200,9 +213,9 @@ def _translate(model: "TextModel", sources: Sequence[str], options: dict[str, An
     return [results[n] for n in range(len(sources))]
 
 
-def _say_faults(results: "Sequence[Result]", model: str) -> None:
+def _say_faults(results: "Sequence[Result]", model: str, ends: bool) -> None:
     cut, unknown = sum(result.cut for result in results), sum(bool(result.unknown) for result in results)
     if unknown:
         print(f"{model}{unknown} of {len(results)} lines have words that the vocabulary does not have", file=sys.stderr)
-    if cut:
+    if cut and ends:
         print(f"{model}{cut} of {len(results)} answers were cut at the length limit", file=sys.stderr)

@@ -1,19 +1,28 @@
 """`attendo finetune`: a model goes on learning from other text, and tells what it forgets."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attendo.errors import UsageError
+
+if TYPE_CHECKING:
+    from attendo.model.config import ModelConfig
+
+WINDOW = 256  # tokens of an example of running text, where learned positions reach so far
 # A model that has learned needs small steps, and not many of them.
 GENTLE = ("train.peak_lr=2e-4", "train.schedule=linear")
 
 
 def finetune(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder to start from.")],
-    source: Annotated[Path, typer.Option(help="Source text, one sentence a line (plain, .gz or .xz).")],
-    target: Annotated[Path, typer.Option(help="Target text, line by line beside it.")],
     out: Annotated[Path, typer.Option(help="Run folder; the model goes to its model/.")],
+    source: Annotated[Path | None, typer.Option(help="Source text, one sentence a line (plain, .gz or .xz).")] = None,
+    target: Annotated[Path | None, typer.Option(help="Target text, line by line beside it.")] = None,
+    text: Annotated[
+        Path | None, typer.Option(help="Instead of the two: running text, for a model that continues text.")
+    ] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a run that is in the folder already.")
@@ -22,7 +31,8 @@ def finetune(
 ) -> None:
     """Go on training a model on your own text, with its tokenizer and network.
 
-    Every validation tells the scores on the new validation pairs and, beside them, on the old model's own.
+    Pairs for a model that answers, running text for one that continues. Every validation tells the scores on the new
+    validation text and, beside them, on the old model's own.
     """
     from attendo.cli.train import new_config
     from attendo.cli.training import follow
@@ -33,11 +43,24 @@ def finetune(
     from attendo.text_model import pick_device
     from attendo.train.world import joined
 
-    load_model(model_folder(model))  # one that is damaged or not there is told before a run folder is made
-    changes = [*GENTLE, f"start_from={toml_literal(str(model))}", *(change or [])]
-    config = new_config(None, {"source": source, "target": target}, changes)
+    # A model that is damaged, not there or of the other kind is told before a run folder is made.
+    fixed = _fitting(model, load_model(model_folder(model)).network.config, (source, target), text)
+    changes = [*GENTLE, *fixed, f"start_from={toml_literal(str(model))}", *(change or [])]
+    config = new_config(None, {"source": source, "target": target, "text": text}, changes)
     with joined(pick_device(device)) as (world, own_device):
         done = follow(Run.begin(config, out, own_device, overwrite, world))
     if done.stopped:
         raise typer.Exit(done.exit_code)
     done.say(f"model written to {done.model_folder}")
+
+
+def _fitting(
+    model: Path, network: "ModelConfig", pairs: tuple[Path | None, Path | None], text: Path | None
+) -> list[str]:
+    """The text must be of the kind that the model learns from. What its network decides comes back as changes."""
+    if network.decoder_only and (text is None or any(pairs)):
+        raise UsageError(f"{model} continues text, and learns from running text: give --text and neither of the others")
+    if not network.decoder_only and (text is not None or None in pairs):
+        raise UsageError(f"{model} answers a source, and learns from pairs: give --source and --target, not --text")
+    learned = network.decoder_only and network.positions == "learned"
+    return [f"data.window={min(network.max_length, WINDOW)}"] if learned else []

@@ -164,7 +164,7 @@ def _filter(
     for texts in blocks:
         for results in _answered(model, texts, number, options):
             for result in results:
-                for warning in answers.warnings(number, result):
+                for warning in answers.warnings(number, result, ends=not model.decoder_only):
                     standing.clear()
                     print(warning, file=sys.stderr)
                 for line in written(number, result):

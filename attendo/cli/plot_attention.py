@@ -13,7 +13,7 @@ from attendo.explore.language import said
 
 def plot_attention(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The source.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The source, or the text to be continued.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="A .svg, .png or .pdf file.")] = Path(
         "attention.svg"
     ),
@@ -21,9 +21,11 @@ def plot_attention(
         str | None, typer.Option(metavar="TEXT", help="The target; the model's own greedy answer unless given.")
     ] = None,
     site: Annotated[
-        Literal["cross", "encoder", "decoder"],
-        typer.Option(help="Target to source, or the self-attention of a stack."),
-    ] = "cross",
+        Literal["cross", "encoder", "decoder"] | None,
+        typer.Option(
+            help="Target to source, as it is unless given, or the self-attention of a stack.", show_default=False
+        ),
+    ] = None,
     layer: Annotated[int | None, typer.Option(metavar="N", min=0, help="From 0; the last unless given.")] = None,
     head: Annotated[
         str | None,
@@ -36,6 +38,7 @@ def plot_attention(
     """Draw where a model looked, with its tokens on both axes; rows are the tokens being predicted.
 
     Of cross-attention the stored alignment head is drawn, where there is one and neither --layer nor --head is given.
+    A decoder-only model has no source: of it the decoder is drawn.
     Prints the path of the picture.
     """
     with speaking(lang):

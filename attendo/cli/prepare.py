@@ -7,6 +7,7 @@ import typer
 
 if TYPE_CHECKING:
     from attendo.data.prepare import Tokenizers
+    from attendo.data.prepared import Prepared
     from attendo.recipes.run_config import RunConfig
     from attendo.text.config import TokenizerConfig
 
@@ -15,6 +16,7 @@ def prepare(
     run_file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="Settings of the run.")] = None,
     source: Annotated[Path | None, typer.Option(help="Source text, one sentence a line (plain, .gz or .xz).")] = None,
     target: Annotated[Path | None, typer.Option(help="Target text, line by line beside it.")] = None,
+    text: Annotated[Path | None, typer.Option(help="Instead of the two: running text.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the prepared data.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder that the files of the run file are in.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
@@ -32,7 +34,7 @@ def prepare(
         from attendo.data.prepared import open_prepared
 
         whole = open_prepared(verify, verify=True)
-        print(f"{verify} is whole: {whole.pairs:,} pairs, {len(whole.valid):,} to validate with")
+        print(f"{verify} is whole: {_amount(whole)}")
         return
     if out is None:
         raise UsageError("name the folder for the prepared data: --out DIR")
@@ -43,20 +45,26 @@ def prepare(
     from attendo.data.prepared import open_prepared
     from attendo.recipes.corpora import corpora
 
-    files = {"source": source, "target": target, "folder": data}
+    files = {"source": source, "target": target, "text": text, "folder": data}
     config = new_config(run_file, files, change or [], told="tokenizer.")
     if config.data.prepared is not None:
         raise UsageError(f"data.prepared {config.data.prepared} is prepared already: name the text instead")
     training, valid = corpora(config.data, config.seed)
     follow_preparing(prepare_data(training, valid, config.data, _tokenizer(config), config.seed, out))
     done = open_prepared(out)
-    print(f"{done.pairs:,} pairs, {len(done.valid):,} to validate with, written to {out}")
+    print(f"{_amount(done)}, written to {out}")
     for corpus in done.corpora:
         if corpus.cut:
             print(f"{corpus.name}: {corpus.cut:,} sources cut to data.cut_source")
         for reason, count in sorted(corpus.bad.items()):
             print(f"{corpus.name}: {count:,} lines left out: {reason} (listed in {out / 'bad-lines.tsv'})")
     typer.echo(f"next: attendo train --set data.prepared={out} --out runs/NAME", err=True)
+
+
+def _amount(data: "Prepared") -> str:
+    if data.window is None or data.valid_windows is None:
+        return f"{data.pairs:,} pairs, {len(data.valid):,} to validate with"
+    return f"{data.pairs:,} windows of {data.window} tokens, {len(data.valid_windows):,} to validate with"
 
 
 def _tokenizer(config: "RunConfig") -> "TokenizerConfig | Tokenizers":

@@ -54,11 +54,10 @@ def reproduce(
 
 
 def _list() -> None:
-    from attendo.cli.reproduce_table import listed
+    from attendo.cli.reproduce_table import listing
     from attendo.recipes.reproduce.recipe import read_recipe, recipe_paths
 
-    for path in recipe_paths().values():
-        print("\n".join(listed(read_recipe(path))))
+    print("\n".join(listing([read_recipe(path) for path in recipe_paths().values()])))
 
 
 def _chosen(name: str, seeds: str, variants: str) -> "Recipe":

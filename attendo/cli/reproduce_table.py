@@ -1,6 +1,8 @@
 """Recipes and what they came to as lines of text."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,16 +11,23 @@ if TYPE_CHECKING:
     from attendo.recipes.reproduce.recipe import Recipe
 
 _WORDS = {True: "pass", False: "fail", None: "not judged"}
+_WIDTH = 100  # of the list of recipes
 _LEFT = ("test", "score", "variant", "part", "expected", "published", "verdict")  # columns that are words
 
 
-def listed(recipe: "Recipe") -> Iterator[str]:
-    """A recipe in a few lines: what it is, how much there is to train, and its numbers."""
-    judged = recipe.judged
-    yield f"{recipe.name}: {judged.about}"
-    trainings = len(judged.seeds) * max(1, len(judged.variants))
-    variants = f" of {len(judged.variants)} variants" if judged.variants else ""
-    yield f"  {trainings} training{'s' if trainings > 1 else ''}{variants}, {', '.join(_expected_of(judged.test))}"
+def listing(recipes: "Sequence[Recipe]") -> Iterator[str]:
+    """A table of recipes: their tests with their numbers, the folder of the data, and below that what they are."""
+    cells = [list(_listed(recipe)) for recipe in recipes]
+    head = ("recipe", "test", "expected", "published", "data")
+    widths = [max(map(len, column)) for column in zip(head, *chain.from_iterable(cells), strict=True)]
+
+    def line(row: Sequence[str]) -> str:
+        return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+    yield line(head)
+    for recipe, rows in zip(recipes, cells, strict=True):
+        yield from ("", *map(line, rows))
+        yield from wrap(_what(recipe), _WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
 def table(outcome: "Outcome") -> Iterator[str]:
@@ -36,10 +45,18 @@ def table(outcome: "Outcome") -> Iterator[str]:
         yield "pass: as expected" if outcome.passed else "fail: worse than expected"
 
 
-def _expected_of(tests: "Sequence[Expectation]") -> Iterator[str]:
-    for test in tests:
-        published = "" if test.reference is None else f", published {_published(test)}"
-        yield f"{test.name} {test.metric} {_expected(test) or 'not measured yet'}{published}"
+def _what(recipe: "Recipe") -> str:
+    judged = recipe.judged
+    trainings = len(judged.seeds) * max(1, len(judged.variants))
+    variants = f" of {len(judged.variants)} variants" if judged.variants else ""
+    return f"{judged.about}; {trainings} training{'s' if trainings > 1 else ''}{variants}"
+
+
+def _listed(recipe: "Recipe") -> Iterator[tuple[str, ...]]:
+    names = chain([(recipe.name, recipe.judged.dataset or "")], repeat(("", "")))
+    for test, (name, data) in zip(recipe.judged.test, names, strict=False):
+        published = "" if test.reference is None else f"{test.reference:g}"
+        yield (name, f"{test.name} {test.metric}", _expected(test) or "not measured", published, data)
 
 
 def _cells(row: "Row") -> dict[str, str]:

@@ -29,7 +29,8 @@ def score(
 ) -> None:
     """Print the log-probability of every target line given its source line.
 
-    It is the sum over the tokens of the target and its end, so never above 0; the nearer to 0, the more probable.
+    It is the sum over the tokens of the target and its end, so never above 0; the nearer to 0, the more probable. Of a
+    decoder-only model the target is what follows the source in one text, and has no end.
     """
     from attendo.interop.opening import load
 

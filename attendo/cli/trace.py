@@ -18,7 +18,7 @@ MOST_NUMBERS = 20_000_000  # that are written: some 200 MB of JSON
 
 def trace(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The source sentence.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The source sentence, or a text to be continued.")],
     target: Annotated[str | None, typer.Option(help="Its translation; the model's own, greedy, unless given.")] = None,
     layer: Annotated[int | None, typer.Option(help="All numbers of this layer, counted from 0.")] = None,
     head: Annotated[int | None, typer.Option(help="The scores and weights of this head, counted from 0.")] = None,

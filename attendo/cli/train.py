@@ -10,6 +10,7 @@ import typer
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
+    from attendo.data.config import DataConfig
     from attendo.recipes.run_config import RunConfig
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
@@ -47,7 +48,7 @@ def train(
 
     What is left open is chosen from the data and printed. Ctrl-C saves; --resume goes on, bit for bit.
     """
-    from attendo.recipes.run_config import to_toml
+    from attendo.recipes.run_config import stored_config, to_toml
 
     if resume is not None:
         if any((run_file, source, target, text, out, data, overwrite)):
@@ -58,7 +59,7 @@ def train(
         files = {"source": source, "target": target, "text": text, "folder": data}
         config = new_config(run_file, files, change or [], nowhere)
     if show:
-        print(to_toml(config or stored_config(resume)), end="")
+        print(to_toml(config or stored_config(resume or Path())), end="")
         return
 
     from attendo.cli.training import follow
@@ -89,7 +90,7 @@ def new_config(
     told: str = "",
 ) -> "RunConfig":
     """The settings of a new run, those left open chosen from its data; choices that begin with `told` are told."""
-    from attendo.recipes.run_config import RunConfig, apply_changes, named_about, read_run_file
+    from attendo.recipes.run_config import RunConfig, apply_changes, mistakes_in, named_about, read_run_file
 
     named = files.get("text") is not None or (files["source"] is not None and files["target"] is not None)
     if run_file is None and (needs_out or not (named or changes)):
@@ -98,13 +99,21 @@ def new_config(
     if any(files.values()) and isinstance(values.setdefault("data", {}), dict):
         values["data"] |= {name: path for name, path in files.items() if path is not None}
     values = apply_changes(values, changes)
-    config = RunConfig(**values)
-    if about := named_about(config).told():
-        values["about"] = about
-        config = config.replace(about=about)
-    if config.preset != "auto":
-        return config
-    return _chosen(values, config, told)
+    with mistakes_in(run_file, changes):
+        config = RunConfig(**values)
+        if about := named_about(config, _text_of(config.data)).told():
+            values["about"] = about
+            config = config.replace(about=about)
+        return config if config.preset != "auto" else _chosen(values, config, told)
+
+
+def _text_of(data: "DataConfig") -> "DataConfig":
+    """The settings that name its files."""
+    if data.prepared is None:
+        return data
+    from attendo.recipes.corpora import made_from  # needs torch
+
+    return made_from(data.prepared)
 
 
 def _chosen(values: dict[str, Any], config: "RunConfig", told: str) -> "RunConfig":
@@ -120,24 +129,15 @@ def _chosen(values: dict[str, Any], config: "RunConfig", told: str) -> "RunConfi
     return RunConfig(**applied(values, choices))
 
 
-def stored_config(folder: Path | None) -> "RunConfig":
-    from attendo.recipes.run_config import RunConfig, read_run_file
-
-    assert folder is not None
-    return RunConfig(**read_run_file(folder / "run.toml"))
-
-
 def resumed_config(folder: Path, changes: list[str], override: bool) -> "RunConfig | None":
     """The settings that replace the run's own; None where they stay."""
-    from attendo.recipes.run_config import RunConfig, apply_changes, read_run_file, to_toml
+    from attendo.recipes.run_config import differing, stored_config
 
     if not (folder / "run.toml").is_file():
         raise UsageError(f"{folder} holds no run to resume: name a folder that attendo train wrote (--out)")
-    values = read_run_file(folder / "run.toml")
-    before, after = to_toml(RunConfig(**values)), to_toml(RunConfig(**apply_changes(values, changes)))
-    if before == after and not override:
-        return None
-    if not override:
-        other = [line for line in after.splitlines() if line not in before.splitlines()]
+    config = stored_config(folder, changes)
+    if override:
+        return config
+    if other := differing(stored_config(folder), config):
         raise UsageError(f"{folder} was begun with other settings than {', '.join(other)}: say --override to mean it")
-    return RunConfig(**apply_changes(values, changes))
+    return None

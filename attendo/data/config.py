@@ -39,6 +39,8 @@ class CorpusConfig(Settings):
     def _one_form(self) -> Self:
         pair, sides = (self.source, self.target), (self.source_field, self.target_field)
         fields = (*sides, self.features_field)
+        if self.turns_field is None and (idle := changed(self, OF_TURNS)):
+            raise ValueError(f"data.{idle[0]} is about the turns of a conversation: name them in turns_field")
         if self.file is None:
             if None in pair:
                 raise ValueError("name the two text files (source and target), or one .tsv or .jsonl file (file)")
@@ -152,15 +154,21 @@ class DataConfig(Settings):
             raise ValueError("data: give one of source and target, file, corpora, text, or prepared")
         if self.text is None and self.valid_text is not None:
             raise ValueError("data.valid_text belongs to data.text: name validation files as the training files")
-        if self.text is None and (idle := _changed(self, _RUNNING)):
+        if self.text is None and (idle := changed(self, _RUNNING)):
             raise ValueError(f"data.{idle[0]} belongs to data.text: leave it out")
+        if self.task == "files" and changed(self, ["pairs"]):
+            raise ValueError(f"data.pairs {self.pairs} belongs to data.task builtin: leave it out")
+        if self.text is not None and (idle := changed(self, _SCREENING)):
+            raise ValueError(f"data.{idle[0]} is about pairs, and data.text has none: leave it out")
+        if self.prepared is not None and (idle := changed(self, _SCREENING)):
+            raise ValueError(f"data.{idle[0]} is decided when data is prepared, as data.prepared is: leave it out")
         if self.stride is not None and self.stride > self.window:
             raise ValueError(f"data.stride {self.stride} would skip text between windows of {self.window}: lower it")
         if self.text is not None and self.validation:
             raise ValueError("data.text is validated with running text: give it as data.valid_text")
         if self.prepared is not None and self.validation:
             raise ValueError("data.prepared has its own validation pairs: name validation files when preparing")
-        if not any(one) and self.valid_file is None and (idle := _changed(self, _READING)):
+        if not any(one) and self.valid_file is None and (idle := changed(self, _READING)):
             raise ValueError(f"data.{idle[0]} belongs to data.source or data.file: with corpora, to each of them")
         if not any(one) and self.tag:
             raise ValueError("data.tag belongs to data.source or data.file: with corpora, to each of them")
@@ -208,26 +216,28 @@ class DataConfig(Settings):
             return None
         if self.valid_file is None and None in (self.valid_source, self.valid_target):
             raise ValueError("give both data.valid_source and data.valid_target, or neither")
-        names = [name for name in _READING if self.valid_file is not None or not name.endswith("_field")]
+        names = _READING if self.valid_file is not None else READING_OF_TEXT
         fields = {name: getattr(self, name) for name in names}
         tag = self.valid_tag or self.tag
         files = {"source": self.valid_source, "target": self.valid_target, "file": self.valid_file}
         return CorpusConfig(**files, tag=tag, **fields).below(self.folder)
 
 
+OF_TURNS = ("context_turns", "answers")
+READING_OF_TEXT = ("without_spaces",)  # of two text files
 # How a corpus is read: settings of one corpus that stand in [data] too, and hold for its validation file.
 _READING = (
     "source_field",
     "target_field",
     "features_field",
     "turns_field",
-    "context_turns",
-    "answers",
-    "without_spaces",
+    *OF_TURNS,
+    *READING_OF_TEXT,
 )
 _RUNNING = ("window", "stride", "valid_share")
+_SCREENING = ("max_bad_ratio", "max_length", "cut_source", "max_length_ratio")
 
 
-def _changed(settings: Settings, names: Sequence[str]) -> list[str]:
+def changed(settings: Settings, names: Sequence[str]) -> list[str]:
     """Those that are not as they would be if they were left out."""
     return [name for name in names if getattr(settings, name) != type(settings).model_fields[name].default]

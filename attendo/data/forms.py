@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attendo.data.config import CorpusConfig
+from attendo.data.line_breaks import as_line
 from attendo.data.parallel import open_binary, raw_lines, raw_pairs
 from attendo.errors import DataError
 from attendo.text.turns import TURN, join_turns
@@ -107,7 +108,7 @@ def _jsonl(names: Sequence[str], text: str) -> list[str]:
     if not all(isinstance(value, str) for value in values):
         raise BadLineError("field is not text")
     "".join(values).encode("utf-8")  # JSON can spell half of a surrogate pair, which no UTF-8 holds
-    return values
+    return [as_line(value) for value in values]
 
 
 def _symbols(features: str) -> list[str]:
@@ -124,6 +125,7 @@ def _conversation(field: str, corpus: CorpusConfig, line: Line) -> Pairs:
     turns = _object(text).get(field) if text.strip() else None
     if not isinstance(turns, list) or not all(isinstance(turn, str) for turn in turns):
         raise BadLineError("no list of turns")
+    turns = [as_line(turn) for turn in turns]
     join_turns(turns).encode("utf-8")
     answers = range(1, len(turns), 2 if corpus.answers == "second" else 1)
     if not answers:

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from attendo.errors import UsageError
 from attendo.text import Tokenizer
+from attendo.text.config import TokenizerConfig
 
 LINE = "<line>"
 KEEPING = "characters"  # the kind that has line breaks of its own
@@ -15,14 +17,30 @@ KEEPING = "characters"  # the kind that has line breaks of its own
 _SPACE_BEFORE = ("words", "sentencepiece", "foreign_pieces", "byte_pairs")
 
 
-def keeping_line_breaks(tokenizer: Tokenizer) -> Tokenizer:
-    """The same tokenizer for text with line breaks, where it has the symbol for them."""
-    return LineBreaks(tokenizer) if LINE in tokenizer.symbols else tokenizer
+def for_running_text(config: TokenizerConfig) -> TokenizerConfig:
+    """One vocabulary, with a symbol for line breaks where the kind would lose them."""
+    if config.kind == "spaced":
+        raise UsageError("tokenizer.kind spaced does not keep the white space of running text: take bpe or characters")
+    if config.joint or config.target_kind is not None:
+        name = "joint" if config.joint else "target_kind"
+        raise UsageError(f"tokenizer.{name} is about two sides, and running text has but one: leave it out")
+    if config.dropout:
+        raise UsageError("tokenizer.dropout would make windows of running text longer than data.window: leave it out")
+    symbols = config.symbols if config.kind == KEEPING or LINE in config.symbols else (*config.symbols, LINE)
+    return config.replace(joint=True, symbols=symbols)
+
+
+def as_line(text: str) -> str:
+    """A line that was given with its end, as a loop over a file gives it, is the line."""
+    return text.replace("\r\n", "\n").rstrip("\r\n")
 
 
 @dataclass(frozen=True)
 class LineBreaks:
-    """Another tokenizer, with a line break wherever that has the symbol."""
+    """Another tokenizer, with a line break wherever that has the symbol; one that has none keeps them by itself.
+
+    Lines end in a line feed alone, as `RunningText` reads them, also where a text is given with CR LF.
+    """
 
     inner: Tokenizer
 
@@ -46,6 +64,8 @@ class LineBreaks:
 
     def decode(self, ids: Sequence[int]) -> str:
         text = self.inner.decode(ids)
+        if LINE not in self.symbols:
+            return text
         return text.replace(f"{LINE} ", "\n").replace(LINE, "\n") if self._spaces else text.replace(LINE, "\n")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -62,6 +82,9 @@ class LineBreaks:
         return self.inner.kind in _SPACE_BEFORE
 
     def _marked(self, text: str) -> str:
+        text = text.replace("\r\n", "\n")
+        if LINE not in self.symbols:
+            return text
         if self._spaces:
             text = re.sub("\n(?=[^\n])", f"{LINE} ", text)
         return text.replace("\n", LINE)

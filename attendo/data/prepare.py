@@ -12,11 +12,12 @@ from typing import Any, Literal, TypeVar
 from attendo.data.config import DataConfig
 from attendo.data.forms import symbols_of
 from attendo.data.index import Index, digest, file_record, write_index
+from attendo.data.line_breaks import for_running_text
 from attendo.data.new_folder import NewFolder
 from attendo.data.prepared import VALID_NAME
 from attendo.data.sources import Corpus
 from attendo.data.survey import Sample, read_through
-from attendo.data.text_writing import TextWriting, for_running_text, sampled_lines, survey_text
+from attendo.data.text_writing import TextWriting, sampled_lines, survey_text
 from attendo.data.writing import Outputs, Writing
 from attendo.errors import DataError, UsageError
 from attendo.text import Tokenizer

@@ -40,6 +40,7 @@ class Prepared:
     max_length: int  # most tokens of a side
     settings_hash: str  # SHA-256 of the settings it was made from
     fingerprint: str  # SHA-256 of the index, and so of everything
+    cut_source: int | None = None  # tokens that longer sources were cut to
     window: int | None = None  # tokens of an example of running text; None: there are pairs
     valid_windows: ShardSet | None = None  # all of the validation text; `valid` are then some beginnings from it
 
@@ -73,6 +74,7 @@ def open_prepared(folder: Path, verify: bool = False) -> Prepared:
         max_length=index.max_length,
         settings_hash=index.settings_sha256,
         fingerprint=fingerprint,
+        cut_source=index.settings["data"].get("cut_source"),
         window=index.window,
         valid_windows=_valid_windows(folder, index, verify),
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from attendo.data.config import DataConfig
 from attendo.data.index import CorpusRecord, ValidRecord
-from attendo.data.line_breaks import KEEPING, LINE, keeping_line_breaks
+from attendo.data.line_breaks import KEEPING, LINE, LineBreaks
 from attendo.data.running import RunningText
 from attendo.data.sequences import Sequences
 from attendo.data.shards import ShardRecord, ShardSet, ShardWriter
@@ -17,7 +17,6 @@ from attendo.data.survey import Sample
 from attendo.data.windows import Ids, overlapping, side_by_side
 from attendo.errors import DataError, UsageError
 from attendo.text import Tokenizer
-from attendo.text.config import TokenizerConfig
 
 SHOWN = 200  # validation windows whose text is kept, to show what becomes of their beginnings
 BEGINNING = 32  # tokens of such a beginning, or half of a short window
@@ -58,18 +57,6 @@ class TextSurvey:
     lines: int  # of all files
 
 
-def for_running_text(config: TokenizerConfig) -> TokenizerConfig:
-    """One vocabulary, with a symbol for line breaks where the kind would lose them."""
-    if config.kind == "spaced":
-        raise UsageError("tokenizer.kind spaced does not keep the white space of running text: take bpe or characters")
-    if config.target_kind not in (None, config.kind):
-        raise UsageError(f"tokenizer.target_kind {config.target_kind}: running text has but one side, leave it out")
-    if config.dropout:
-        raise UsageError("tokenizer.dropout would make windows of running text longer than data.window: leave it out")
-    symbols = config.symbols if config.kind == KEEPING or LINE in config.symbols else (*config.symbols, LINE)
-    return config.replace(joint=True, symbols=symbols)
-
-
 def survey_text(settings: DataConfig, kind: str) -> TextSurvey:
     """Reads all of it. The end of the text is kept back for validation, unless that has a file of its own."""
     path, valid_path = settings.text_files
@@ -102,7 +89,7 @@ class TextWriting:
             raise UsageError(f"the tokenizer would read line breaks as spaces: it needs the symbol {LINE} for them")
         self.corpora: list[CorpusRecord] = []
         self.valid = ValidRecord(name=None, pairs=0, bad={})
-        self._settings, self._tokenizer, self._folder = settings, keeping_line_breaks(tokenizer), folder
+        self._settings, self._tokenizer, self._folder = settings, LineBreaks(tokenizer), folder
         self._lines, self._tokens = 0, 0
 
     def write(self, survey: TextSurvey, valid_texts: Path) -> Generator[int, None, None]:

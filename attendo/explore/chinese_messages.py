@@ -68,6 +68,9 @@ _OF_PICTURES: dict[str, str] = {
         "--all 和 --head {0} 不能同时使用：要么画所有的头，要么画指定的头"
     ),
     r"TEXT is empty: there is nothing to look at": "TEXT 是空的：没有可看的内容",
+    r"--site (?:cross|encoder): a decoder-only model reads no source; take decoder, or leave it out": (
+        "--site：只有解码器的模型不读源句；请选 decoder，或不写"
+    ),
     r"--layer (-?\d+): the (\w+) has (\d+) layers, counted from 0": "--layer {0}：{1}有 {2} 层，从 0 数起",
     r"--head (.*): write mean, or heads from 0 to (\d+) such as 0,1": (
         "--head {0}：请写 mean，或 0 到 {1} 之间的头，例如 0,1"

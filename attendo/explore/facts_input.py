@@ -16,7 +16,8 @@ def _special_tokens(trace: Trace) -> str:
 
 
 def _batch(trace: Trace) -> str:
-    return f"B = 1: [1, {len(trace.source_pieces)}] → [1, {len(trace.target_pieces)}]"
+    source = "" if trace.config.decoder_only else f"[1, {len(trace.source_pieces)}] → "
+    return f"B = 1: {source}[1, {len(trace.target_pieces)}]"
 
 
 def _shift(trace: Trace) -> str:
@@ -78,7 +79,7 @@ def _order(trace: Trace) -> str:
 
 def _from_zero(trace: Trace) -> str:
     first = trace.config.position_offset
-    return f"pos = {first} … {first + len(trace.source_pieces) - 1}"
+    return f"pos = {first} … {first + len(trace.source_pieces or trace.read_pieces) - 1}"
 
 
 def _sequence_scale(trace: Trace) -> str:

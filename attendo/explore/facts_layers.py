@@ -71,7 +71,8 @@ def _sub_layers(trace: Trace) -> str:
 
 def _stacks(trace: Trace) -> str:
     rows, columns = len(trace.source_pieces), len(trace.target_pieces)
-    return f"[{rows}, {rows}] ↔ tril [{columns}, {columns}]"
+    encoder = "" if trace.config.decoder_only else f"[{rows}, {rows}] ↔ "
+    return f"{encoder}tril [{columns}, {columns}]"
 
 
 def _parameters(trace: Trace) -> str:

@@ -30,7 +30,7 @@ def _exposure(trace: Trace) -> str:
 
 
 def _turns(trace: Trace) -> str:
-    return f"1 × Enc, {len(trace.target_pieces)} × Dec"
+    return f"{'' if trace.config.decoder_only else '1 × Enc, '}{len(trace.target_pieces)} × Dec"
 
 
 def _stop(trace: Trace) -> str:

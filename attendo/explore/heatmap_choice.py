@@ -42,9 +42,12 @@ class Choice:
     heads: tuple[int | None, ...]
 
     @staticmethod
-    def of(model: TextModel, site: SiteKind, layer: int | None, head: str | None, every: bool) -> "Choice":
+    def of(model: TextModel, site: SiteKind | None, layer: int | None, head: str | None, every: bool) -> "Choice":
         """From what was typed; what is left open is the stored alignment head, or the mean of the last layer."""
         config = model.network.config
+        site = site or ("decoder" if config.decoder_only else "cross")
+        if config.decoder_only and site != "decoder":
+            raise UsageError(f"--site {site}: a decoder-only model reads no source; take decoder, or leave it out")
         stack, _ = _STACKS[site]
         count = config.num_encoder_layers if stack == "encoder" else config.num_decoder_layers
         if layer is not None and not 0 <= layer < count:

@@ -1,4 +1,4 @@
-"""Whether a model can be looked into with a text: it reads a source, and this one whole."""
+"""Whether a model can be looked into with a text: it reads this one whole, or reads a source at all."""
 
 from attendo.errors import UsageError
 from attendo.text_model import TextModel
@@ -6,7 +6,6 @@ from attendo.text_model import TextModel
 
 def check_readable(model: TextModel, text: str) -> None:
     """A `UsageError` where the text has more tokens than the model reads, for what looks into a run splits nothing."""
-    check_source(model)
     tokens = len(model.source_tokenizer.encode(text))
     most = min(model.generation.max_source, model.runtime.longest or model.generation.max_source)
     if tokens > most:

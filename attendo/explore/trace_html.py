@@ -13,7 +13,7 @@ from attendo.explore.heatmap_colours import DARK, LIGHT
 from attendo.explore.language import LANGUAGES, Language
 from attendo.explore.trace_page import SCRIPT, STYLE
 from attendo.explore.trace_values import CUT, labels_of, table
-from attendo.explore.trace_words import say
+from attendo.explore.trace_words import heading, origin, say
 from attendo.model.ledger import Traced
 from attendo.text_model import Trace
 
@@ -56,13 +56,9 @@ def _head(language: Language) -> str:
 def _top(trace: Trace) -> str:
     lines = "\n".join(
         f'<tr><th scope="row">{_both(key)}</th><td class="tokens">{_tokens(pieces)}</td></tr>'
-        for key, pieces in (
-            ("source", trace.source_pieces),
-            ("read", trace.read_pieces),
-            ("predicted", trace.target_pieces),
-        )
+        for key, pieces in heading(trace)
     )
-    notes = [_both("given" if trace.given else "answered"), f"{_both('loss')} {trace.loss:.4f}"]
+    notes = [_both(origin(trace)), f"{_both('loss')} {trace.loss:.4f}"]
     if trace.unknown:
         notes.append(f"{_both('unknown')}: {_tokens(trace.unknown)}")
     if not trace.masked:

@@ -17,7 +17,7 @@ from attendo.explore.formulas import bound, formula_of, shown_facts
 from attendo.explore.language import Language
 from attendo.explore.trace_blocks import blocks, heat_map
 from attendo.explore.trace_values import CUT, Table, labels_of, table
-from attendo.explore.trace_words import say
+from attendo.explore.trace_words import heading, origin, say
 from attendo.model.ledger import Traced
 from attendo.text_model import Trace
 
@@ -61,15 +61,10 @@ def walk(trace: Trace, view: View, width: int) -> Iterator[RenderableType]:
 
 
 def _heading(trace: Trace, language: Language) -> Iterator[RenderableType]:
-    for key, pieces in (
-        ("source", trace.source_pieces),
-        ("read", trace.read_pieces),
-        ("predicted", trace.target_pieces),
-    ):
+    for key, pieces in heading(trace):
         yield Text.assemble((f"{say(key, language)}  ", "bold"), _listed(pieces), f"  [{len(pieces)}]")
-    origin = say("given" if trace.given else "answered", language)
     total = float(trace.log_probabilities.sum())
-    yield Text(f"{origin}; {say('loss', language)} {trace.loss:.4f}, log p {total:.4f}", "dim")
+    yield Text(f"{say(origin(trace), language)}; {say('loss', language)} {trace.loss:.4f}, log p {total:.4f}", "dim")
     if trace.unknown:
         yield Text(f"{say('unknown', language)}: {' '.join(map(visible, trace.unknown))}", "yellow")
     if not trace.masked:

@@ -1,6 +1,7 @@
 """What the walk through a trace says beside its formulas, in English and Chinese."""
 
 from attendo.explore.language import Language, said
+from attendo.text_model import Trace
 
 WORDS: dict[str, tuple[str, str]] = {
     "source": ("source", "源句"),
@@ -8,6 +9,8 @@ WORDS: dict[str, tuple[str, str]] = {
     "predicted": ("predicted", "预测"),
     "given": ("target given", "目标句由用户给定"),
     "answered": ("the model's own answer, greedy", "模型自己的回答（贪心解码）"),
+    "continued": ("the text, and the model's own continuation, greedy", "原文及模型自己的续写（贪心解码）"),
+    "given_whole": ("text given", "文本由用户给定"),
     "unknown": ("not in the vocabulary, read as <unk>", "词表中没有，按 <unk> 读入"),
     "no_mask": ("the decoder's mask is off", "解码器的掩码已关闭"),
     "scaled": ("heads scaled", "被缩放的头"),
@@ -56,6 +59,19 @@ WORDS: dict[str, tuple[str, str]] = {
     "title": ("One run from inside", "一次运行的内部"),
     "point": ("point at a cell to read it", "指向格子可读数值"),
 }
+
+
+def origin(trace: Trace) -> str:
+    """The word for where the target comes from; without a source the text and what follows are one."""
+    if trace.config.decoder_only:
+        return "given_whole" if trace.given else "continued"
+    return "given" if trace.given else "answered"
+
+
+def heading(trace: Trace) -> list[tuple[str, tuple[str, ...]]]:
+    """Rows of tokens that a run is about, each with the word for it."""
+    rows = [("source", trace.source_pieces), ("read", trace.read_pieces), ("predicted", trace.target_pieces)]
+    return rows[1:] if trace.config.decoder_only else rows
 
 
 def say(key: str, language: Language, *values: object) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from attendo.data.line_breaks import as_line
 from attendo.decode.config import GenerationConfig
 from attendo.errors import UsageError
 from attendo.pipelines.turns import latest_turns, most_tokens
@@ -41,4 +42,4 @@ def _text(message: Message) -> str:
         raise UsageError("a message of the system is an instruction, which no model here follows: leave it out")
     if role not in ("user", "assistant") or not isinstance(content, str):
         raise UsageError(f"a message is a role, user or assistant, and its content as text, not {shown(message)}")
-    return content
+    return as_line(content)

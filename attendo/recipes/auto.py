@@ -116,7 +116,8 @@ def _choose_training_on_text(given: Mapping[str, Any], tokens: int) -> Iterable[
     about = f"about {tokens:,} tokens"
     budget = 2 ** round(math.log2(min(max(16 * tokens**0.5, 1024), 32_768)))
     yield Choice("train.batch_tokens", budget, about)
-    epochs = min(max(round(80 * (1_000_000 / max(tokens, 1)) ** 0.5), 3), 100)
+    at_a_million, most = (5, 10) if _is_given(given, "start_from") else (80, 100)
+    epochs = min(max(round(at_a_million * (1_000_000 / max(tokens, 1)) ** 0.5), 3), most)
     in_use = _get(given, "train.batch_tokens", budget) * _get(given, "train.accumulate", 1)
     steps = _round(min(max(epochs * tokens / in_use, 300), 200_000))
     yield Choice("train.steps", steps, f"{epochs} epochs of {about}")

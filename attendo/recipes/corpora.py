@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import ClassVar
 
 from attendo.data.config import DataConfig
@@ -60,6 +61,11 @@ def corpora(config: DataConfig, seed: int) -> tuple[Sequence[Corpus], Corpus | N
     return [FileCorpus(each) for each in config.training], together
 
 
+def made_from(prepared: Path) -> DataConfig:
+    """The settings that prepared data was made with: which text it was."""
+    return DataConfig(**read_index(prepared)[0].settings["data"])
+
+
 def amount(config: DataConfig, seed: int) -> Amount:
     """How much text there is to learn from. Bad lines are not counted."""
     if config.prepared is not None:
@@ -67,8 +73,7 @@ def amount(config: DataConfig, seed: int) -> Amount:
         joint = any(name.startswith("joint.") for name in index.files)
         kind = index.settings["tokenizer"].get("kind")
         if index.window is not None:
-            step = DataConfig(**index.settings["data"]).step
-            return Amount(index.pairs, index.pairs * step, float(joint), kind, index.window)
+            return Amount(index.pairs, index.pairs * made_from(config.prepared).step, float(joint), kind, index.window)
         return Amount(index.pairs, index.target_tokens + index.pairs, float(joint), kind)
     if config.text is not None:
         characters = RunningText(config.text_files[0]).extent().characters

@@ -29,10 +29,11 @@ def first_model(config: RunConfig, data: Prepared) -> StoredModel:
     else:
         old = load_model(config.start_from)
         network, generation, about = _going_on(old, config, data), old.generation, about or old.about
-    if config.data.cut_source is not None:  # the model reads as it learned to
-        generation = {**generation, "max_source": config.data.cut_source, "long_source": "cut"}
+    if data.cut_source is not None:  # the model reads as it learned to
+        generation = {**generation, "max_source": data.cut_source, "long_source": "cut"}
     generation = {**generation, **config.generation}
     _refuse_other_kind(network.config, data)
+    _refuse_dropout(config, data)
     _refuse_too_long(network.config, data, max(map(len, prefixes_of(GenerationConfig(**generation), source, target))))
     return StoredModel(network, source, target, generation, sample=data.valid[:SAMPLE_PAIRS], about=about)
 
@@ -61,14 +62,23 @@ def _refuse_other_kind(network: ModelConfig, data: Prepared) -> None:
         )
 
 
+def _refuse_dropout(config: RunConfig, data: Prepared) -> None:
+    """Of text that was prepared elsewhere; a run of its own text is refused with its settings."""
+    if config.tokenizer.dropout and data.window is not None:
+        raise UsageError(
+            f"tokenizer.dropout would make the windows of {data.folder} longer than {data.window} tokens: leave it out"
+        )
+
+
 def _refuse_too_long(network: ModelConfig, data: Prepared, prefix: int) -> None:
     """Before the first step, not when the sentence comes up in the middle of the run."""
     if network.positions != "learned":
         return
     control = 1 if data.window is None else 0  # bos stands in the place of a window's last token
+    what, setting = ("a sentence", "max_length") if data.window is None else ("windows", "window")
     for corpus in data.corpora:
         if (length := longest_side(corpus) + control + prefix) > network.max_length:
             raise DataError(
-                f"{corpus.name} has a sentence of {length} tokens, more than model.max_length {network.max_length}: "
-                "raise it, choose other positions, or lower data.max_length"
+                f"{corpus.name} has {what} of {length} tokens, more than model.max_length {network.max_length}: "
+                f"raise it, choose other positions, or lower data.{setting}"
             )

@@ -21,10 +21,10 @@ from attendo.recipes.circumstances import circumstances, facts, other_machine
 from attendo.recipes.corpora import corpora
 from attendo.recipes.first_model import first_model
 from attendo.recipes.prefixed import PrefixedStream
-from attendo.recipes.run_config import RunConfig, read_run_file, to_toml
+from attendo.recipes.run_config import RunConfig, stored_config, to_toml
 from attendo.recipes.sinks import MetricsFile, SampleFile, Sink
 from attendo.recipes.skipped import SkippedFile
-from attendo.store import load_model
+from attendo.store import load_model, remove_set_aside
 from attendo.text_model import TextModel
 from attendo.text_model.prefixes import prefixes_of
 from attendo.train.averaging import average_checkpoints
@@ -73,13 +73,13 @@ class Run:
         """The run in a folder, to go on where its newest checkpoint stands; `config` overrides its settings."""
         if not (folder / "run.toml").is_file():
             raise UsageError(f"{folder} holds no run to resume: name a folder that attendo train wrote")
-        stored = RunConfig(**read_run_file(folder / "run.toml"))
-        run = cls(config or stored, folder, device, world)
+        run = cls(config or stored_config(folder), folder, device, world)
         run._overrides = config is not None
         if run.world.leads:
             with run._alone():
                 for place in (run.checkpoints.folder, folder, folder / "validation"):
                     durable.sweep(place)
+                remove_set_aside(folder / "model")
                 if config is not None:
                     durable.replace(folder / "run.toml", to_toml(config).encode())
         run.world.wait()

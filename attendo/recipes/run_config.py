@@ -1,15 +1,18 @@
 """The settings of a run, as a run file holds them. Reading them needs no torch, so a mistake is answered at once."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from attendo.data.config import DataConfig
-from attendo.decode.config import GenerationConfig
+from attendo.data.config import DataConfig, changed
+from attendo.data.line_breaks import for_running_text
+from attendo.decode.config import OF_A_SOURCE, GenerationConfig
 from attendo.errors import UsageError
+from attendo.metrics import PERPLEXITIES
 from attendo.model.config import ModelConfig
 from attendo.recipes.reproduce.config import Reproduce, with_variant
 from attendo.settings import Settings
@@ -42,6 +45,7 @@ class RunConfig(Settings):
     @model_validator(mode="after")
     def _network_makes_sense(self) -> Self:
         self._check_running_text()
+        self._check_prepared()
         self._check_generation()
         if self.start_from is not None:
             self._check_start()
@@ -70,10 +74,31 @@ class RunConfig(Settings):
             )
         if text and decided and not decoder_only and self.start_from is None:
             raise ValueError("data.text has no source for an encoder to read: set model.num_encoder_layers to 0")
-        if text and (scored := self.train.decoded_metrics):
+        if text or decoder_only:
+            self._check_without_source()
+        if text and self.start_from is None:
+            for_running_text(self.tokenizer)
+
+    def _check_without_source(self) -> None:
+        """Of what is said of sources and of answers, where there are none, nothing may be passed over."""
+        if scored := self.train.decoded_metrics:
             raise ValueError(
                 f"train.metrics: running text has no answers that {scored[0]} could score; leave it at loss"
             )
+        for name, neutral in OF_A_SOURCE.items():
+            if (value := self.generation.get(name)) and value != neutral:
+                raise ValueError(f"generation.{name} is about a source, and running text has none: leave it out")
+        for test in () if self.reproduce is None else self.reproduce.test:
+            if test.metric not in (*PERPLEXITIES, "loss"):
+                raise ValueError(
+                    f"{test.name}: running text has no answers that {test.metric} could score; take loss or perplexity"
+                )
+
+    def _check_prepared(self) -> None:
+        if self.data.prepared is None:
+            return
+        if idle := changed(self.tokenizer, [name for name in TokenizerConfig.model_fields if name != "dropout"]):
+            raise ValueError(f"data.prepared brings its tokenizer: leave tokenizer.{idle[0]} out, or prepare with it")
 
     def _check_start(self) -> None:
         if "tokenizer" in self.model_fields_set and self.tokenizer.model_fields_set - {"dropout"}:
@@ -99,15 +124,21 @@ class RunConfig(Settings):
             raise UsageError(f"[model] {error}") from None
 
 
-def named_about(config: RunConfig) -> About:
-    """What the names of its files tell, where the run does not say what it is for and goes on from nothing."""
+def named_about(config: RunConfig, text: DataConfig | None = None) -> About:
+    """What the names of its files tell, where the run does not say what it is for and goes on from nothing.
+
+    `text` are the settings by which prepared data was made.
+    """
     if config.about != About() or config.start_from is not None:
         return config.about
-    if turns := {each.context_turns for each in config.data.training if each.turns_field is not None}:
+    text = text or config.data
+    if text.text is not None:
+        return About(task="generation")
+    if turns := {each.context_turns for each in text.training if each.turns_field is not None}:
         return About(task="conversation", context_turns=max(turns))
     told = {
         About() if each.source is None or each.target is None else languages_of(each.source, each.target)
-        for each in config.data.training
+        for each in text.training
     }
     return told.pop() if len(told) == 1 else About()
 
@@ -120,6 +151,24 @@ def read_run_file(path: Path) -> dict[str, Any]:
         raise UsageError(f"run file {path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"run file {path} is not TOML: {error}") from None
+
+
+def stored_config(run: Path, changes: Sequence[str] = ()) -> RunConfig:
+    """The settings of the run in a folder, with what --set changes in them."""
+    file = run / "run.toml"
+    values = apply_changes(read_run_file(file), changes)
+    with mistakes_in(file, changes):
+        return RunConfig(**values)
+
+
+@contextmanager
+def mistakes_in(file: Path | None, changes: Sequence[str] = ()) -> Iterator[None]:
+    """A mistake in the settings names the file that they stand in, and --set, where that may have made it."""
+    try:
+        yield
+    except UsageError as error:
+        places = [] if file is None else [str(file), *(["--set"] if changes else [])]
+        raise UsageError(f"{' with '.join(places)}: {error}" if places else str(error)) from None
 
 
 def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
@@ -167,6 +216,13 @@ def to_toml(config: RunConfig) -> str:
     return "\n".join(lines) + "\n"
 
 
+def differing(before: RunConfig, after: RunConfig) -> list[str]:
+    """Settings of the second that are not those of the first, each with its table; those left out have no value."""
+    one, other = (_flat(tomllib.loads(to_toml(each))) for each in (before, after))
+    names = [name for name in {**other, **one} if other.get(name) != one.get(name)]
+    return [f"{name} = {toml_literal(other[name])}" if name in other else f"no {name}" for name in names]
+
+
 def toml_literal(value: Any) -> str:
     """A value as TOML spells it."""
     if isinstance(value, bool):
@@ -177,6 +233,13 @@ def toml_literal(value: Any) -> str:
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
     return repr(value)
+
+
+def _flat(values: dict[str, Any], before: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= _flat(value, f"{before}{name}.") if isinstance(value, dict) else {f"{before}{name}": value}
+    return found
 
 
 def _toml_value(text: str) -> Any:

@@ -89,7 +89,8 @@ class Verification:
             samples=0,
             final="last",
         )
-        return config.replace(data={"prepared": data}, train=training)
+        tokenizer = {"dropout": config.tokenizer.dropout}  # all else of it is in what was prepared
+        return config.replace(data={"prepared": data}, tokenizer=tokenizer, train=training)
 
 
 def compare(whole: Path, stopped: Path, step: int) -> Iterator[Compared]:

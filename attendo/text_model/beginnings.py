@@ -1,10 +1,10 @@
 """Texts for a model without an encoder: nothing is read as a source, the text is what its continuation begins with."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from attendo.decode.config import GenerationConfig
+from attendo.decode.config import OF_A_SOURCE, GenerationConfig
 from attendo.errors import UsageError
-from attendo.text import Tokenizer
 from attendo.text_model.answering import Line
 from attendo.text_model.lines import LineMaker
 from attendo.text_model.phrasing import beginning_ids, holds
@@ -14,17 +14,6 @@ from attendo.text_model.wishes import Wishes
 
 class BeginningMaker(LineMaker):
     """A line for every text, also for one that is empty, which begins with nothing."""
-
-    def __init__(
-        self,
-        wishes: Wishes,
-        config: GenerationConfig,
-        source: Tokenizer,
-        target: Tokenizer,
-        longest: int | None,
-    ) -> None:
-        _refuse(wishes, config)
-        super().__init__(wishes, config, source, target, longest)
 
     def of(self, texts: Sequence[str]) -> list[list[Line]]:
         made: list[list[Line]] = []
@@ -40,22 +29,21 @@ class BeginningMaker(LineMaker):
     def sentences(self, text: str, number: int, count: int = 1) -> list[str]:
         """The text itself. One that is too long cannot be cut: its end would not know of its beginning."""
         tokens = len(self._begin) + len(beginning_ids(self._target, text))
+        where, limit = f"text {number + 1} of {count} has {tokens} tokens", self._wishes.max_length
         if tokens > self._most:
-            message = f"text {number + 1} of {count} has {tokens} tokens; the model reads at most {self._most}: shorten"
-            raise TooLongError(f"{message} it at its beginning", number)
+            message = f"{where}; the model reads at most {self._most}: shorten it at its beginning"
+            raise TooLongError(message, number)
+        if limit is not None and tokens > limit:
+            raise TooLongError(f"{where}, more than max_length {limit}, which counts them too: raise it", number)
         return [text]
 
 
-def _refuse(wishes: Wishes, config: GenerationConfig) -> None:
-    """What is said of a source, or would say again how the answer begins."""
+def refuse_source(wishes: Wishes, config: GenerationConfig, given: Mapping[str, Any]) -> None:
+    """What is said of a source, or would say again how the answer begins; `given` are the options of the call."""
     if wishes.prefix:
         raise UsageError("prefix and a decoder-only model exclude each other: the text itself is how it begins")
-    given = {
-        "split": wishes.split,
-        "alignments": wishes.alignments,
-        "coverage_penalty": config.coverage_penalty > 0,
-        "source_prefix": bool(config.source_prefix),
-    }
-    for name, is_given in given.items():
-        if is_given:
-            raise UsageError(f"{name} and a decoder-only model exclude each other: it reads no source; leave it out")
+    # Lengths follow that of a source unless a call says otherwise; a model without one needs not be told so.
+    meant = {name: given.get(name) if "factor" in name else getattr(config, name) for name in OF_A_SOURCE}
+    said = [name for name, value in meant.items() if value and value != OF_A_SOURCE[name]]
+    for name in [*(each for each in ("split", "alignments") if getattr(wishes, each)), *said]:
+        raise UsageError(f"{name} and a decoder-only model exclude each other: it reads no source; leave it out")

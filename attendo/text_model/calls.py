@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from attendo.data.line_breaks import as_line
 from attendo.decode.config import GenerationConfig
 from attendo.decode.frontier import Frontier
 from attendo.decode.requests import Request
@@ -85,4 +86,4 @@ class Call:
         return Teller(ranking_of(self.config), self.tokenizers[1])
 
     def _unknown(self, text: str) -> tuple[str, ...]:
-        return tuple(self.tokenizers[0].unknown(text)) if text.strip() else ()
+        return tuple(self.tokenizers[0].unknown(as_line(text))) if text.strip() else ()

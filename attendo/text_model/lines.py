@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from attendo.data.line_breaks import as_line
 from attendo.decode.config import GenerationConfig
 from attendo.decode.ranking import Ranking
 from attendo.errors import UsageError
@@ -35,7 +36,7 @@ class LineMaker:
         """Of each text, none where there is nothing to answer."""
         prefixes, phrases = self._wishes.prefixes(len(texts)), self._wishes.phrases(len(texts))
         made: list[list[Line]] = []
-        for number, (text, prefix, required) in enumerate(zip(texts, prefixes, phrases, strict=True)):
+        for number, (text, prefix, required) in enumerate(zip(map(as_line, texts), prefixes, phrases, strict=True)):
             self._wishes.check_ban(prefix, required)
             sentences = self.sentences(text, number, len(texts)) if text.strip() else []
             made.append([self._line(sentence, prefix, required) for sentence in sentences])

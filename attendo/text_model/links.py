@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from attendo.data.line_breaks import as_line
 from attendo.text import Tokenizer
 from attendo.text_model.results import Hypothesis
 
@@ -14,7 +15,7 @@ def links_of(answer: Hypothesis, text: str, source: Tokenizer, target: Tokenizer
     """Of an answer to this text by a model with these tokenizers; None where no alignment was asked for."""
     if answer.alignment is None:
         return None
-    ids = source.encode(text)
+    ids = source.encode(as_line(text))
     added = answer.alignment.weights.size(1) - 1 - len(ids)  # what the model puts before every source
     here, there = _last_characters(source, ids), _last_characters(target, answer.ids)
     return [(here[one - added], there[other]) for one, other in answer.alignment.links if one >= added]

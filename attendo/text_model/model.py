@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from attendo.data.line_breaks import keeping_line_breaks
+from attendo.data.line_breaks import LineBreaks
 from attendo.decode.config import GenerationConfig
 from attendo.decode.engines import Engine
 from attendo.decode.ensemble import Ensemble, How
@@ -20,7 +20,7 @@ from attendo.model.transformer import Transformer
 from attendo.store import StoredModel, load_model, save_model
 from attendo.text import Tokenizer
 from attendo.text_model.answering import Answering
-from attendo.text_model.beginnings import BeginningMaker
+from attendo.text_model.beginnings import BeginningMaker, refuse_source
 from attendo.text_model.calls import Call
 from attendo.text_model.continuing import distinct, next_tokens
 from attendo.text_model.lines import LineMaker
@@ -46,7 +46,7 @@ class TextModel:
         self.source_tokenizer: Tokenizer = stored.source_tokenizer
         self.target_tokenizer: Tokenizer = stored.target_tokenizer
         if self.decoder_only:  # one tokenizer, of running text
-            self.source_tokenizer = self.target_tokenizer = keeping_line_breaks(stored.target_tokenizer)
+            self.source_tokenizer = self.target_tokenizer = LineBreaks(stored.target_tokenizer)
         self.generation = GenerationConfig(**stored.generation)
         self.scores: dict[str, Any] = stored.scores
         self.about: dict[str, Any] = stored.about  # fields of `About` that are known
@@ -272,6 +272,8 @@ class TextModel:
         given = engine_left_out(self.runtime.name, {name: each for name, each in options.items() if each is not None})
         wishes, config = divided(self.runtime.defaults(self.generation, given), given)
         self.runtime.check(wishes, config)
+        if self.decoder_only:
+            refuse_source(wishes, config, given)
         return wishes, config
 
     @property

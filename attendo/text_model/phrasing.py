@@ -13,6 +13,7 @@ A learnt tokenizer could also put a phrase together from smaller pieces than it 
 import re
 from collections.abc import Sequence
 
+from attendo.data.line_breaks import LINE
 from attendo.errors import UsageError
 from attendo.metrics.scripts import SCRIPTS_WITHOUT_SPACES, script_of
 from attendo.text import UNK, Tokenizer
@@ -74,7 +75,9 @@ def prefix_ids(tokenizer: Tokenizer, prefix: str) -> Ids:
 
 def beginning_ids(tokenizer: Tokenizer, text: str) -> Ids:
     """Where the word that follows brings its own space, that at the end of the text is left out."""
-    return tuple(tokenizer.encode(text.rstrip() if tokenizer.kind in _SPACE_BEFORE else text))
+    if tokenizer.kind in _SPACE_BEFORE:
+        text = text.rstrip(" " if LINE in tokenizer.symbols else None)  # behind a line break another line begins
+    return tuple(tokenizer.encode(text))
 
 
 def checked_phrases(phrases: Sequence[str], name: str) -> tuple[str, ...]:

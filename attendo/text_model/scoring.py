@@ -6,6 +6,7 @@ from itertools import takewhile
 import torch
 
 from attendo.data.batch import Example, collate
+from attendo.data.line_breaks import as_line
 from attendo.decode.config import GenerationConfig
 from attendo.decode.requests import begun
 from attendo.errors import UsageError
@@ -35,7 +36,8 @@ def pairs_of(
         raise UsageError(f"score takes pairs: {len(sources)} sources and {len(targets)} targets")
     before, begin = prefixes_of(config, source or target, target)
     if source is not None:
-        encoded = zip(source.encode_many(sources), target.encode_many(targets), strict=True)
+        lines = ([as_line(text) for text in texts] for texts in (sources, targets))
+        encoded = zip(source.encode_many(next(lines)), target.encode_many(next(lines)), strict=True)
         read = ((shortened(one, config, len(before))[0], other) for one, other in encoded)
         return [Example((*before, *one), (*begin, *other)) for one, other in read]
     alone = target.encode_many(sources)

@@ -8,6 +8,7 @@ import torch
 
 from attendo.decode.coverage import Covered, Covering
 from attendo.decode.frontier import Frontier
+from attendo.decode.reading_ahead import read_ahead
 from attendo.decode.requests import Answers, Request, asked_of, begun, by_length, sources_of
 from attendo.decode.search import Network, Rule, Strategy, search
 
@@ -28,9 +29,11 @@ class SearchEngine:
         """All sentences together, after every token."""
         network, device = self._network, self._network.device
         ids, mask = sources_of(requests, device)
+        frontier = strategy.start(asked_of(requests, device))
         all_alike = len({len(request.source) for request in requests}) == 1
         with torch.inference_mode():
             state: Any = begun(network, ids, None if all_alike else mask)
+            state, frontier = read_ahead(network, state, frontier, strategy, rules, alike=True)
             if isinstance(network, Covering):
                 state = Covered.nothing(state, mask, strategy.width)
-        return search(network, state, asked_of(requests, device), strategy, rules)
+        return search(network, state, frontier, strategy, rules)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from attendo.data.line_breaks import as_line
 from attendo.decode.config import GenerationConfig
 from attendo.model.heads import HeadScales
 from attendo.model.ledger import Traced
@@ -42,8 +43,8 @@ class Pair:
         if source is None:
             return _alone(text, said, config, target)
         before, begin = prefixes_of(config, source, target)
-        given = isinstance(said, str)
-        answer = (*begin, *target.encode(said)) if isinstance(said, str) else said.ids
+        text, given = as_line(text), isinstance(said, str)
+        answer = (*begin, *target.encode(as_line(said))) if isinstance(said, str) else said.ids
         # An answer that was cut never came to predict eos: its last token is the last row.
         cut = not isinstance(said, str) and said.cut
         ids = (*before, *source.encode(text), EOS), (*answer, *(() if cut else (EOS,)))

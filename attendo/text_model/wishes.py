@@ -96,9 +96,11 @@ def divided(defaults: GenerationConfig, options: Mapping[str, Any]) -> tuple[Wis
 
 
 def refuse_string(texts: Sequence[str]) -> None:
-    """A string is a sequence too, of letters: nobody means that."""
+    """A string is a sequence too, of letters: nobody means that. Nor is anything in the list but text."""
     if isinstance(texts, str):
         raise UsageError("a list of texts is needed: write [text] for a single one")
+    if other := [each for each in texts if not isinstance(each, str)]:
+        raise UsageError(f"a list of texts is needed: {other[0]!r} in it is none")
 
 
 def candidates(wishes: Wishes, config: GenerationConfig) -> int:

@@ -101,6 +101,12 @@ class Reproduce(Settings):
         for name, number in (("seeds", len(self.seeds)), ("test", len(self.test))):
             if not number:
                 raise ValueError(f"reproduce.{name} is empty: there would be nothing to do")
+        if self.ensemble and len(self.seeds) == 1:
+            raise ValueError(
+                "reproduce.ensemble of one seed is that model alone: give reproduce.seeds more, or leave it out"
+            )
+        if self.decoding and all(test.metric in (*PERPLEXITIES, "loss") for test in self.test):
+            raise ValueError("reproduce.generate is for tests that are decoded, and none is: leave it out")
         self._check_tests()
         return self
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from attendo.data.config import CorpusConfig, DataConfig
+from attendo.data.config import READING_OF_TEXT, CorpusConfig, DataConfig
 from attendo.errors import DataError, UsageError
 from attendo.recipes.reproduce.config import PLACE, Expectation, Reproduce, has_places
-from attendo.recipes.run_config import RunConfig, read_run_file, toml_literal
+from attendo.recipes.run_config import RunConfig, mistakes_in, read_run_file, toml_literal
 from attendo.settings import nearest
 
 DATA = Path("data")  # where data sets lie unless said otherwise
@@ -129,13 +129,11 @@ def read_recipe(path: Path) -> Recipe:
     names = values["reproduce"].get("variants", []) if isinstance(values["reproduce"], dict) else []
     if names and not has_places(values):
         raise UsageError(f"{path}: reproduce.variants would all be the same: no file name of [data] has {PLACE} in it")
-    try:
+    with mistakes_in(path):
         config = RunConfig(**values, **({"variant": names[0]} if names else {}))
         assert config.reproduce is not None, "it is in the values"
         for test in config.reproduce.test:
             _check_test(test, config)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
     return Recipe(path, values, config.reproduce, config.reproduce.seeds, config.reproduce.variants)
 
 
@@ -148,7 +146,7 @@ def corpus_of(test: Expectation, data: DataConfig) -> CorpusConfig | None:
         {} if alike is None else alike.model_dump(exclude_unset=True, exclude={"source", "target", "file", "weight"})
     )
     if test.file is None:  # fields are those of a file with both sides
-        reading = {name: value for name, value in reading.items() if not name.endswith("_field")}
+        reading = {name: value for name, value in reading.items() if name in (*READING_OF_TEXT, "tag")}
     files = {"source": test.source, "target": test.target, "file": test.file}
     return CorpusConfig(**{**reading, **files, "tag": test.tag or reading.get("tag")}).below(data.folder)
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from attendo.errors import ModelError, UsageError
 from attendo.explore.curves import read_histories
 from attendo.recipes.reproduce.config import Expectation
-from attendo.recipes.run_config import RunConfig, read_run_file, to_toml
+from attendo.recipes.run_config import RunConfig, differing, stored_config
 
 State = Literal["new", "begun", "complete"]
 
@@ -17,8 +17,8 @@ def state_of(folder: Path, config: RunConfig) -> State:
     begun = any((folder / name).exists() for name in ("data", "checkpoints", "model"))
     if not (begun and (folder / "run.toml").is_file()):
         return "new"
-    before, now = (_lines(each) for each in (RunConfig(**read_run_file(folder / "run.toml")), config))
-    if other := [line for line in now if line not in before] or [line for line in before if line not in now]:
+    before, now = (_wherever(each) for each in (stored_config(folder), config))
+    if other := differing(before, now):
         raise UsageError(
             f"{folder} holds a run with other settings than {', '.join(other)}: name another folder (--out), or remove "
             "it"
@@ -71,6 +71,6 @@ def _reports(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.startswith('{"kind": "stopped"')]
 
 
-def _lines(config: RunConfig) -> list[str]:
+def _wherever(config: RunConfig) -> RunConfig:
     """The settings, but for where the text lay: data sets may be moved."""
-    return to_toml(config.replace(data=config.data.replace(folder=None))).splitlines()
+    return config.replace(data=config.data.replace(folder=None))

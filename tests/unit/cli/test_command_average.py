@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from running import some_text
 from safetensors.torch import load_file
 from tiny import QUICK_RUN, SOURCES, Command, settings, tiny_model, write_pairs
 
@@ -54,6 +55,25 @@ def test_the_rest_is_as_in_the_run(attendo: Command, run: Path, tmp_path: Path) 
     assert averaged.scores == {}  # those of one checkpoint do not hold for the mean
     assert averaged.source_tokenizer.encode(SOURCES[0]) == trained.source_tokenizer.encode(SOURCES[0])
     assert len(load(tmp_path / "mean", "cpu").generate(SOURCES)) == len(SOURCES)
+
+
+def test_it_answers_as_the_trained_model_does(attendo: Command, tmp_path: Path) -> None:
+    """By the settings that the run file has, and those that follow from its data."""
+    source, target = write_pairs(tmp_path)
+    own = ("generation.beam=3", "generation.length_penalty=0.5", "data.cut_source=2", "train.final=last")
+    options = ["--source", source, "--target", target, "--out", tmp_path / "run"]
+    assert attendo("train", *options, *settings(*QUICK_RUN, "train.steps=1", *own)).code == 0
+    (tmp_path / "a.txt").write_text(some_text(1000), "utf-8")
+    text = ["--text", tmp_path / "a.txt", "--out", tmp_path / "text"]
+    small = ("preset=tiny", "model.num_encoder_layers=0", "data.window=16", "train.batch_tokens=64", "train.samples=0")
+    assert attendo("train", *text, *settings(*small, "tokenizer.kind=characters", "train.steps=1")).code == 0
+    for run in ("run", "text"):
+        assert attendo("average", tmp_path / run, "--out", tmp_path / f"{run}-mean").code == 0
+        averaged, trained = load_model(tmp_path / f"{run}-mean"), load_model(tmp_path / run / "model")
+        assert averaged.generation == trained.generation != {}
+        assert (averaged.about, averaged.sample) == (trained.about, trained.sample)
+    assert load_model(tmp_path / "run-mean").generation["beam"] == 3
+    assert load_model(tmp_path / "text-mean").generation == {"max_length_extra": 16}
 
 
 def test_a_run_that_fine_tuned_a_model_can_be_averaged(attendo: Command, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from tiny import Command, tiny_model
+from tiny import Command, tiny_model, without_source
 
 pytest.importorskip("matplotlib")
 
@@ -38,6 +38,19 @@ def test_the_decoder_looks_at_what_it_read(attendo: Command, model_folder: Path)
     assert tokens == ["<s>", "猫", "坐", "着", "猫", "坐", "着", "</s>"]
     attendo("plot-attention", model_folder, TEXT, "--site", "encoder", "-o", "x.svg")
     assert texts("x.svg").count("cat") == 2
+
+
+def test_a_model_without_a_source_looks_at_what_it_read(attendo: Command, tmp_path: Path) -> None:
+    without_source().save(tmp_path / "alone")
+    done = attendo("plot-attention", tmp_path / "alone", "the cat", "--target", " sat", "-o", "x.svg")
+    assert done.errors == "decoder.1.self, mean of heads written to x.svg\n"
+    tokens = [each for each in texts("x.svg") if each in ("the", "cat", "sat", "<s>", "</s>")]
+    assert tokens == ["<s>", "the", "cat", "the", "cat", "sat"]
+    refused = attendo("plot-attention", tmp_path / "alone", "the cat", "--site", "cross")
+    told = "--site cross: a decoder-only model reads no source; take decoder, or leave it out"
+    assert (refused.code, refused.error) == (2, told)
+    zh = attendo("plot-attention", tmp_path / "alone", "the cat", "--site", "cross", "--lang", "zh")
+    assert zh.error == "--site：只有解码器的模型不读源句；请选 decoder，或不写"
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,17 @@ def test_a_model_that_goes_on_learning_cuts_text_its_own_way(attendo: Command, t
     assert data.target_tokenizer.encode(TARGETS[0]) == model.target_tokenizer.encode(TARGETS[0])
 
 
+def test_what_is_prepared_is_not_prepared_again(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    options = ["--source", source, "--target", target, "--out", tmp_path / "data", *settings("tokenizer.kind=words")]
+    assert attendo("prepare", *options).code == 0
+    for preset in ("tiny", "auto"):
+        change = settings(f"preset={preset}", f"data.prepared={tmp_path / 'data'}")
+        failed = attendo("prepare", "--out", tmp_path / "new", *change)
+        assert failed.code == 2
+        assert failed.error == f"data.prepared {tmp_path / 'data'} is prepared already: name the text instead"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -132,11 +143,7 @@ def test_a_model_that_goes_on_learning_cuts_text_its_own_way(attendo: Command, t
         (["--out", "data"], 2, "give a run file, or --source, --target"),
         (["--source", "a", "--target", "b", "--out", "data"], 3, "a cannot be opened"),
         (["--verify", "missing"], 3, "missing/index.json cannot be read"),
-        (
-            ["--out", "new", "--set", "preset=tiny", "--set", "data.prepared=data"],
-            2,
-            "is prepared already: name the text",
-        ),
+        (["--out", "new", "--set", "preset=tiny", "--set", "data.prepared=data"], 3, "data/index.json cannot be read"),
     ],
 )
 def test_a_mistake_is_one_line(attendo: Command, arguments: list[str], code: int, message: str) -> None:

@@ -184,7 +184,9 @@ def test_what_was_measured_is_written_down(attendo: Command, data: Path, out: Pa
     reports = [json.loads(line) for line in (out / "seed-1" / "metrics.jsonl").read_text().splitlines()]
     assert loss["seeds"]["1"] == min(each["loss"] for each in reports if each["kind"] == "validation")
     assert [(run["seed"], run["folder"], run["steps"]) for run in told["runs"]] == [(1, "seed-1", 3), (2, "seed-2", 3)]
-    assert told["training_seconds"] > 0
+    last = max(each["seconds"] for each in reports if each["kind"] == "step")
+    assert told["runs"][0]["training_seconds"] == round(last, 1)
+    assert told["training_seconds"] == pytest.approx(sum(run["training_seconds"] for run in told["runs"]), abs=0.06)
     assert (out / "seed-1" / "tests" / "held-out.txt").read_text("utf-8").count("\n") == len(SOURCES)
 
 
@@ -355,8 +357,13 @@ def test_all_recipes_are_listed_with_their_numbers(attendo: Command) -> None:
     done = attendo("reproduce", "--list")
     assert (done.code, done.errors) == (0, "")
     lines = done.output.splitlines()
-    place = lines.index("multi30k_en_de: Translation of image captions, English to German (Multi30k)")
-    assert lines[place + 1].startswith("  3 trainings, test_2016 bleu 41.7 ± 0.7, published 41.02 (Wu et al. 2021")
+    assert lines[0].split() == ["recipe", "test", "expected", "published", "data"]
+    assert max(map(len, lines)) <= 100
+    place = next(number for number, line in enumerate(lines) if line.startswith("multi30k_en_de"))
+    assert lines[place].split() == ["multi30k_en_de", "test_2016", "bleu", "41.7", "±", "0.7", "41.02", "multi30k"]
+    assert lines[place + 1].split() == ["test_2017", "bleu", "34.1", "±", "0.7", "33.36"]
+    assert lines[place + 2] == "  Translation of image captions, English to German (Multi30k); 3 trainings"
+    assert (lines[place - 1], lines[place + 3]) == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """Running text on the command line: a file becomes a model that continues lines."""
 
 import json
+import math
 import tomllib
 from pathlib import Path
 
 import pytest
 from running import continuer, some_text
-from tiny import Command, settings
+from tiny import Command, settings, tiny_model
 
 from attendo.recipes.run_config import RunConfig
 
@@ -51,7 +52,9 @@ def test_text_can_be_prepared_for_several_runs(attendo: Command, tmp_path: Path)
     where = f"data.text={tmp_path / 'a.txt'}"
     done = attendo("prepare", "--out", tmp_path / "data", *settings(where, *QUICK))
     assert done.code == 0, done.errors
-    assert done.output.startswith("447 pairs, ")
+    assert done.output.startswith("447 windows of 16 tokens, 14 to validate with, written to ")
+    same = attendo("prepare", "--text", tmp_path / "a.txt", "--out", tmp_path / "same", *settings(*QUICK))
+    assert same.output.startswith("447 windows of 16 tokens")
     again = attendo("prepare", "--verify", tmp_path / "data")
     assert again.code == 0
     bad = tmp_path / "bad.txt"
@@ -67,6 +70,13 @@ def test_an_empty_line_stays_empty_in_every_form(attendo: Command, tmp_path: Pat
     assert [json.loads(line)["text"][:2] for line in told] == ["", "", "ab"]
 
 
+def test_a_line_that_is_longer_than_its_answer_may_be_is_named(attendo: Command, tmp_path: Path) -> None:
+    continuer().save(tmp_path / "model")
+    told = attendo("generate", tmp_path / "model", "--max-length", "5", given=b"ab\nabcdefg\nab\n")
+    assert (told.code, told.output[:2], told.output.count("\n")) == (3, "ab", 1)
+    assert told.errors.endswith("line 2 has 7 tokens, more than max_length 5, which counts them too: raise it\n")
+
+
 def test_describe_and_score_know_such_a_model(attendo: Command, tmp_path: Path) -> None:
     continuer().save(tmp_path / "model")
     assert "masked self-attention" in attendo("describe", tmp_path / "model").output
@@ -74,3 +84,50 @@ def test_describe_and_score_know_such_a_model(attendo: Command, tmp_path: Path) 
     (tmp_path / "b").write_text("cd\n")
     scored = attendo("score", tmp_path / "model", "--source", tmp_path / "a", "--target", tmp_path / "b")
     assert float(scored.output) == pytest.approx(continuer().score(["ab"], ["cd"])[0], abs=1e-4)
+
+
+def test_a_model_that_continues_has_no_answers_to_be_scored(attendo: Command, tmp_path: Path) -> None:
+    continuer().save(tmp_path / "model")
+    (tmp_path / "a").write_text("ab\nc\n")
+    (tmp_path / "b").write_text("cd\n d\n")
+    files = [tmp_path / "model", "--source", tmp_path / "a", "--reference", tmp_path / "b"]
+    refused = attendo("evaluate", *files)
+    assert refused.code == 2
+    assert "bleu scores answers, and a decoder-only model continues its text without end: take one of perplexity" in (
+        refused.error
+    )
+    told = json.loads(attendo("evaluate", *files, "--metric", "perplexity", "--json").output)
+    expected = math.exp(-sum(continuer().score(["ab", "c"], ["cd", " d"])) / 4)
+    assert told["scores"]["perplexity"]["value"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_model_that_continues_is_fine_tuned_with_running_text(attendo: Command, tmp_path: Path) -> None:
+    continuer(positions="learned", max_length=16).save(tmp_path / "old")
+    (tmp_path / "a.txt").write_bytes(some_text(2000).replace("\n", "\r\n").encode())
+    options = ["--out", tmp_path / "run", *settings("train.steps=2", "train.batch_tokens=128", "train.samples=0")]
+    done = attendo("finetune", tmp_path / "old", "--text", tmp_path / "a.txt", *options)
+    assert done.code == 0, done.errors
+    assert "windows of 16 tokens to train on" in done.errors  # as far as its positions reach
+    run = tomllib.loads((tmp_path / "run" / "run.toml").read_text())
+    assert (run["train"]["peak_lr"], run["train"]["label_smoothing"]) == (2e-4, 0.0)
+    told = attendo("generate", tmp_path / "run" / "model", "--max-length", "9", given=b"abc\r\n")
+    assert (told.errors.count("vocabulary"), told.output[:3]) == (0, "abc")
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "why"),
+    [
+        ("continues", ["--source", "a", "--target", "a"], "continues text, and learns from running text: give --text"),
+        ("continues", [], "learns from running text: give --text"),
+        ("answers", ["--text", "a"], "answers a source, and learns from pairs: give --source and --target"),
+        ("answers", ["--source", "a"], "learns from pairs: give --source and --target"),
+    ],
+)
+def test_text_of_the_other_kind_leaves_no_run_folder(
+    attendo: Command, tmp_path: Path, model: str, options: list[str], why: str
+) -> None:
+    (continuer() if model == "continues" else tiny_model()).save(tmp_path / "old")
+    failed = attendo("finetune", tmp_path / "old", *options, "--out", tmp_path / "run")
+    assert failed.code == 2
+    assert why in failed.error
+    assert not (tmp_path / "run").exists()

@@ -117,12 +117,32 @@ def test_a_folder_that_is_none_is_told_in_chinese(attendo: Command, tmp_path: Pa
     assert (failed.code, failed.error) == (4, told)
 
 
-def test_a_model_that_reads_no_source_is_refused_by_all_that_look_inside(attendo: Command, tmp_path: Path) -> None:
+def test_a_model_that_reads_no_source_is_traced_without_one(attendo: Command, tmp_path: Path) -> None:
+    without_source().save(tmp_path / "model")
+    shown = attendo("trace", tmp_path / "model", "the cat", "--target", " sat")
+    assert (shown.code, shown.errors) == (0, "")
+    assert shown.output.startswith("read  <s> the cat  [3]\npredicted  the cat sat  [3]\ntext given; loss")
+    assert "Encoder" not in shown.output
+    assert ": attention to the source" not in shown.output
+    for fact in ("B = 1: [1, 3]", "pos = 0 … 2", "tril [3, 3]", "3 × Dec"):
+        assert f"\n  {fact}\n" in shown.output
+    own = attendo("trace", tmp_path / "model", "the cat", "--lang", "zh")
+    assert "原文及模型自己的续写（贪心解码）" in own.output
+    page = attendo("trace", tmp_path / "model", "the cat", "--html", tmp_path / "page.html")
+    assert page.code == 0
+    assert "decoder.1.self" in (tmp_path / "page.html").read_text("utf-8")
+    told = json.loads(attendo("trace", tmp_path / "model", "the cat", "--target", "", "--json").output)
+    assert (told["predicted"]["pieces"], told["source"]["pieces"]) == (["the", "cat"], [])
+    assert told["layers"] == {"encoder": [], "decoder": [0, 1]}
+
+
+def test_heads_are_scored_by_a_source(attendo: Command, tmp_path: Path) -> None:
     without_source().save(tmp_path / "model")
     (tmp_path / "text").write_text("the cat\n", "utf-8")
-    for name, given in (("trace", "cat"), ("plot-attention", "cat"), ("heads", tmp_path / "text")):
-        failed = attendo(name, tmp_path / "model", given)
-        told = "the model continues texts and reads no source: take one that has an encoder"
-        assert (failed.code, failed.error) == (2, told)
-        failed = attendo(name, tmp_path / "model", given, "--lang", "zh")
-        assert failed.error == "这个模型只续写文本，不读源文：请换一个有编码器的模型"
+    failed = attendo("heads", tmp_path / "model", tmp_path / "text")
+    assert (failed.code, failed.error) == (
+        2,
+        "the model continues texts and reads no source: take one that has an encoder",
+    )
+    failed = attendo("heads", tmp_path / "model", tmp_path / "text", "--lang", "zh")
+    assert failed.error == "这个模型只续写文本，不读源文：请换一个有编码器的模型"

@@ -121,7 +121,10 @@ def test_other_settings_are_refused_by_name_unless_they_are_meant(attendo: Comma
     run = begun(attendo, tmp_path, "--stop-at", "2")
     refused = attendo("train", "--resume", run, *settings("train.steps=5", "train.ema=0.5"))
     assert refused.code == 2
-    assert f"{run} was begun with other settings than steps = 5, ema = 0.5: say --override to mean it" == refused.error
+    assert (
+        f"{run} was begun with other settings than train.steps = 5, train.ema = 0.5: say --override to mean it"
+        == refused.error
+    )
     assert attendo("train", "--resume", run, "--override", *settings("train.steps=5")).code == 0
     assert steps(run) == [1, 2, 3, 4, 5]
     assert tomllib.loads((run / "run.toml").read_text("utf-8"))["train"]["steps"] == 5

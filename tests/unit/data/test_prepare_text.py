@@ -11,7 +11,7 @@ from running import some_text
 
 from attendo.data import running, text_writing
 from attendo.data.config import DataConfig
-from attendo.data.line_breaks import LINE, keeping_line_breaks
+from attendo.data.line_breaks import LINE, LineBreaks
 from attendo.data.prepare import prepare
 from attendo.data.prepared import Prepared, open_prepared
 from attendo.data.shards import ShardWriter
@@ -88,7 +88,7 @@ def test_windows_do_not_depend_on_how_the_text_is_read(
         found.append(prepared(tmp_path / place, text, TokenizerConfig(kind=kind, **size)))  # type: ignore[arg-type]
     one, other = found
     assert (windows(one), validation(one)) == (windows(other), validation(other))
-    tokenizer = keeping_line_breaks(one.target_tokenizer)
+    tokenizer = LineBreaks(one.target_tokenizer)
     assert (LINE in tokenizer.symbols) == (kind != "characters")
     whole = [*windows(one)[0], *(token for row in windows(one)[1:-1] for token in row[-4:])]
     assert text.startswith(tokenizer.decode(whole))
@@ -166,7 +166,8 @@ def test_a_line_too_long_for_pieces_is_refused(tmp_path: Path, monkeypatch: pyte
     [
         ({"kind": "spaced"}, "spaced does not keep the white space"),
         ({"kind": "bpe", "dropout": 0.1}, "tokenizer.dropout would make windows"),
-        ({"kind": "bpe", "target_kind": "words"}, "running text has but one side"),
+        ({"kind": "bpe", "target_kind": "words"}, "tokenizer.target_kind is about two sides, and running text has but"),
+        ({"kind": "bpe", "joint": True}, "tokenizer.joint is about two sides, and running text has but one"),
     ],
 )
 def test_tokenizers_that_do_not_fit_running_text_are_refused(

@@ -33,6 +33,14 @@ def test_a_jsonl_file_has_the_sides_in_its_fields(tmp_path: Path) -> None:
     ]
 
 
+def test_a_field_or_a_turn_that_ends_in_a_line_break_is_read_as_its_line(tmp_path: Path) -> None:
+    """As a text is that is given to a model with the end of its line."""
+    content = b'{"en": "a\\r\\nb\\r\\n", "zh": "x\\n"}\n'
+    assert pairs(one(tmp_path, "x.jsonl", content, source_field="en", target_field="zh")) == [("a\nb", "x")]
+    turns = b'{"turns": ["a\\n", "b\\r\\n", "c"]}\n'
+    assert pairs(one(tmp_path, "x.jsonl", turns, turns_field="turns")) == [("a", "b"), ("a<turn>b", "c")]
+
+
 def test_features_stand_before_the_source_as_symbols(tmp_path: Path) -> None:
     content = b"go\twent\tV;PST\n\tx\tV\ngo\tgoes\t\ngo\tgo\tV;a b\ngo\tgone\n"
     assert list(rows(one(tmp_path, "x.tsv", content, features_field="3"))) == [

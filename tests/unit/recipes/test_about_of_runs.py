@@ -85,6 +85,32 @@ def test_a_trained_model_knows_it_from_its_files(attendo: Command, tmp_path: Pat
     assert averaged_model(tmp_path / "run", steps[-1:]).about == EN_ZH
 
 
+def test_prepared_data_knows_which_text_it_was_made_of(attendo: Command, tmp_path: Path) -> None:
+    """A model learns the same from it as from the text, and reads as it learned to."""
+    pair = files(tmp_path)
+    named = ("--source", pair["source"], "--target", pair["target"])
+    kept = [change for change in QUICK_RUN if not change.startswith(("model.", "train.", "preset"))]
+    done = attendo("prepare", *named, "--out", tmp_path / "data", *settings(*kept, "data.cut_source=3"))
+    assert done.code == 0, done.errors
+    rest = [change for change in QUICK_RUN if change not in kept]
+    run = ["--out", tmp_path / "run", *settings(f"data.prepared={tmp_path / 'data'}", *rest)]
+    trained = attendo("train", *run)
+    assert trained.code == 0, trained.errors
+    model = load(tmp_path / "run" / "model")
+    assert model.about == EN_ZH
+    assert (model.generation.max_source, model.generation.long_source) == (3, "cut")
+
+
+def test_conversations_and_running_text_are_known_by_their_form() -> None:
+    turns = RunConfig(data={"file": "a.jsonl", "turns_field": "turns", "context_turns": 3})
+    assert named_about(turns).told() == {"task": "conversation", "context_turns": 3}
+    assert named_about(RunConfig(data={"prepared": "x"}), turns.data).told() == {
+        "task": "conversation",
+        "context_turns": 3,
+    }
+    assert named_about(RunConfig(data={"text": "a.txt"})).told() == {"task": "generation"}
+
+
 @pytest.mark.parametrize(("given", "expected"), [({}, EN_ZH), ({"task": "summarization"}, {"task": "summarization"})])
 def test_a_run_that_goes_on_is_for_what_its_model_was_unless_it_says_otherwise(
     tmp_path: Path, given: dict[str, Any], expected: dict[str, Any]

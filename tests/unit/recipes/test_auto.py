@@ -282,3 +282,14 @@ def test_what_is_given_of_running_text_stays() -> None:
     assert values["tokenizer.size"] == 1000
     going_on = choose({**RUNNING, "start_from": "model"}, Amount(10, 1000, 1.0, window=256))
     assert {choice.name.split(".")[0] for choice in going_on} <= {"train", "data"}
+
+
+def test_a_model_that_goes_on_learns_from_running_text_for_fewer_epochs() -> None:
+    for characters in (20_000, 1_000_000, 50_000_000):
+        asked = {**RUNNING, "train": {"batch_tokens": 1024}}
+        new, more = (
+            {choice.name: choice for choice in choose(given, Amount(characters // 64, characters, 1.0, window=256))}
+            for given in (asked, {**asked, "start_from": "model"})
+        )
+        assert more["train.steps"].value < new["train.steps"].value or more["train.steps"].reason.startswith("3 epochs")
+        assert int(more["train.steps"].reason.split()[0]) <= 10

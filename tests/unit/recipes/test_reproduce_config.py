@@ -74,7 +74,15 @@ def test_what_a_run_is_known_by_does_not_hold_how_it_is_judged() -> None:
         ({"test": [{"name": "x", "metric": "bleu", "reference_source": "y"}]}, "x: reference_source belongs to a ref"),
         ({"test": [TEST, TEST]}, "test is scored twice by the same metric"),
         ({"test": [TEST, {**TEST, "metric": "chrf", "file": "b.tsv"}]}, "two texts are called test"),
-        ({"ensemble": True, "test": [{"name": "x", "metric": "bleu"}]}, "an ensemble is scored on files, and x names"),
+        (
+            {"ensemble": True, "seeds": [1, 2], "test": [{"name": "x", "metric": "bleu"}]},
+            "an ensemble is scored on files, and x names",
+        ),
+        ({"ensemble": True}, "reproduce.ensemble of one seed is that model alone"),
+        (
+            {"generate": {"beam": 2}, "test": [{"name": "x", "metric": "loss"}]},
+            "reproduce.generate is for tests that are decoded, and none is",
+        ),
         ({"generate": {"bean": 5}}, r"unknown setting generate.bean \(did you mean beam\?\)"),
     ],
 )

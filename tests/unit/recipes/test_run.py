@@ -90,7 +90,7 @@ def test_text_is_prepared_once_and_then_opened(tmp_path: Path) -> None:
 
 def test_prepared_data_may_be_shared(tmp_path: Path) -> None:
     first = trained(config(tmp_path), tmp_path / "first")
-    second = trained(config(tmp_path, data={"prepared": first.data_folder}), tmp_path / "second")
+    second = trained(config(tmp_path, data={"prepared": first.data_folder}, tokenizer={}), tmp_path / "second")
     assert not (second.folder / "data").exists()
     assert torch.equal(weights(first), weights(second))
 

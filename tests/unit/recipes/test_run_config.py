@@ -7,11 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny import Command
 
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
 from attendo.recipes.demo import demo_config
-from attendo.recipes.run_config import RunConfig, apply_changes, read_run_file, to_toml, toml_literal
+from attendo.recipes.run_config import (
+    RunConfig,
+    apply_changes,
+    differing,
+    read_run_file,
+    stored_config,
+    to_toml,
+    toml_literal,
+)
 from attendo.train.config import TrainConfig
 
 FILES = {"source": "a", "target": "b"}
@@ -215,6 +224,41 @@ def test_a_run_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.toml", tmp_path):
         with pytest.raises(UsageError, match=str(path)):
             read_run_file(path)
+
+
+def test_a_mistake_names_the_file_it_is_in(attendo: Command, tmp_path: Path) -> None:
+    file, good = tmp_path / "mine.toml", '[data]\nsource = "a"\ntarget = "b"\n'
+    file.write_text(f"{good}[train]\nstepz = 3\n", "utf-8")
+    for command in (["train", file], ["prepare", file, "--out", "x"], ["doctor", file]):
+        assert attendo(*command).error == f"{file}: unknown setting train.stepz (did you mean steps?)"
+    file.write_text(good, "utf-8")
+    assert attendo("train", file, "--set", "train.stepz=3").error.startswith(f"{file} with --set: unknown setting")
+    assert attendo("train", "--set", "data.task=x", "--out", "y").error.startswith("data.task: ")
+
+
+def test_a_mistake_in_the_settings_of_a_run_names_them(attendo: Command, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text('[data]\ntask = "builtin"\ntasks = 1\n', "utf-8")
+    told = f"{tmp_path / 'run.toml'}: unknown setting data.tasks (did you mean task?)"
+    assert attendo("train", "--resume", tmp_path).error == told
+    with pytest.raises(UsageError, match=r"unknown setting data\.tasks"):
+        stored_config(tmp_path)
+
+
+def test_what_differs_is_told_with_its_table() -> None:
+    """By its table: tokenizer.dropout and model.dropout are written alike."""
+    one = RunConfig(data=FILES, preset="tiny", model={"dropout": 0.1}, tokenizer={"dropout": 0.2})
+    other = RunConfig(data=FILES, preset="tiny", model={"dropout": 0.2}, tokenizer={"dropout": 0.1})
+    assert differing(one, other) == ["tokenizer.dropout = 0.1", "model.dropout = 0.2"]
+    assert differing(one, one) == []
+    named = one.replace(about={"task": "generation"})
+    assert (differing(one, named), differing(named, one)) == (['about.task = "generation"'], ["no about.task"])
+
+
+def test_prepared_data_brings_its_tokenizer() -> None:
+    for name, value in (("kind", "words"), ("size", 500), ("joint", True), ("symbols", ["<a>"])):
+        with pytest.raises(UsageError, match=f"data.prepared brings its tokenizer: leave tokenizer.{name} out"):
+            RunConfig(data={"prepared": "data"}, tokenizer={name: value})
+    assert RunConfig(data={"prepared": "data"}, tokenizer={"dropout": 0.1}).tokenizer.dropout == 0.1
 
 
 def test_checking_a_run_needs_no_torch() -> None:

@@ -132,11 +132,27 @@ def test_a_model_can_go_on_with_other_text(tmp_path: Path) -> None:
 def test_prepared_text_serves_other_runs(tmp_path: Path) -> None:
     first = begun(run_of_text(tmp_path), tmp_path / "run")
     prepared = {"prepared": first.data_folder}
-    settings = run_of_text(tmp_path).replace(data=prepared)
+    settings = run_of_text(tmp_path).replace(data=prepared, tokenizer={})
     assert list(begun(settings, tmp_path / "other").train())
     pairs = settings.replace(model={"d_model": 16, "num_heads": 2})
     with pytest.raises(UsageError, match=r"holds running text, which has no source for an encoder: set model\.num_enc"):
         begun(pairs, tmp_path / "third")
+
+
+def judged(metric: str) -> dict[str, Any]:
+    return {"about": "text", "test": [{"name": "test", "source": "a", "target": "b", "metric": metric}]}
+
+
+def test_such_text_is_judged_by_what_scores_continuations() -> None:
+    for metric in ("perplexity", "perplexity_per_character"):
+        assert RunConfig(data={"text": "a"}, reproduce=judged(metric)).reproduce
+
+
+def test_prepared_text_is_not_cut_anew(tmp_path: Path) -> None:
+    first = begun(run_of_text(tmp_path, tokenizer={"kind": "bpe", "size": 300}), tmp_path / "run")
+    dropout = run_of_text(tmp_path).replace(data={"prepared": first.data_folder}, tokenizer={"dropout": 0.1})
+    with pytest.raises(UsageError, match=r"tokenizer\.dropout would make the windows of .*data longer than 16 tokens"):
+        begun(dropout, tmp_path / "other")
 
 
 @pytest.mark.parametrize(
@@ -153,6 +169,22 @@ def test_prepared_text_serves_other_runs(tmp_path: Path) -> None:
         ({"data": {"text": "a"}, "model": {"num_encoder_layers": 2}}, "set model.num_encoder_layers to 0"),
         ({"data": {"text": "a"}, "train": {"best": "chrf"}}, "running text has no answers that chrf could score"),
         ({"data": {"text": "a"}, "train": {"metrics": ["bleu"]}}, "no answers that bleu could score"),
+        ({"data": {"text": "a"}, "tokenizer": {"joint": True}}, "tokenizer.joint is about two sides"),
+        ({"data": {"text": "a"}, "tokenizer": {"target_kind": "bpe"}}, "tokenizer.target_kind is about two sides"),
+        ({"data": {"text": "a"}, "tokenizer": {"dropout": 0.1}}, "tokenizer.dropout would make windows"),
+        ({"data": {"text": "a"}, "tokenizer": {"kind": "spaced"}}, "kind spaced does not keep"),
+        ({"data": {"text": "a", "tag": "<a>"}}, "data.tag belongs to data.source or data.file"),
+        ({"data": {"text": "a", "source_field": 2}}, "data.source_field belongs to data.source or data.file"),
+        ({"data": {"text": "a", "cut_source": 9}}, "data.cut_source is about pairs, and data.text has none"),
+        ({"data": {"text": "a", "max_length": 9}}, "data.max_length is about pairs"),
+        ({"data": {"text": "a", "max_bad_ratio": 0.5}}, "data.max_bad_ratio is about pairs"),
+        ({"data": {"text": "a"}, "generation": {"max_length_factor": 2.0}}, "generation.max_length_factor is about a"),
+        ({"data": {"text": "a"}, "generation": {"source_prefix": ["<a>"]}}, "generation.source_prefix is about a sou"),
+        ({"data": {"text": "a"}, "reproduce": judged("rouge1")}, "test: running text has no answers that rouge1 could"),
+        (
+            {"data": {"prepared": "a"}, "model": {"num_encoder_layers": 0}, "train": {"best": "bleu"}},
+            "no answers that bleu",
+        ),
     ],
 )
 def test_settings_that_do_not_go_together_name_both(values: dict[str, Any], why: str) -> None:

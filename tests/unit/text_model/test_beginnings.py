@@ -160,13 +160,69 @@ def test_a_trace_has_no_source() -> None:
         ({"split": True}, "split and a decoder-only model exclude each other: it reads no source"),
         ({"alignments": True}, "alignments and a decoder-only model exclude each other"),
         ({"coverage_penalty": 0.5}, "coverage_penalty and a decoder-only model exclude each other"),
-        ({"max_length": 1}, "the prefix has 2 tokens, more than max_length 1"),
+        ({"max_length_factor": 1.5}, "max_length_factor and a decoder-only model exclude each other"),
+        ({"min_length_factor": 0.5}, "min_length_factor and a decoder-only model"),
+        ({"long_source": "cut"}, "long_source and a decoder-only model"),
+        ({"max_length": 1}, "text 1 of 1 has 2 tokens, more than max_length 1, which counts them too"),
         ({"ban": ["ab"]}, "the text 'ab' and ban 'ab' exclude each other"),
     ],
 )
 def test_what_speaks_of_a_source_is_refused(options: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         continuer().generate(["ab"], **options)
+
+
+def test_what_asks_for_nothing_may_be_said() -> None:
+    """Also as `trace` says it, whatever a model's own settings are."""
+    model = continuer()
+    neutral = {"max_length_factor": 0.0, "min_length_factor": 0.0, "coverage_penalty": 0.0, "long_source": "refuse"}
+    assert model.generate(["ab"], source_prefix=[], **neutral) == model.generate(["ab"])
+
+
+def test_settings_of_the_folder_that_speak_of_a_source_are_refused() -> None:
+    model = continuer(generation={"coverage_penalty": 0.5})
+    with pytest.raises(UsageError, match="coverage_penalty and a decoder-only model"):
+        model.generate(["ab"])
+
+
+def test_lines_that_end_in_two_characters_are_the_same_text() -> None:
+    pieces = SentencePiece.train(["the cat sat", "a cat", "the mat"] * 5, 300, "bpe", (LINE,))
+    for model, text in ((continuer(), "ab\ncd\n"), (continuer(tokenizer=pieces), "the cat\na\n")):
+        given = text.replace("\n", "\r\n")
+        one, other = model.generate([text, given])
+        assert one == other
+        assert other.unknown == ()
+        assert one.text.startswith(text)
+        assert model.score_tokens([given], [given]) == model.score_tokens([text], [text])
+        assert model.trace(given, "").target_ids == model.trace(text, "").target_ids
+
+
+def test_behind_a_line_break_another_line_begins() -> None:
+    model = continuer(tokenizer=Words.build(["a b c"], symbols=(LINE,)))
+    assert model.generate(["a b\n"])[0].pieces[:3] == ("a", "b", LINE)
+    assert model.generate(["a b\n "])[0].pieces[:3] == ("a", "b", LINE)
+    assert model.generate(["a b "])[0].source_tokens == 2
+
+
+@pytest.mark.parametrize("kind", ["characters", "pieces", "words"])
+def test_a_score_is_the_sum_that_the_network_gives_by_hand(kind: str) -> None:
+    """Of pairs of every length in one call, so that most of them are padded."""
+    lines = ["the cat sat", "a cat", "the mat", "a mat sat"] * 5
+    tokenizers: dict[str, Any] = {
+        "characters": None,
+        "pieces": SentencePiece.train(lines, 300, "bpe", (LINE,)),
+        "words": Words.build(lines, symbols=(LINE,)),
+    }
+    model = continuer(tokenizer=tokenizers[kind], positions="learned", max_length=64)
+    pairs = [("the cat", " sat\na"), ("a", " mat"), ("", "the cat"), ("the mat sat\n", "a cat sat on it"), ("a", "")]
+    encode = model.target_tokenizer.encode
+    for (beginning, rest), found in zip(pairs, model.score_tokens(*zip(*pairs, strict=True)), strict=True):
+        ids, given = encode(beginning + rest), len(encode(beginning))
+        assert ids[:given] == encode(beginning)
+        log_probs = model.network(None, torch.tensor([[BOS, *ids]]))[0].log_softmax(-1)
+        by_hand = [float(log_probs[place, ids[place]]) for place in range(given, len(ids))]
+        assert found.log_probabilities == pytest.approx(by_hand, abs=1e-4)
+        assert model.target_tokenizer.pieces(ids[given:]) == list(found.pieces)
 
 
 def test_symbols_before_a_source_are_refused() -> None:

@@ -61,7 +61,8 @@ def test_no_character_comes_by_halves() -> None:
     whole = model.generate([text], max_length=6, prefix="猫爱")[0].text
     pieces = list(model.stream(text, max_length=6, prefix="猫爱"))
     assert "".join(pieces) == whole
-    assert pieces[:2] == ["猫", "爱"]
+    assert "".join(pieces[:2]).startswith("猫爱")
+    assert not [piece for piece in pieces if "\ufffd" in piece]
     for seed in range(5):
         pieces = list(model.stream("the cat", sample=True, seed=seed, max_length=20))
         assert "".join(pieces) == model.generate(["the cat"], sample=True, seed=seed, max_length=20)[0].text
