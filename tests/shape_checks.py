@@ -1,8 +1,9 @@
 """Types and shapes checked at run time, while tests run: of which parts, in which tests, and by what.
 
-The checks make a network several times slower. So they are on in the tests beside the parts, and off where a model is
-only a means: in those of the server, of commands, of whole runs. ATTENDO_SHAPES=all has them on in every test; `off`
-does not even put them in, for torch.compile cannot look through them.
+The checks make a network several times slower. So they are on in the tests of its parts and in those that go through all
+of it once, and off where it answers hundreds of times: in those of searches, exports, servers, commands, whole runs.
+ATTENDO_SHAPES=all has them on in every test; `off` does not even put them in, for torch.compile cannot look through
+them.
 """
 
 import os
@@ -15,7 +16,7 @@ from beartype import beartype
 from beartype.roar import BeartypeDecorHintPep673Exception
 
 PARTS = ("nn", "model", "data", "decode", "train", "text_model")
-NEAR = ("golden/", "parity/", "properties/", "unit/test_text_model.py", *(f"unit/{part}/" for part in PARTS))
+NEAR = ("golden/", "properties/", *(f"unit/{part}/" for part in ("nn", "model", "data", "train")))
 TESTS = Path(__file__).parent
 WISH = os.environ.get("ATTENDO_SHAPES", "near")
 
