@@ -1,7 +1,7 @@
 """Types and shapes checked at run time, while tests run: of which parts, in which tests, and by what.
 
-The checks make a network several times slower. So they are on in the tests of its parts and in those that go through all
-of it once, and off where it answers hundreds of times: in those of searches, exports, servers, commands, whole runs.
+The checks make a network several times slower. So they are on in the tests of its parts and in those that go through
+all of it once, and off where it answers hundreds of times: by searches, exports, servers, commands, whole runs.
 ATTENDO_SHAPES=all has them on in every test; `off` does not even put them in, for torch.compile cannot look through
 them.
 """
