@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any
 
 from attendo.errors import UsageError
@@ -73,6 +74,24 @@ def style(text: str) -> Iterator[None]:
 
 def fonts(text: str) -> list[str]:
     """matplotlib's own font, then installed ones for the letters it lacks."""
+    chosen, missing = _known_fonts(text)
+    return _known_fonts(text)[0] if missing and _new_fonts() else chosen
+
+
+@cache
+def _new_fonts() -> int:
+    """How many are installed that matplotlib did not know: it keeps a list from the day it was first used."""
+    from matplotlib.font_manager import findSystemFonts, fontManager
+
+    new = set(findSystemFonts()) - {font.fname for font in fontManager.ttflist}
+    for path in sorted(new):
+        with suppress(RuntimeError, OSError, UnicodeError):  # a font that cannot be read is passed over
+            fontManager.addfont(path)
+    return len(new)
+
+
+def _known_fonts(text: str) -> tuple[list[str], set[int]]:
+    """And the letters that none of them has."""
     from matplotlib.font_manager import findfont, fontManager
     from matplotlib.ft2font import FT2Font
 
@@ -86,4 +105,4 @@ def fonts(text: str) -> list[str]:
             found = missing & FT2Font(names[name]).get_charmap().keys()
             chosen += [name] if found else []
             missing -= found
-    return chosen
+    return chosen, missing
