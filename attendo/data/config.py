@@ -13,10 +13,10 @@ Count = Annotated[int, Field(ge=1)]
 FieldName = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]
 
 
-class CorpusConfig(Settings):
-    """One corpus: two parallel text files, or one .tsv or .jsonl file; each plain, .gz or .xz."""
+class Pairs(Settings):
+    """Files that hold pairs, and how they are read."""
 
-    source: Path | None = Field(None, description="source text, one sentence a line")
+    source: Path | None = Field(None, description="source text, one sentence a line; plain, .gz or .xz")
     target: Path | None = Field(None, description="target text, line by line beside it")
     file: Path | None = Field(None, description="instead of the two: a .tsv or .jsonl file with both sides")
     source_field: FieldName | None = Field(None, description="column of the .tsv (from 1) or field of the .jsonl")
@@ -32,8 +32,13 @@ class CorpusConfig(Settings):
         "all", description="turns that are answers: all but the first, or every second one (where two speak by turns)"
     )
     without_spaces: bool = Field(False, description="leave out all spaces, of text whose characters were set apart")
-    weight: Annotated[float, Field(gt=0)] = Field(1.0, description="how often an epoch goes through the corpus")
     tag: str | None = Field(None, description="a symbol put before every source text, such as <2de>")
+
+
+class CorpusConfig(Pairs):
+    """One corpus: two parallel text files, or one .tsv or .jsonl file; each plain, .gz or .xz."""
+
+    weight: Annotated[float, Field(gt=0)] = Field(1.0, description="how often an epoch goes through the corpus")
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
@@ -86,28 +91,11 @@ class CorpusConfig(Settings):
         return str(self.file) if self.file is not None else f"{self.source} + {self.target}"
 
 
-class DataConfig(Settings):
+class DataConfig(Pairs):
     """Which text a run learns from. Without validation files some pairs are kept back."""
 
     task: Literal["files", "builtin"] = Field("files", description="builtin: the English → Chinese grammar, no files")
     folder: Path | None = Field(None, description="where file names begin that are not absolute; here unless set")
-    source: Path | None = Field(None, description="source text, one sentence a line; plain, .gz or .xz")
-    target: Path | None = Field(None, description="target text, line by line beside it")
-    file: Path | None = Field(None, description="instead of the two: a .tsv or .jsonl file with both sides")
-    source_field: FieldName | None = Field(None, description="column of the .tsv (from 1) or field of the .jsonl")
-    target_field: FieldName | None = Field(None, description="the same for the target")
-    features_field: FieldName | None = Field(
-        None, description="column or field of features set apart by ;, each put before the source as a symbol: <V><PST>"
-    )
-    turns_field: str | None = Field(
-        None, description="field of a .jsonl file with the turns of a conversation; the turns before one are its source"
-    )
-    context_turns: Count = Field(4, description="turns before an answer that are its source, at most")
-    answers: Literal["all", "second"] = Field(
-        "all", description="turns that are answers: all but the first, or every second one (where two speak by turns)"
-    )
-    without_spaces: bool = Field(False, description="leave out all spaces, of text whose characters were set apart")
-    tag: str | None = Field(None, description="a symbol put before every source text, such as <2de>")
     corpora: tuple[CorpusConfig, ...] = Field((), description="instead of these: several corpora, each with a weight")
     text: Path | None = Field(
         None, description="instead of pairs: running text for a decoder-only network (model.num_encoder_layers 0)"
