@@ -35,14 +35,18 @@ class Answered:
 
 
 class Service:
-    """`attendo serve`, on a port that was free a moment ago."""
+    """`attendo serve`, on a port that was free a moment ago unless one is given."""
 
     def __init__(
-        self, children: Children, folder: Path, *options: str, before: Sequence[Job] = (), **environment: str
+        self,
+        children: Children,
+        folder: Path,
+        *options: str,
+        port: int | None = None,
+        before: Sequence[Job] = (),
+        **environment: str,
     ) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = port or free_port()
         arguments = ("serve", folder, "--port", str(self.port), *options)
         self._child = children.start_attendo(*arguments, before=before, **environment)
         self._ended: Ended | None = None
@@ -100,6 +104,13 @@ class Service:
             return Answered(0)
         finally:
             connection.close()
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
 
 
 class Asking:
