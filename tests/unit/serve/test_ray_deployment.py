@@ -45,7 +45,7 @@ told = {
     "answers": [ask("/api/v1/generate", {"texts": [sys.argv[3]]}) for _ in range(6)],
     "stream": ask("/v1/chat/completions", {"model": name, "messages": [message], "stream": True}),
     "libre": ask("/translate", {"q": sys.argv[3], "source": "en", "target": "zh"})[0],
-    "foreign": ask("/readyz", host="evil.example")[0],
+    "foreign": ask("/v1/models", host="evil.example")[0],
     "replicas": len(serve.status().applications["default"].deployments["attendo"].replica_states),
 }
 print("TOLD" + json.dumps(told))
