@@ -81,6 +81,8 @@ def save_model(folder: Path, model: StoredModel) -> None:
 
 def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
     """Read a folder that `save_model` wrote; anything missing, damaged or unfitting is a `ModelError` that names it."""
+    if (folder / "run.toml").is_file() and not (folder / "manifest.json").exists():
+        raise ModelError(f"{folder} is a run, not a model: name {folder / 'model'}")
     names = check_manifest(folder, FORMAT, VERSION)["files"]
     try:
         config = ModelConfig(**read_json(folder / "config.json"))

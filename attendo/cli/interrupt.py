@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request: finish the step, save, then leave. A second one leaves at once."""
+"""Ctrl-C, SIGTERM and a lost terminal as a request: finish the step, save, then leave. A second one leaves at once."""
 
 import signal
 from collections.abc import Iterator
@@ -25,7 +25,10 @@ def interruptible() -> Iterator[Interrupt]:
         for each, handler in before.items():  # whichever comes next is the second one
             signal.signal(each, handler)
 
-    before = {int(number): signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it: work that is to outlive its terminal
+        numbers.append(signal.SIGHUP)
+    before = {int(number): signal.signal(number, remember) for number in numbers}
     try:
         yield interrupt
     finally:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from attendo.cli.steady import steady_console
+
 if TYPE_CHECKING:
     from attendo.data.prepare import Preparing
     from attendo.recipes.run import Run
@@ -26,7 +28,7 @@ def follow_preparing(reports: Iterable["Preparing"]) -> None:
 
 @contextmanager
 def told() -> Iterator["Teller"]:
-    console = Console(stderr=True)
+    console = steady_console()
     if not console.is_terminal:
         yield Teller(console)
         return

@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from attendo.cli.steady import steady_console
 from attendo.train.reports import Report, Saved, SaveFailed, Step, Stopped, Validation
 
 LINES = 20  # plain lines over a whole run
@@ -40,7 +41,7 @@ class TrainingProgress:
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or steady_console()
         self.steps = steps
         self.done = 0
         self._best_name = best

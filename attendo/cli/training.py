@@ -5,16 +5,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from attendo.cli.interrupt import interruptible
 from attendo.cli.preparing import show_preparing
 from attendo.cli.progress import Best, TrainingProgress
-from attendo.errors import AttendoError
+from attendo.cli.steady import steady_console
+from attendo.errors import AttendoError, UsageError
 from attendo.recipes.doctor import quick_faults
 from attendo.recipes.run import Run
 from attendo.train.loop import DivergedError
 from attendo.train.reports import SaveFailed
+from attendo.train.validation import ValidationStoppedError
 
 Say = Callable[[str], None]
 
@@ -35,13 +35,17 @@ def follow(run: Run, stop_at: int | None = None) -> Followed:
     show_preparing(run)
     run.build()
     standing, config = run.trainer.standing, run.config.train
-    before = Best(standing.best, standing.best_step) if standing.best is not None and standing.best_step else None
-    console = Console(stderr=True, quiet=not run.world.leads)
+    if stop_at is not None and stop_at <= run.trainer.step:
+        raise UsageError(f"--stop-at {stop_at}: the run stands at step {run.trainer.step} already; name a later one")
+    best, by = standing.best, standing.best_by or config.best
+    before = Best(best, standing.best_step) if best is not None and standing.best_step and by == config.best else None
+    console = steady_console(quiet=not run.world.leads)
     with TrainingProgress(config.steps, config.best, before, console) as progress, interruptible() as interrupt:
         say = progress.say
         _say_beginning(run, say)
         _look_before_the_first_step(run, say)
         stopped, faults = False, set(run.faults)
+        run.asked_to_stop = lambda: bool(interrupt)
         try:
             for report in run.train(stop_at):
                 progress.show(report)
@@ -52,10 +56,14 @@ def follow(run: Run, stop_at: int | None = None) -> Followed:
             else:
                 run.finish()
                 _say_faults(run, faults, say)
+        except ValidationStoppedError:
+            stopped = True
         except DivergedError:
             raise
         except Exception:
-            if run.world.size == 1:  # saving takes all ranks, and the others do not know of this
+            # Amid an update there is nothing whole to save: what would go on from it would be another run. And saving
+            # takes all ranks, which do not know of this.
+            if run.trainer.all_told and run.world.size == 1:
                 with suppress(AttendoError, OSError):  # what was learned must not be lost with whatever went wrong
                     run.save()
             raise
@@ -66,7 +74,10 @@ def follow(run: Run, stop_at: int | None = None) -> Followed:
 
 def _look_before_the_first_step(run: Run, say: Say) -> None:
     """What would waste the whole run stops it; what is worth a change is said."""
-    if run.trainer.step or run.world.size > 1:  # a check on one rank alone would leave the others waiting
+    if run.trainer.step:
+        return
+    if run.world.size > 1:  # a check on one rank alone would leave the others waiting
+        say("with several processes the first look at data and network is left out: attendo doctor has it")
         return
     for finding in quick_faults(run):
         if finding.level == "fault":
@@ -115,7 +126,15 @@ def _say_beginning(run: Run, say: Say) -> None:
         f"one vocabulary of {data.source_tokenizer.vocab_size:,} tokens" if joint else f"vocabularies of {sizes}"
     )
     say(f"{vocabulary}, {parameters:,} parameters, {run.trainer.learner.precision} on {run.device}")
+    if run.config.train.sharding == "full":
+        say(_sharding(run.world.size))
     if run.trainer.learner.compiles:
         say('compiling: the first steps may take minutes (train.compile = "off" begins at once)')
     if run.trainer.step:
         say(f"going on from step {run.trainer.step}")
+
+
+def _sharding(processes: int) -> str:
+    if processes == 1:
+        return 'train.sharding = "full" changes nothing: there is one process, and it holds all weights'
+    return f"weights, gradients and moments are divided among {processes} processes; nothing is compiled"

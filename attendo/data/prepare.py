@@ -25,6 +25,7 @@ from attendo.text.build import build_tokenizers
 from attendo.text.config import TokenizerConfig
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
+Asked = tuple[DataConfig, TokenizerConfig | Tokenizers, int]  # text, how it is cut, seed
 Stage = Literal["reading", "building the vocabulary", "writing"]
 Found = TypeVar("Found")
 
@@ -78,8 +79,7 @@ def prepare(
             raise DataError("no pair is left to learn from: every line is bad, or kept back for validation")
         _save(tokenizers, place.new)
         place.take_bad_lines()
-        described = made_from(settings, asked, seed)
-        write_index(place.new, _index(place.new, writing, tokenizers, len(survey.sample), described))
+        write_index(place.new, _index(place.new, writing, tokenizers, len(survey.sample), (settings, asked, seed)))
         place.publish()
 
 
@@ -106,25 +106,25 @@ def _prepare_text(
         _save(tokenizers, place.new)
         place.bad_lines.touch()
         place.take_bad_lines()
-        described = made_from(settings, asked, seed)
-        write_index(place.new, _index(place.new, writing, tokenizers, len(lines), described))
+        write_index(place.new, _index(place.new, writing, tokenizers, len(lines), (settings, asked, seed)))
         place.publish()
 
 
-def made_from(settings: DataConfig, tokenizer: TokenizerConfig | Tokenizers, seed: int) -> dict[str, Any]:
-    """All settings that decide what is in the folder; their digest is `Prepared.settings_hash`."""
+def _made_from(asked: Asked, whole: bool = True) -> dict[str, Any]:
+    """All settings that decide what is in the folder, or those alone that are not as if they were left out."""
+    settings, tokenizer, seed = asked
     # BPE-dropout is drawn while training: one folder serves any rate of it.
     described = (
-        tokenizer.model_dump(mode="json", exclude={"dropout"})
+        tokenizer.model_dump(mode="json", exclude={"dropout"}, exclude_defaults=not whole)
         if isinstance(tokenizer, TokenizerConfig)
         else {"given": [_identity(each) for each in tokenizer]}
     )
-    return {"data": settings.model_dump(mode="json"), "tokenizer": described, "seed": seed}
+    return {"data": settings.model_dump(mode="json", exclude_defaults=not whole), "tokenizer": described, "seed": seed}
 
 
 def settings_hash(settings: DataConfig, tokenizer: TokenizerConfig | Tokenizers, seed: int) -> str:
-    """What `Prepared.settings_hash` of data made with these settings is."""
-    return digest(made_from(settings, tokenizer, seed))
+    """What `Prepared.settings_hash` of data made with these settings is. One setting more would not change it."""
+    return digest(_made_from((settings, tokenizer, seed), whole=False))
 
 
 def _told(progress: Generator[int, None, Found], stage: Stage, of: int | None) -> Generator[Preparing, None, Found]:
@@ -168,7 +168,7 @@ def _identity(tokenizer: Tokenizer) -> str:
 
 
 def _index(
-    folder: Path, writing: Writing | TextWriting, tokenizers: Tokenizers, sample_pairs: int, described: dict[str, Any]
+    folder: Path, writing: Writing | TextWriting, tokenizers: Tokenizers, sample_pairs: int, asked: Asked
 ) -> Index:
     corpora = writing.corpora
     shards = {shard.file for corpus in corpora for shard in corpus.shards}
@@ -180,11 +180,11 @@ def _index(
         source_vocab_size=tokenizers[0].vocab_size,
         target_vocab_size=tokenizers[1].vocab_size,
         sample_pairs=sample_pairs,
-        max_length=described["data"]["max_length"],
-        window=described["data"]["window"] if isinstance(writing, TextWriting) else None,
+        max_length=asked[0].max_length,
+        window=asked[0].window if isinstance(writing, TextWriting) else None,
         corpora=corpora,
         valid=writing.valid,
         files={path.name: file_record(path) for path in sorted(folder.iterdir()) if path.name not in shards},
-        settings=described,
-        settings_sha256=digest(described),
+        settings=_made_from(asked),
+        settings_sha256=settings_hash(*asked),
     )

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from attendo.data.config import CorpusConfig
 from attendo.data.forms import BadLineError, lines_of, reader_of
+from attendo.errors import DataError
 
 
 class Row(NamedTuple):
@@ -48,6 +49,9 @@ class FileCorpus:
         return self.config.weight
 
     def rows(self) -> Iterator[Row]:
+        for path in (self.config.source, self.config.target, self.config.file):
+            if path is not None and path.is_fifo():
+                raise DataError(f"{path} is a pipe, and text is read more than once: write it to a file first")
         return rows(self.config)
 
 

@@ -1,6 +1,5 @@
 """What a run's checkpoints belong to: its settings, its data, and the machine it was begun on."""
 
-import hashlib
 import platform
 from datetime import UTC, datetime
 from typing import Any
@@ -8,7 +7,8 @@ from typing import Any
 import torch
 
 from attendo import __version__
-from attendo.recipes.run_config import RunConfig, to_toml
+from attendo.data.index import digest
+from attendo.recipes.run_config import RunConfig, resolved
 from attendo.train.world import World
 
 MACHINE = ("torch", "threads", "world_size", "device")
@@ -17,13 +17,21 @@ MACHINE = ("torch", "threads", "world_size", "device")
 def facts(config: RunConfig, data_sha256: str, device: torch.device, world: World) -> dict[str, Any]:
     """For the manifest of every checkpoint."""
     return {
-        "config_sha256": hashlib.sha256(to_toml(config).encode()).hexdigest(),
+        "config_sha256": digest(what_is_learned(config)),
         "data_sha256": data_sha256,
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "world_size": world.size,
         "device": device.type,
     }
+
+
+def what_is_learned(config: RunConfig) -> dict[str, Any]:
+    """Settings that are not as they would be if they were left out, so that a setting more changes nothing.
+
+    Who holds the weights is not among them: any may go on from what any other saved.
+    """
+    return resolved(config.replace(train=config.train.replace(sharding="none")), whole=False)
 
 
 def other_machine(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -4,7 +4,7 @@ runs/NAME/  run.toml  run.json  metrics.jsonl  skipped.jsonl  data/  validation/
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ class Run:
         self.checkpoints = Checkpoints(folder / "checkpoints")
         self._overrides = False
         self.warnings: list[str] = []  # to be told to the user before the first step
+        self.asked_to_stop: Callable[[], bool] = lambda: False  # looked at amid validations, which may be long
         self.sinks: list[Sink] = [MetricsFile(), SampleFile(), SkippedFile()]
         self._model_fault: str | None = None
         self.trainer: Trainer
@@ -58,7 +59,7 @@ class Run:
         cls, config: RunConfig, folder: Path, device: torch.device, overwrite: bool = False, world: World | None = None
     ) -> "Run":
         """A new run; the folder must not hold another one, unless it may be overwritten."""
-        run = cls(config, folder, device, world)
+        run = cls(_to_be_found_again(config), folder, device, world)
         if run.world.leads:
             run._make_folder()
             with run._alone():
@@ -80,8 +81,6 @@ class Run:
                 for place in (run.checkpoints.folder, folder, folder / "validation"):
                     durable.sweep(place)
                 remove_set_aside(folder / "model")
-                if config is not None:
-                    durable.replace(folder / "run.toml", to_toml(config).encode())
         run.world.wait()
         return run
 
@@ -124,16 +123,28 @@ class Run:
         settings = (self.config.train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
         stream = PrefixedStream(self.data, *settings, prefixes)
         old = [] if self.config.start_from is None else load_model(self.config.start_from).sample
-        validate = Validator(self.model, self.data.valid, learner, old, self._valid_windows())
+        validate = Validator(
+            self.model, self.data.valid, learner, old, self._valid_windows(), lambda: self.asked_to_stop()
+        )
         now = facts(self.config, self.data.fingerprint, self.device, self.world)
         self.trainer = Trainer(learner, stream, validate, self.checkpoints, now)
         found = self.checkpoints.newest()
-        if found is None:
-            return
-        self.warnings += [f"passed over: {reason}" for reason in found.passed_over]
-        self._compare_facts(found.snapshot.facts, now)
-        if not self.trainer.restore(found.snapshot):
-            self.warnings.append("another number of processes or device: dropout is drawn anew, not bit for bit")
+        if found is not None:
+            self.warnings += [f"passed over: {reason}" for reason in found.passed_over]
+            self._compare_facts(found.snapshot.facts, now)
+            if not self.trainer.restore(found.snapshot):
+                self.warnings.append("another number of processes or device: dropout is drawn anew, not bit for bit")
+        if self._overrides:
+            self._take_over_settings()
+
+    def _take_over_settings(self) -> None:
+        """Settings that were changed are the run's own from here on: not before all of them were found to fit."""
+        before, now = stored_config(self.folder).train, self.config.train
+        if before.batch_tokens != now.batch_tokens:  # batches are numbered within a pool, which is now divided anew
+            self.trainer.begin_pool_again()
+            self.warnings.append("train.batch_tokens is another: some pairs of this epoch come a second time")
+        if self.world.leads:
+            durable.replace(self.folder / "run.toml", to_toml(self.config).encode())
 
     def _valid_windows(self) -> WindowBatches | None:
         """Running text to validate with, where the run learns from such."""
@@ -170,6 +181,7 @@ class Run:
     def finish(self) -> Path:
         """Write the model folder: the best weights, the last, or the mean of the last checkpoints, by train.final."""
         folder = self.folder / "model"
+        self.trainer.learner.end()
         if self.world.leads:
             self._load_final_weights()
             self._write_model()
@@ -180,12 +192,14 @@ class Run:
         kept = self.checkpoints.steps()
         choice, best = self.config.train.final, self.trainer.standing.best_step
         if choice == "average" and kept:
-            weights = average_checkpoints(self.checkpoints, kept[-self.config.train.average :])
+            damaged: list[str] = []
+            weights = average_checkpoints(self.checkpoints, kept[-self.config.train.average :], damaged)
+            if damaged:
+                self._model_fault = f"left out of the mean: {damaged[0]}"
         elif choice == "best" and best is not None and (found := self._best_weights(best)):
             weights = found
         else:
-            average = self.trainer.learner.average
-            weights = dict(self.model.network.named_parameters()) if average is None else average.weights
+            return  # the network has the last ones
         with torch.no_grad():
             for name, weight in self.model.network.named_parameters():
                 weight.copy_(weights[name])
@@ -213,16 +227,18 @@ class Run:
 
     def _write_down(self, report: Report) -> None:
         """The best model so far. Where there is no room for it the run goes on, and `finish` tries again."""
-        if not (self.world.leads and isinstance(report, Validation) and report.best):
+        if not (isinstance(report, Validation) and report.best and self.config.train.final == "best"):
             return
-        if self.config.train.final != "best":
-            return
+        with self.trainer.learner.weights():
+            if self.world.leads:
+                self._write_best(report)
+
+    def _write_best(self, report: Validation) -> None:
         self.model.scores.update({f"valid_{name}": value for name, value in report.scores.items()})
         self.model.scores.update({"signatures": report.signatures})
         self._model_fault = None
         try:
-            with self.trainer.learner.weights():
-                self._write_model()
+            self._write_model()
         except (AttendoError, OSError) as error:
             self._model_fault = str(error)
             durable.remove(self.folder / f"{durable.TEMPORARY}model")  # half a model would only take up room
@@ -273,3 +289,12 @@ class Run:
                 f"{self.data_folder} is not the data that the checkpoints were trained on: bring that back"
             )
         self.warnings += other_machine(before, now)
+
+
+def _to_be_found_again(config: RunConfig) -> RunConfig:
+    """What a run reads whenever it goes on is named so that it may go on from any folder."""
+    if config.data.prepared is not None:
+        config = config.replace(data=config.data.replace(prepared=config.data.prepared.absolute()))
+    if config.start_from is not None:
+        config = config.replace(start_from=config.start_from.absolute())
+    return config

@@ -190,21 +190,9 @@ def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, A
 def to_toml(config: RunConfig) -> str:
     """Every setting, those of the preset and of ModelConfig too, as a run file that reads back to the same run.
 
-    How it is judged is left out: that may change while checkpoints, which know a run by this text, stay what they are.
+    How it is judged is left out: that may change while a run stays what it is.
     """
-    content = config.model_dump(mode="json", exclude_none=True, exclude={"reproduce"})
-    if config.train.schedule != "noam":
-        resolved = config.train.replace(peak_lr=config.train.peak_lr or DEFAULT_PEAK)
-        content["train"] = resolved.model_dump(mode="json")
-    if config.start_from is None:
-        network = config.network(8, 8).model_dump(mode="json", exclude_none=True)
-        content["model"] = {name: value for name, value in network.items() if not name.endswith("vocab_size")}
-    else:
-        del content["tokenizer"], content["preset"]
-        if config.tokenizer.dropout:
-            content["tokenizer"] = {"dropout": config.tokenizer.dropout}
-    if not content["about"]:  # as it was before there was such a table: checkpoints know a run by this text
-        del content["about"]
+    content = resolved(config)
     corpora = {name: content["data"].pop(name) for name in ("corpora", "valid_corpora")}
     tables = {key: value for key, value in content.items() if isinstance(value, dict)}
     lines = [f"{key} = {toml_literal(value)}" for key, value in content.items() if key not in tables]
@@ -214,6 +202,25 @@ def to_toml(config: RunConfig) -> str:
             for corpus in several:
                 lines += ["", f"[[data.{name}]]", *(f"{key} = {toml_literal(value)}" for key, value in corpus.items())]
     return "\n".join(lines) + "\n"
+
+
+def resolved(config: RunConfig, whole: bool = True) -> dict[str, Any]:
+    """The settings that a run is known by: all of them, or those alone that are not as if they were left out."""
+    how: dict[str, Any] = {"mode": "json", "exclude_none": True, "exclude_defaults": not whole}
+    content = config.model_dump(**how, exclude={"reproduce"})
+    if config.train.schedule != "noam":
+        content["train"] = config.train.replace(peak_lr=config.train.peak_lr or DEFAULT_PEAK).model_dump(**how)
+    if config.start_from is None:
+        network = config.network(8, 8).model_dump(**how)
+        content["model"] = {name: value for name, value in network.items() if not name.endswith("vocab_size")}
+    else:
+        for name in ("tokenizer", "preset"):
+            content.pop(name, None)
+        if config.tokenizer.dropout:
+            content["tokenizer"] = {"dropout": config.tokenizer.dropout}
+    if not content.get("about"):
+        content.pop("about", None)
+    return content
 
 
 def differing(before: RunConfig, after: RunConfig) -> list[str]:

@@ -1,31 +1,40 @@
 """The mean of several checkpoints' weights: often better than any of them."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from attendo.errors import UsageError
+from attendo.errors import ModelError, UsageError
 from attendo.store import misfits
 from attendo.train.checkpoint import Checkpoints
 from attendo.train.snapshot import averaged_weights
 
 
-def average_checkpoints(checkpoints: Checkpoints, steps: Sequence[int]) -> dict[str, Tensor]:
-    """Weight by weight, summed in double precision. One checkpoint after the other is read, not all at once."""
-    return average_weights([checkpoints.path(step) for step in steps], checkpoints)
+def average_checkpoints(
+    checkpoints: Checkpoints, steps: Sequence[int], passed_over: list[str] | None = None
+) -> dict[str, Tensor]:
+    """Weight by weight, summed in double precision. One checkpoint after the other is read, not all at once.
 
-
-def average_weights(folders: Sequence[Path], checkpoints: Checkpoints) -> dict[str, Tensor]:
-    if not folders:
-        raise UsageError(f"{checkpoints.folder} has no checkpoint to average")
-    total: dict[str, Tensor] = {}
-    for folder in folders:
-        weights = averaged_weights(checkpoints.load(int(folder.name.removeprefix("step-"))))
+    A damaged one is an error, or, where there is a list for such, is left out and told there.
+    """
+    total, count = dict[str, Tensor](), 0
+    for step in steps:
+        try:
+            weights = averaged_weights(checkpoints.load(step))
+        except ModelError as error:
+            if passed_over is None:
+                raise
+            passed_over.append(str(error))
+            continue
         if total and (faults := misfits({name: weight.float() for name, weight in total.items()}, weights)):
-            raise UsageError(f"{folder} cannot be averaged with {folders[0]}: {faults[0]}")
+            raise UsageError(
+                f"{checkpoints.path(step)} cannot be averaged with {checkpoints.path(steps[0])}: {faults[0]}"
+            )
         for name, weight in weights.items():
             total[name] = total[name] + weight.double() if name in total else weight.double()
+        count += 1
+    if not count:
+        raise UsageError(f"{checkpoints.folder} has no checkpoint to average")
     with torch.no_grad():
-        return {name: (weight / len(folders)).float() for name, weight in total.items()}
+        return {name: (weight / count).float() for name, weight in total.items()}

@@ -52,6 +52,11 @@ class TrainConfig(Settings):
     capture: Literal["auto", "on", "off"] = Field(
         "auto", description="record the passes of each shape of batch and replay them; auto: on one GPU"
     )
+    sharding: Literal["none", "full"] = Field(
+        "none",
+        description="none: each of several processes holds all weights, gradients and moments; full: they divide them "
+        "among them, and compile nothing; one process alone holds all",
+    )
     deterministic: bool = Field(False, description="only kernels that give the same bits each time (on a GPU, slower)")
     workers: Natural = Field(2, description="threads that prepare batches in the background; 0 prepares in the loop")
 
@@ -86,4 +91,6 @@ class TrainConfig(Settings):
             raise ValueError("schedule noam needs a warmup of at least 1")
         if self.final_lr and self.schedule not in ("cosine", "linear"):
             raise ValueError(f"final_lr means nothing with schedule {self.schedule}: leave it out")
+        if self.sharding == "full" and self.compile == "on":
+            raise ValueError("sharding full is not compiled: leave compile at auto, or sharding at none")
         return self

@@ -5,14 +5,15 @@
 Whether a loss or gradient is a number is decided on the device too: a step that is not leaves every weight alone.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import get_total_norm
 
 from attendo.data.batch import Batch
 from attendo.errors import UsageError
@@ -25,6 +26,7 @@ from attendo.train.loss import summed_divergence, summed_loss
 from attendo.train.moving_average import MovingAverage
 from attendo.train.optimizer import make_optimizer, set_rate
 from attendo.train.schedule import learning_rate
+from attendo.train.whole import Whole
 from attendo.train.world import World
 
 _ONE = World()
@@ -50,15 +52,16 @@ class Learner:
         self.device = next(network.parameters()).device
         self.precision = pick_precision(config.precision, self.device)
         self.step = 0
-        self.optimizer = make_optimizer(network, config)
-        self.average = MovingAverage(network, config.ema) if config.ema else None
+        self.holding = held(network, config, world)
+        self.optimizer = make_optimizer(self.holding.network, config)
+        self.average = MovingAverage(self.holding.network, config.ema) if config.ema else None
         self.scale = torch.tensor(_FIRST_SCALE if self.precision == "fp16" else 1.0, device=self.device)
         self.good_steps = torch.zeros((), device=self.device)
         self._share = torch.ones((), device=self.device)  # what one token's loss weighs, times the loss scale
         self._loss = torch.zeros((), device=self.device)
-        self._wrapped = world.wrapped(network)
+        self._wrapped = self.holding.network if self.holding.sharded else world.wrapped(network)
         self._batch_loss = self._eager_loss
-        self.compiles = uses_compile(config, network)
+        self.compiles = not self.holding.sharded and uses_compile(config, network)
         if self.compiles:
             # For any shape from the first one on: kernels made for the first shape alone would be other ones after a
             # resume, which begins with another batch.
@@ -73,12 +76,12 @@ class Learner:
     def update(self, batches: Sequence[Batch]) -> Update:
         """Learn from batches as if they were one."""
         self.step += 1
-        self.network.train()
+        self._wrapped.train()
         rate = learning_rate(self.step, self.config, self.network.config.d_model)
         set_rate(self.optimizer, rate)
         tokens = sum(batch.tokens for batch in batches)
         shares = [batch.share(self.world.rank, self.world.size) for batch in batches]
-        # DistributedDataParallel takes the mean over ranks; the loss is a sum over them.
+        # Ranks take the mean of their gradients; the loss is a sum over them.
         self._share.copy_(self.scale * (self.world.size / tokens))
         self.optimizer.zero_grad(set_to_none=not self.captures)
         self._loss.zero_()
@@ -116,8 +119,8 @@ class Learner:
     @torch.no_grad()
     def _finish(self) -> tuple[Tensor, Tensor]:
         """Clip, step where everything is a number, and let the moving average and the loss scale follow."""
-        gradients = [weight.grad for weight in self.network.parameters() if weight.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients) / self.scale
+        weights = list(self.holding.network.parameters())
+        norm = self.holding.total(get_total_norm([each.grad for each in weights if each.grad is not None])) / self.scale
         skipped = (~(norm.isfinite() & self._loss.isfinite())).float()
         if self.world.size > 1:
             skipped = (self.world.sum(skipped) > 0).float()
@@ -128,7 +131,7 @@ class Learner:
         self.optimizer.step()
         # On a CPU the fused step does not count as a change (seen with torch 2.13), and whoever keeps the weights in
         # another layout, as decoding does, would go on with the old ones.
-        torch.autograd.graph.increment_version(list(self.network.parameters()))
+        torch.autograd.graph.increment_version(weights)
         if self.average is not None:
             self.average.update(self.step, skipped)
         if self.precision == "fp16":
@@ -148,14 +151,36 @@ class Learner:
         return torch.autocast(self.device.type, torch.bfloat16 if self.precision == "bf16" else torch.float16)
 
     def _exchange(self, last: bool) -> AbstractContextManager[object]:
-        """Ranks exchange gradients once an update, with the last batch."""
+        """Ranks exchange gradients once an update, with the last batch. Sharded ones have no room to wait so long."""
         if isinstance(self._wrapped, DistributedDataParallel) and not last:
             return self._wrapped.no_sync()
         return nullcontext()
 
-    def weights(self) -> AbstractContextManager[None]:
-        """The network as it is validated and saved: with the averaged weights, where there are such."""
-        return nullcontext() if self.average is None else self.average.in_place()
+    @contextmanager
+    def weights(self) -> Iterator[None]:
+        """The network as it is validated and saved: with the averaged weights, where there are such.
+
+        All ranks must ask together.
+        """
+        with ExitStack() as stack:
+            if self.average is not None:
+                stack.enter_context(self.average.in_place())
+            stack.enter_context(self.holding.filled())
+            yield
+
+    def end(self) -> None:
+        """The network keeps what `weights` lends it: nothing more is learned. All ranks must end together."""
+        if self.average is not None:
+            self.average.stay()
+        self.holding.fill()
+
+
+def held(network: Transformer, config: TrainConfig, world: World) -> Whole:
+    if config.sharding == "none" or world.size == 1:
+        return Whole(network)
+    from attendo.train.sharding import Sharded  # which torch takes a second to import
+
+    return Sharded(network, world)
 
 
 def uses_compile(config: TrainConfig, network: Transformer) -> bool:

@@ -108,8 +108,13 @@ class Trainer:
         self.standing, exact = restore(self.learner, snapshot)
         return exact
 
+    def begin_pool_again(self) -> None:
+        """From the first batch of the part of the data that is being read."""
+        self.standing = replace(self.standing, position=replace(self.standing.position, batch=0))
+
     def _steps(self, stream: Iterator[Placed], stop_at: int | None) -> Iterator[Report]:
         """Updates up to the next thing to do; the device is waited for once, behind the last of them."""
+        self.all_told = False
         begin, done = time.perf_counter(), []
         while True:
             placed = list(islice(stream, self.config.accumulate))
@@ -167,7 +172,8 @@ class Trainer:
     def _validated(self) -> Validation:
         assert self._validate_at is not None
         validation = self._validate_at(self.step)
-        value = {"loss": validation.loss, **validation.scores}[self.config.best]
+        # Ranks that disagreed in a last bit could disagree about what is the best, and one would wait for the others.
+        value = self.learner.world.told({"loss": validation.loss, **validation.scores}[self.config.best])
         self.standing, best = self.standing.after_validation(self.step, value, self.config.best)
         return replace(validation, best=best)
 
@@ -181,6 +187,4 @@ class Trainer:
         return last or self.step % self.config.save_every == 0 or self._validation_due()
 
     def _out_of_patience(self) -> bool:
-        if not self.config.patience:
-            return False
-        return self.learner.world.agreed(self.standing.since_best >= self.config.patience)
+        return bool(self.config.patience) and self.standing.since_best >= self.config.patience

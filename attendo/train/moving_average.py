@@ -28,11 +28,15 @@ class MovingAverage:
     def in_place(self) -> Iterator[None]:
         """The network with the averaged weights, for validation and saving."""
         now = {name: weight.detach().clone() for name, weight in self.network.named_parameters()}
-        _copy(self.network, self.weights)
+        self.stay()
         try:
             yield
         finally:
             _copy(self.network, now)
+
+    def stay(self) -> None:
+        """The network has the averaged weights from now on."""
+        _copy(self.network, self.weights)
 
 
 @torch.no_grad()

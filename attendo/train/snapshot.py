@@ -16,10 +16,11 @@ from attendo.train.standing import Standing
 
 
 def take_snapshot(learner: Learner, standing: Standing, facts: dict[str, Any]) -> Snapshot:
+    holding = learner.holding
     return Snapshot(
         step=learner.step,
-        model={name: weight.detach() for name, weight in learner.network.named_parameters()},
-        optimizer={**optimizer_tensors(learner.optimizer, learner.network), **_own(learner)},
+        model=holding.gathered({name: weight.detach() for name, weight in holding.network.named_parameters()}),
+        optimizer=holding.gathered({**optimizer_tensors(learner.optimizer, holding.network), **_own(learner)}),
         random=random_tensors(learner.device, learner.world),
         state=standing.to_json(),
         facts=facts,
@@ -28,17 +29,19 @@ def take_snapshot(learner: Learner, standing: Standing, facts: dict[str, Any]) -
 
 def restore(learner: Learner, snapshot: Snapshot) -> tuple[Standing, bool]:
     """Where the run stood, and whether its sources of chance go on too. Tensors that do not fit are a `ModelError`."""
-    weights = dict(learner.network.named_parameters())
+    holding = learner.holding
+    weights = dict(holding.network.named_parameters())
     _check("model.safetensors", weights, snapshot.model)
-    moments = expected_tensors(learner.network) if snapshot.step else {}
+    moments = expected_tensors(holding.network) if snapshot.step else {}
     _check("optimizer.safetensors", {**moments, **_own(learner)}, snapshot.optimizer)
+    model, optimizer = holding.parts(snapshot.model), holding.parts(snapshot.optimizer)
     with torch.no_grad():
         for name, weight in weights.items():
-            weight.copy_(snapshot.model[name])
+            weight.copy_(model[name])
     if moments:
-        load_optimizer_tensors(learner.optimizer, learner.network, snapshot.optimizer)
+        load_optimizer_tensors(learner.optimizer, holding.network, optimizer)
     for name, tensor in _own(learner).items():
-        tensor.copy_(snapshot.optimizer[name])
+        tensor.copy_(optimizer[name])
     learner.step = snapshot.step
     exact = restore_random(snapshot.random, learner.device, learner.world)
     return Standing.from_json(snapshot.state), exact

@@ -19,15 +19,16 @@ class Standing:
     validated: int = 0  # the last step that was validated
     best: float | None = None
     best_step: int | None = None
+    best_by: str | None = None  # the score that decided; another one begins anew
     since_best: int = 0  # validations since then
     skipped: int = 0  # steps without a finite loss and gradient, in all
     skipped_in_a_row: int = 0
 
     def after_validation(self, step: int, value: float, by: str) -> tuple["Standing", bool]:
         """With one more validation, and whether it was the best so far."""
-        better = self.best is None or (value < self.best if by in LOWER_IS_BETTER else value > self.best)
-        if better:
-            return replace(self, validated=step, best=value, best_step=step, since_best=0), True
+        best = self.best if self.best_by in (None, by) else None
+        if best is None or (value < best if by in LOWER_IS_BETTER else value > best):
+            return replace(self, validated=step, best=value, best_step=step, best_by=by, since_best=0), True
         return replace(self, validated=step, since_best=self.since_best + 1), False
 
     def to_json(self) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """How well the model does on pairs it does not learn from: their loss, and scores of the text it makes of them."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -20,9 +21,15 @@ from attendo.train.loss import summed_loss
 from attendo.train.reports import Sample, Validation
 
 TextPair = tuple[str, str]
+Part = TypeVar("Part")
 
+_AT_ONCE = {"cpu": 64, "cuda": 512}  # pairs decoded between two looks at whether to stop
 _CONTINUED = 128  # tokens of a continuation that is shown, its beginning included
 _LARGEST = 700.0  # loss whose perplexity is still a number
+
+
+class ValidationStoppedError(Exception):
+    """Somebody asked for an end. Nothing is lost: the run has changed nowhere, and validates when it goes on."""
 
 
 class Validator:
@@ -39,8 +46,9 @@ class Validator:
         learner: Learner,
         old: Sequence[TextPair] = (),
         windows: Iterable[Batch] | None = None,
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.model, self.learner = model, learner
+        self.model, self.learner, self._stop = model, learner, stop
         self.config: TrainConfig = learner.config
         self._new = self._batched(pairs) if windows is None else ValidationPart(pairs, windows)
         self._old = self._batched(old) if old else None
@@ -62,7 +70,7 @@ class Validator:
         )
 
     def _validated(self, part: "ValidationPart") -> tuple[float, list[str], list[Score]]:
-        loss = validation_loss(self.model.network, part.batches)
+        loss = validation_loss(self.model.network, self._while_wanted(part.batches))
         pairs = part.pairs[: self.config.metric_pairs if self.config.decoded_metrics else self.config.samples]
         outputs = self._outputs([source for source, _ in pairs])
         references = [target for _, target in pairs]
@@ -70,10 +78,23 @@ class Validator:
 
     def _outputs(self, sources: Sequence[str]) -> list[str]:
         # The weights change and passes run under autocast, which what was recorded for a GPU would not follow.
-        if not self.model.decoder_only:
-            return [result.text for result in self.model.generate(sources, engine="cached")]
-        results = self.model.generate(sources, max_length=_CONTINUED, engine="cached")
-        return [result.text.removeprefix(source) for source, result in zip(sources, results, strict=True)]
+        limit = {"max_length": _CONTINUED} if self.model.decoder_only else {}
+        at_once = _AT_ONCE[self.learner.device.type]
+        order = sorted(range(len(sources)), key=lambda place: len(sources[place]))  # like lengths together
+        texts = [""] * len(sources)
+        for first in self._while_wanted(range(0, len(order), at_once)):
+            group = order[first : first + at_once]
+            results = self.model.generate([sources[place] for place in group], engine="cached", **limit)
+            for place, result in zip(group, results, strict=True):
+                texts[place] = result.text.removeprefix(sources[place]) if limit else result.text
+        return texts
+
+    def _while_wanted(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """Whoever asks for an end waits for one part, not for the whole validation. All ranks leave together."""
+        for part in parts:
+            if self.learner.world.any(self._stop()):
+                raise ValidationStoppedError
+            yield part
 
     def _batched(self, pairs: Sequence[TextPair]) -> "ValidationPart":
         if self.model.decoder_only:

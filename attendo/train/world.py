@@ -35,11 +35,15 @@ class World:
 
     def agreed(self, decision: bool) -> bool:
         """What the leading rank decided, on all ranks."""
+        return bool(self.told(float(decision)))
+
+    def told(self, value: float) -> float:
+        """What the leading rank found, on all ranks."""
         if self.size == 1:
-            return decision
-        flag = torch.tensor([int(decision)])
-        dist.broadcast(flag, src=0)
-        return bool(flag)
+            return value
+        said = torch.tensor([value], dtype=torch.float64)
+        dist.broadcast(said, src=0)
+        return said.item()
 
     def any(self, decision: bool) -> bool:
         """Whether any rank decided so, on all ranks."""

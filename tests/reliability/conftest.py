@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from children import Children
 from small_run import begin, run_config, write_text
+from together import Trained, trainer_of_runs
 
 
 @pytest.fixture(scope="package")
@@ -28,3 +29,8 @@ def prepared_pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prepared-pieces")
     config = run_config(write_text(folder), tokenizer={"kind": "bpe", "size": 320})
     return begin(config, folder / "run").data_folder
+
+
+@pytest.fixture(scope="package")
+def trained(children: Children, prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return trainer_of_runs(children, prepared, tmp_path_factory)

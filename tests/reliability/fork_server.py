@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jobs
+import torch.distributed.fsdp  # noqa: F401 - which a process that needs it would import late
 from small_run import begin, run_config, train_to_the_end, write_text
 
 OTHER_FAILURE = 70

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from serving_faults import serving_fault, slow_steps
-from small_run import begin
+from small_run import CPU, begin, built
 from snapshots import snapshot
 
 import attendo.cli.main
@@ -24,10 +24,12 @@ import attendo.train.learner
 import attendo.train.snapshot
 from attendo import durable
 from attendo.cli.progress import TrainingProgress
-from attendo.recipes.run_config import RunConfig, read_run_file
+from attendo.recipes.run import Run
+from attendo.recipes.run_config import RunConfig, read_run_file, stored_config
 from attendo.train import checkpoint
 from attendo.train.checkpoint import Checkpoints
 from attendo.train.reports import Report, Step
+from attendo.train.world import joined
 
 __all__ = ["serving_fault", "slow_steps"]  # found here by their names, as all jobs are
 
@@ -166,6 +168,30 @@ def measure_memory(run_file: str, folder: str, result: str) -> None:
             counts = [sum(1 for _ in Path(f"/proc/self/{kind}").iterdir()) for kind in ("fd", "task")]
             measured.append([resident, *counts])
     Path(result).write_text(json.dumps(measured))
+
+
+def save_again(run: str, target: str) -> None:
+    """What a run was resumed from, sharded where there are others, and how many numbers this process holds of it."""
+    with joined(CPU) as (world, device):
+        config = stored_config(Path(run), ["train.sharding=full"])
+        resumed = built(Run.resume(Path(run), device, world, config))
+        learner, snapshot = resumed.trainer.learner, resumed.trainer.snapshot()
+        if world.leads:
+            Checkpoints(Path(target)).save(snapshot)
+        learning = [_numbers(each) for each in learner.holding.network.parameters()]
+        moments = [_numbers(state["exp_avg"]) for state in learner.optimizer.state.values()]
+        whole = [each.untyped_storage().nbytes() for each in learner.network.parameters()]
+        print(json.dumps({"weights": sum(learning), "moments": sum(moments), "whole": sum(whole) // 4}))
+
+
+def hear_the_leader() -> None:
+    """Every process says another number and decides otherwise; what it hears is printed."""
+    with joined(CPU) as (world, _):
+        print(json.dumps([world.told(world.rank + 0.1), world.agreed(world.leads), world.any(world.leads)]))
+
+
+def _numbers(tensor: Any) -> int:
+    return int((tensor.to_local() if hasattr(tensor, "to_local") else tensor).numel())
 
 
 def _fill(filler: Path) -> None:

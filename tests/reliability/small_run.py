@@ -69,7 +69,7 @@ def write_run_file(path: Path, config: RunConfig) -> Path:
 
 
 def begin(config: RunConfig, folder: Path) -> Run:
-    return _built(Run.begin(config, folder, CPU))
+    return built(Run.begin(config, folder, CPU))
 
 
 def resume(folder: Path) -> Run:
@@ -77,7 +77,7 @@ def resume(folder: Path) -> Run:
     torch.manual_seed(99)
     random.seed(99)
     np.random.seed(99)
-    return _built(Run.resume(folder, CPU))
+    return built(Run.resume(folder, CPU))
 
 
 def train_to_the_end(run: Run) -> Run:
@@ -87,7 +87,7 @@ def train_to_the_end(run: Run) -> Run:
     return run
 
 
-def _built(run: Run) -> Run:
+def built(run: Run) -> Run:
     for _ in run.prepare():
         pass
     run.build()

@@ -23,6 +23,7 @@ from small_run import (
 )
 
 import attendo.train.learner
+import attendo.train.validation
 from attendo.cli.training import follow
 from attendo.recipes.run import Run
 from attendo.recipes.run_config import RunConfig
@@ -122,6 +123,50 @@ def test_R1_a_signal_between_two_batches_of_an_update_waits_for_its_end(
     monkeypatch.undo()
     train_to_the_end(resume(run.folder))
     assert outcome(run.folder) == uninterrupted(variant, accumulate=3)
+
+
+def test_R1_a_fault_amid_an_update_leaves_no_checkpoint_of_half_of_it(
+    configs: Configs, uninterrupted: References, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run.begin(configs("dropout"), tmp_path / "run", CPU)
+    learned = 0
+    learn = attendo.train.learner.Learner._learn_as_it_comes
+
+    def failing(*arguments: Any) -> None:
+        nonlocal learned
+        learned += 1
+        if learned == 13:
+            raise RuntimeError("out of memory")
+        learn(*arguments)
+
+    monkeypatch.setattr(attendo.train.learner.Learner, "_learn_as_it_comes", failing)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        follow(run)
+    monkeypatch.undo()
+    assert 13 not in run.checkpoints.steps()
+    train_to_the_end(resume(run.folder))
+    assert outcome(run.folder) == uninterrupted("dropout")
+
+
+def test_R1_who_asks_for_an_end_does_not_wait_for_a_validation(
+    configs: Configs, uninterrupted: References, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signal comes in its middle, and the validation is made when the run goes on."""
+    scored: dict[str, Any] = {"metrics": ("chrf",), "metric_pairs": 10}
+    run = Run.begin(configs("moving average", **scored), tmp_path / "run", CPU)
+    loss = attendo.train.validation.summed_loss
+
+    def signalling(*arguments: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return loss(*arguments)
+
+    monkeypatch.setattr(attendo.train.validation, "summed_loss", signalling)
+    done = follow(run)
+    monkeypatch.undo()
+    assert (done.stopped, done.exit_code, run.trainer.step) == (True, 143, VALIDATED_AT)
+    assert run.trainer.standing.validated == 0
+    train_to_the_end(resume(run.folder))
+    assert outcome(run.folder) == uninterrupted("moving average", **scored)
 
 
 def test_R1_a_run_stopped_after_every_single_step_is_the_uninterrupted_one(

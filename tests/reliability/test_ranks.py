@@ -3,117 +3,32 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Callable
-from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-from children import Children, Ended, Job
+from children import Children
 from small_run import STEPS, Outcome, begin, outcome, reports, run_config, train_to_the_end, write_run_file
+from together import Trained, assert_same_network, at_once, config, pairs, snapshot, started_together, together
 
-from attendo.recipes.run_config import RunConfig
-from attendo.train.checkpoint import Checkpoints, Snapshot
-
-Trained = Callable[..., Path]
-HALF = STEPS // 2
+from attendo.train.checkpoint import Checkpoints
 
 
-@pytest.fixture(scope="module")
-def trained(children: Children, prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """Trains with so many processes, or with some up to the half and others from there on; each once."""
-    known: dict[str, Path] = {}
-
-    def train(ranks: int, then: int | None = None, **train: Any) -> Path:
-        name = f"{ranks} {then} {train}"
-        if name not in known:
-            folder = tmp_path_factory.mktemp("ranks")
-            run_file = write_run_file(folder / "run.toml", config(prepared, **train))
-            stop = ["--stop-at", str(HALF)] if then else []
-            together(children, ranks, folder, [str(run_file), "--out", str(folder / "run"), *stop])
-            if then:
-                together(children, then, folder, ["--resume", str(folder / "run")])
-            known[name] = folder
-        return known[name]
-
-    return train
+@pytest.mark.parametrize("ranks", [(2,), (4,), (1, 2, 4, 1)], ids=str)
+def test_R9_processes_that_come_and_go_train_the_same_network(trained: Trained, ranks: tuple[int, ...]) -> None:
+    assert_same_network(trained(1), trained(*ranks))
 
 
-def config(prepared: Path, **train: Any) -> RunConfig:
-    # Some gradients are zero but for rounding (of a bias of keys, say), which Adam would blow up with a small epsilon.
-    return run_config({"prepared": prepared}, {"accumulate": 2, "ema": 0.9, "epsilon": 1e-4, **train})
-
-
-def together(children: Children, ranks: int, folder: Path, arguments: list[str]) -> list[Ended]:
-    ended = started_together(children, ranks, folder, arguments, {})
-    assert [each.code for each in ended] == [0] * ranks, ended
-    return ended
-
-
-def started_together(
-    children: Children, ranks: int, folder: Path, arguments: list[str], faults: dict[int, Job]
-) -> list[Ended]:
-    """Several processes that train as one, each writing down which pairs it learns from."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "GLOO_SOCKET_IFNAME": "lo"}
-    started = []
-    for rank in range(ranks):
-        environment = {**address, "RANK": str(rank), "WORLD_SIZE": str(ranks)} if ranks > 1 else {}
-        before = [
-            ("record_pairs", {"file": str(folder / f"pairs-{rank}.txt")}),
-            *([faults[rank]] if rank in faults else []),
-        ]
-        started.append(children.start_attendo("train", *arguments, before=before, **environment))
-    return [each.wait() for each in started]
-
-
-def pairs(folder: Path) -> list[list[int]]:
-    """Of every batch, the pairs of all ranks, as they lay in it."""
-    ranks = [path.read_text().splitlines() for path in sorted(folder.glob("pairs-*.txt"))]
-    whole = []
-    for shares in zip_longest(*ranks, fillvalue="[]"):
-        rows = zip_longest(*(json.loads(share) for share in shares))
-        whole.append([number for row in rows for number in row if number is not None])
-    return whole
-
-
-def snapshot(folder: Path) -> Snapshot:
-    return Checkpoints(folder / "run" / "checkpoints").load(STEPS)
-
-
-def test_R9_two_processes_learn_from_the_same_pairs_in_the_same_order_as_one(trained: Trained) -> None:
-    one, two = pairs(trained(1)), pairs(trained(2))
-    assert one == two
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_R9_several_processes_learn_from_the_same_pairs_in_the_same_order_as_one(trained: Trained, ranks: int) -> None:
+    one, several = pairs(trained(1)), pairs(trained(ranks))
+    assert one == several
     assert len(one) == 2 * STEPS
 
 
-@pytest.mark.parametrize(("ranks", "then"), [(2, None), (2, 1), (1, 2)])
-def test_R9_processes_that_come_and_go_train_the_same_network(trained: Trained, ranks: int, then: int | None) -> None:
-    """Sums over ranks round otherwise, so not to the last bit."""
-    expected, found = snapshot(trained(1)), snapshot(trained(ranks, then))
-    losses = [
-        [line["loss"] for line in reports(folder / "run") if line["kind"] == "step"]
-        for folder in (trained(1), trained(ranks, then))
-    ]
-    assert losses[1] == pytest.approx(losses[0], abs=1e-6)
-    assert len(losses[1]) == STEPS
-    for part in ("model", "optimizer"):
-        left, right = getattr(expected, part), getattr(found, part)
-        assert left.keys() == right.keys()
-        for name in left:
-            torch.testing.assert_close(right[name], left[name], atol=1e-6, rtol=1e-5)
-    assert found.state["position"] == expected.state["position"]
-    assert found.state["tokens"] == expected.state["tokens"]
-
-
 def test_R9_a_run_with_two_processes_stopped_and_resumed_is_the_same_to_the_last_bit(trained: Trained) -> None:
-    whole, resumed = (outcome(trained(2, then) / "run") for then in (None, 2))
-    assert whole == resumed
+    assert outcome(trained(2) / "run") == outcome(trained(2, 2) / "run")
 
 
 def test_R9_a_checkpoint_of_two_processes_holds_the_random_state_of_both(trained: Trained) -> None:
@@ -124,6 +39,12 @@ def test_R9_a_checkpoint_of_two_processes_holds_the_random_state_of_both(trained
 def test_R9_another_number_of_processes_is_told(children: Children, trained: Trained, tmp_path: Path) -> None:
     said = together(children, 1, tmp_path, ["--resume", str(trained(2, 2) / "run")])[0].errors
     assert "warning: world_size was 2 and is 1" in said
+
+
+def test_R9_what_the_leading_process_found_counts_for_all(children: Children) -> None:
+    """Scores that differ in a last bit must not make one save while the others go on."""
+    heard = at_once(children, [[("hear_the_leader", {})]] * 2)
+    assert [json.loads(each.output) for each in heard] == [[0.1, True, True]] * 2
 
 
 def test_R9_a_signal_to_one_process_stops_them_all_at_the_same_step_to_be_resumed(

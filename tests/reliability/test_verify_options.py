@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 
 from attendo.model.config import ModelConfig
-from attendo.recipes.verify import Compared
+from attendo.recipes.compared import Compared
 
 Options = dict[str, Any]
 

@@ -124,4 +124,4 @@ def test_a_model_folder_may_have_any_name(
     monkeypatch.chdir(tmp_path)
     tiny_model().save(Path(name))
     assert attendo("finetune", name, *files, "--out", "run", *QUICK).code == 0
-    assert tomllib.loads(Path("run/run.toml").read_text())["start_from"] == name
+    assert tomllib.loads(Path("run/run.toml").read_text())["start_from"] == str(tmp_path / name)

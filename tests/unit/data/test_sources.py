@@ -3,6 +3,7 @@
 import gzip
 import json
 import lzma
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,15 @@ from attendo.errors import DataError
 def test_two_text_files_are_read_side_by_side(tmp_path: Path) -> None:
     corpus = text(tmp_path, b"I love NLP\n\n", "我 爱 NLP\nx\n".encode())
     assert list(rows(corpus)) == [Row(1, "I love NLP", "我 爱 NLP", None), Row(2, "", "x", None)]
+
+
+def test_a_pipe_is_refused_as_text_is_read_more_than_once(tmp_path: Path) -> None:
+    corpus = text(tmp_path, b"a\n", b"b\n")
+    assert corpus.source is not None
+    corpus.source.unlink()
+    os.mkfifo(corpus.source)
+    with pytest.raises(DataError, match="is a pipe, and text is read more than once: write it to a file first"):
+        FileCorpus(corpus).rows()
 
 
 def test_a_tsv_file_has_the_sides_in_its_columns(tmp_path: Path) -> None:

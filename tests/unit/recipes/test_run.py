@@ -175,6 +175,49 @@ def test_settings_edited_by_hand_are_refused_and_an_override_is_meant(tmp_path: 
     assert ready(Run.resume(run.folder, CPU)).trainer.step == 6
 
 
+@pytest.mark.parametrize("changed", [{"model": {"d_model": 32}}, {"seed": 9}, {"train": {"ema": 0.5}}])
+def test_an_override_that_does_not_fit_leaves_the_run_as_it_was(tmp_path: Path, changed: dict[str, Any]) -> None:
+    settings = config(tmp_path)
+    trained(settings, tmp_path / "run")
+    before = (tmp_path / "run" / "run.toml").read_text()
+    other = config(tmp_path, **changed)
+    with pytest.raises((UsageError, ModelError)):
+        ready(Run.resume(tmp_path / "run", CPU, config=other))
+    assert (tmp_path / "run" / "run.toml").read_text() == before
+    ready(Run.resume(tmp_path / "run", CPU))
+
+
+def test_batches_of_another_size_begin_their_part_of_the_data_again(tmp_path: Path) -> None:
+    run = begun(config(tmp_path, train={"steps": 3, "batch_tokens": 32}), tmp_path / "run")
+    stepped = [report for report in islice(run.train(), 1) if isinstance(report, Step)]
+    assert stepped
+    run.save()
+    assert run.trainer.standing.position.batch
+    other = config(tmp_path, train={"steps": 3, "batch_tokens": 64})
+    again = ready(Run.resume(tmp_path / "run", CPU, config=other))
+    assert again.trainer.standing.position.batch == 0
+    assert any("train.batch_tokens is another" in warning for warning in again.warnings)
+    same = ready(Run.resume(tmp_path / "run", CPU, config=other))
+    assert not any("batch_tokens" in warning for warning in same.warnings)
+
+
+def test_what_a_run_needs_again_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained(config(tmp_path), tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    begun(config(tmp_path, data={"prepared": Path("run/data")}, tokenizer={}), tmp_path / "second")
+    start = config(tmp_path).model_dump(include={"data", "train"}, exclude_unset=True)
+    begun(RunConfig(**start, start_from=Path("run/model")), tmp_path / "third")
+    monkeypatch.chdir("/")
+    for name in ("second", "third"):
+        assert ready(Run.resume(tmp_path / name, CPU)).trainer.step == 0
+
+
+def test_a_run_given_for_its_model_is_told_so(tmp_path: Path) -> None:
+    trained(config(tmp_path), tmp_path / "run")
+    with pytest.raises(ModelError, match=r"run is a run, not a model: name .*run/model"):
+        load(tmp_path / "run")
+
+
 def test_other_data_in_the_place_of_the_runs_own_is_refused(tmp_path: Path) -> None:
     run = trained(config(tmp_path), tmp_path / "run")
     shutil.rmtree(run.data_folder)

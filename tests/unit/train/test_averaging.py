@@ -43,6 +43,18 @@ def test_where_there_is_a_moving_average_its_weights_are_taken(checkpoints: Chec
     assert torch.equal(average_checkpoints(checkpoints, [1, 2])["w"], torch.full((2,), 1.5))
 
 
+def test_a_damaged_one_is_left_out_where_that_can_be_told(checkpoints: Checkpoints) -> None:
+    for step in (1, 2, 3):
+        save(checkpoints, step, torch.full((2,), float(step)))
+    (checkpoints.path(2) / "model.safetensors").write_bytes(b"nothing")
+    with pytest.raises(ModelError, match="step-00000002"):
+        average_checkpoints(checkpoints, [1, 2, 3])
+    told: list[str] = []
+    assert torch.equal(average_checkpoints(checkpoints, [1, 2, 3], told)["w"], torch.full((2,), 2.0))
+    assert len(told) == 1
+    assert "step-00000002" in told[0]
+
+
 def test_what_cannot_be_averaged_is_told(checkpoints: Checkpoints) -> None:
     save(checkpoints, 1, torch.zeros(2))
     save(checkpoints, 2, torch.zeros(3))

@@ -13,6 +13,7 @@ from attendo.train.checkpoint import Checkpoints
 from attendo.train.loop import DivergedError, SaveError, Trainer
 from attendo.train.reports import Report, Saved, SaveFailed, Skipped, Step, Stopped, Validation
 from attendo.train.schedule import learning_rate
+from attendo.train.world import World
 
 Trainers = Callable[..., Trainer]
 
@@ -100,6 +101,13 @@ def test_where_more_is_better_the_best_is_the_highest(trainer: Trainers) -> None
     best = [report.best for report in made.train() if isinstance(report, Validation)]
     assert best == [True, True, True]
     assert made.standing.best == 6.0
+
+
+def test_what_is_best_is_decided_by_the_leading_process(trainer: Trainers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(World, "told", lambda world, value: value + 0.5)
+    trained = trainer()
+    list(trained.train())
+    assert trained.standing.best == 2.5
 
 
 def test_training_stops_when_nobody_listens(trainer: Trainers) -> None:

@@ -52,6 +52,16 @@ def test_its_weights_stand_in_for_a_while_and_those_learned_come_back_to_the_las
     assert all(torch.equal(weight, before[name]) for name, weight in trained.network.named_parameters())
 
 
+def test_at_the_end_the_network_keeps_them() -> None:
+    trained = learner(config(ema=0.5))
+    trained.update([BATCH])
+    trained.end()
+    assert trained.average is not None
+    assert all(
+        torch.equal(weight, trained.average.weights[name]) for name, weight in trained.network.named_parameters()
+    )
+
+
 def test_without_one_the_learned_weights_are_those_that_count() -> None:
     trained = learner(config())
     assert trained.average is None

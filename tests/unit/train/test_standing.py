@@ -10,7 +10,7 @@ from attendo.train.standing import Standing
 
 
 def test_it_reads_back_from_json_to_the_last_bit() -> None:
-    standing = Standing(Position(3, 1, 4), 10**12, 0.1 + 0.2, 500, 2.2250738585072014e-308, 400, 1, 7, 2)
+    standing = Standing(Position(3, 1, 4), 10**12, 0.1 + 0.2, 500, 2.2250738585072014e-308, 400, "chrf", 1, 7, 2)
     assert Standing.from_json(json.loads(json.dumps(standing.to_json()))) == standing
     assert Standing.from_json(json.loads(json.dumps(Standing().to_json()))) == Standing()
 
@@ -30,6 +30,19 @@ def test_more_is_better_for_scores(by: str) -> None:
     first, _ = Standing().after_validation(5, 2.0, by)
     assert first.after_validation(10, 2.1, by)[1]
     assert not first.after_validation(10, 1.9, by)[1]
+
+
+def test_a_score_is_never_compared_with_another_kind() -> None:
+    by_loss, _ = Standing().after_validation(5, 1.2, "loss")
+    by_chrf, best = by_loss.after_validation(10, 0.5, "chrf")
+    assert (best, by_chrf.best, by_chrf.best_step, by_chrf.best_by) == (True, 0.5, 10, "chrf")
+    assert not by_chrf.after_validation(15, 0.4, "chrf")[1]
+
+
+def test_what_was_saved_before_the_kind_was_noted_is_taken_for_the_same_kind() -> None:
+    content = {**Standing().after_validation(5, 2.0, "loss")[0].to_json()}
+    del content["best_by"]
+    assert not Standing.from_json(content).after_validation(10, 2.1, "loss")[1]
 
 
 def test_a_loss_that_is_no_number_is_never_better() -> None:

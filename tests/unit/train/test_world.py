@@ -14,6 +14,7 @@ def test_one_process_leads_and_agrees_with_itself() -> None:
     assert world.leads
     assert not World(1, 2).leads
     assert (world.agreed(True), world.agreed(False), world.any(True), world.any(False)) == (True, False, True, False)
+    assert world.told(0.1) == 0.1
     tensor = torch.tensor([1.0, 2.0])
     assert torch.equal(world.sum(tensor), tensor)
     assert world.gathered(tensor) == [tensor]
