@@ -23,6 +23,10 @@ def doctor(
     run_file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="Settings of the run.")] = None,
     source: Annotated[Path | None, typer.Option(help="Source text, as attendo train takes it.")] = None,
     target: Annotated[Path | None, typer.Option(help="Target text, line by line beside it.")] = None,
+    test_source: Annotated[
+        Path | None, typer.Option(help="Source text of a test set: is it among the training text?")
+    ] = None,
+    test_target: Annotated[Path | None, typer.Option(help="Its target text, line by line beside it.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder that the files of the run file are in.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only what attendo train looks at before it begins.")] = False,
@@ -37,9 +41,13 @@ def doctor(
 
     if run_file is None and None in (source, target):
         raise UsageError("give a run file, or --source and --target")
+    if (test_source is None) != (test_target is None):
+        raise UsageError("give both --test-source and --test-target, or neither")
+    if quick and test_source is not None:
+        raise UsageError("--quick does not look at the test text: leave one of them out")
     config = new_config(run_file, {"source": source, "target": target, "folder": data}, change or [])
     findings = []
-    for finding in _examined(config, device, quick):
+    for finding in _examined(config, device, quick, (test_source, test_target)):
         findings.append(finding)
         if as_json:
             print(json.dumps(finding.as_json(), ensure_ascii=False), flush=True)
@@ -50,11 +58,15 @@ def doctor(
     raise typer.Exit(_exit_code(findings))
 
 
-def _examined(config: "RunConfig", device: str, quick: bool) -> Iterator["Finding"]:
+def _examined(
+    config: "RunConfig", device: str, quick: bool, test: tuple[Path | None, Path | None]
+) -> Iterator["Finding"]:
     """Text is prepared in a folder that goes when this ends."""
     from attendo.cli.preparing import show_preparing
+    from attendo.data.config import CorpusConfig
     from attendo.data.screening import TooManyBadLinesError
     from attendo.recipes.doctor import examine, too_many_bad_lines
+    from attendo.recipes.doctor.unseen import unseen_pairs
     from attendo.recipes.run import Run
     from attendo.text_model import pick_device
 
@@ -67,7 +79,8 @@ def _examined(config: "RunConfig", device: str, quick: bool) -> Iterator["Findin
             yield too_many_bad_lines(listing, config.data.max_bad_ratio)
             return
         run.build()
-        yield from examine(run, quick)
+        given = CorpusConfig(source=test[0], target=test[1]) if test[0] is not None else None
+        yield from examine(run, quick, {} if quick else unseen_pairs(config, given))
 
 
 def _say(finding: "Finding") -> None:

@@ -1,6 +1,6 @@
 """The checks in their order, each finding told as soon as it is known."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from attendo.data.prepared import Prepared
 from attendo.data.stream import BatchStream
@@ -13,7 +13,7 @@ from attendo.recipes.doctor.masks import causal_leak, padding
 from attendo.recipes.doctor.memory import memory
 from attendo.recipes.doctor.passes import few_pairs, some_batches, undisturbed
 from attendo.recipes.doctor.reading import middle, stretches
-from attendo.recipes.doctor.repeats import Repeats
+from attendo.recipes.doctor.repeats import Repeats, TextPair
 from attendo.recipes.doctor.running_text import unknown_tokens, window_shift
 from attendo.recipes.doctor.vocabulary import VocabularyUse
 from attendo.recipes.doctor.wiring import shift, tying
@@ -22,15 +22,17 @@ from attendo.recipes.run import Run
 _STREAMED_PAIRS = 2048  # of each corpus: a stream of all would first read a whole pool
 
 
-def examine(run: Run, quick: bool = False) -> Iterator[Finding]:
+def examine(run: Run, quick: bool = False, tests: Mapping[str, Sequence[TextPair]] | None = None) -> Iterator[Finding]:
     """All findings on a run that was prepared and built; `quick` leaves out what takes more than seconds.
+
+    `tests` are pairs, by the name of their set, that must not be among those that are learned from.
 
     The run is not changed: it trains bit for bit as it would have without.
     """
     yield bad_lines(run.data)
     yield from examine_network(run, quick)
     if not quick:
-        yield from examine_data(run.data, run.config.train.batch_tokens)
+        yield from examine_data(run.data, run.config.train.batch_tokens, tests)
 
 
 def quick_faults(run: Run) -> list[Finding]:
@@ -72,13 +74,15 @@ def examine_network(run: Run, quick: bool = False) -> Iterator[Finding]:
         yield finding
 
 
-def examine_data(data: Prepared, batch_tokens: int) -> Iterator[Finding]:
-    """The training pairs, read once, beside the validation texts."""
+def examine_data(
+    data: Prepared, batch_tokens: int, tests: Mapping[str, Sequence[TextPair]] | None = None
+) -> Iterator[Finding]:
+    """The training pairs, read once, beside those of validation and tests."""
     if data.window is not None:
         yield unknown_tokens(data)
         return
     places = Places(data)
-    lengths, repeats, use = Lengths(), Repeats(data, places), VocabularyUse(data)
+    lengths, repeats, use = Lengths(), Repeats(data, places, tests), VocabularyUse(data)
     for stretch in stretches(data):
         for tally in (lengths, repeats, use):
             tally.add(stretch)

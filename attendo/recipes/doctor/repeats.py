@@ -1,7 +1,7 @@
-"""What occurs more than once: pairs, sources, copies of the source, and validation text among the training text."""
+"""What occurs more than once: pairs, sources, copies of the source, texts to score with among those to learn from."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +16,7 @@ from attendo.text import UNK
 
 Hashes = NDArray[np.uint64]
 Place = tuple[int, int]  # corpus, and pair in it
+TextPair = tuple[str, str]
 
 SOME_REPEATED, MANY_REPEATED = 0.01, 0.2
 MANY_COPIED = 0.01
@@ -26,8 +27,9 @@ _READ_AS_TEXT = 200_000  # pairs: where the sides have vocabularies of their own
 class Repeats:
     """Keeps two hashes of every pair that is read, and asks them in the end."""
 
-    def __init__(self, data: Prepared, places: Places) -> None:
+    def __init__(self, data: Prepared, places: Places, tests: Mapping[str, Sequence[TextPair]] | None = None) -> None:
         self._data, self._places = data, places
+        self._unseen = {"validation": data.valid, **(tests or {})}  # what must not be among what is learned from
         self._sources: list[Hashes] = []
         self._pairs: list[Hashes] = []
         self._begins: list[Place] = []
@@ -56,7 +58,8 @@ class Repeats:
         yield self._repeated(pairs)
         yield self._ambiguous(sources, pairs)
         yield self._copied()
-        yield self._leaked(sources, pairs)
+        for name, texts in self._unseen.items():
+            yield self._leaked(name, texts, sources, pairs)
 
     def _repeated(self, pairs: Hashes) -> Finding:
         _, firsts, counts = np.unique(pairs, return_index=True, return_counts=True)
@@ -104,41 +107,40 @@ class Repeats:
         examples = tuple(self._places.quoted(*place) for place in self._copies[:MOST_EXAMPLES])
         return Finding("copied sources", "warning" if many else "note", found, advice, examples, values)
 
-    def _leaked(self, sources: Hashes, pairs: Hashes) -> Finding:
-        """Validation pairs that are in the training data. With an unknown token in it a source may be another text."""
-        ids = self._validation()
+    def _leaked(self, name: str, texts: Sequence[TextPair], sources: Hashes, pairs: Hashes) -> Finding:
+        """Pairs that are in the training data too. With an unknown token in it a source may be another text."""
+        ids = self._cut(texts)
         known = [number for number, (source, _) in enumerate(ids) if UNK not in source]
         raw = [(_bytes(ids[number][0]), _bytes(ids[number][1])) for number in known]
         by_source = np.isin(_hashes(source for source, _ in raw), sources)
         by_pair = np.isin(_hashes(_one(*pair) for pair in raw), pairs)
         count, whole, of = int(by_source.sum()), int(by_pair.sum()), max(1, len(ids))
-        values = {"validation": len(ids), "sources": count, "pairs": whole}
+        values = {name: len(ids), "sources": count, "pairs": whole}
         found = (
-            f"{count:,} of {counted(len(ids), 'validation sources')} ({share(count / of)}) are in the training data, "
+            f"{count:,} of {counted(len(ids), f'{name} sources')} ({share(count / of)}) are in the training data, "
             f"{whole:,} of them with the same target"
         )
         if not count:
-            return Finding("validation leak", "ok", found, values=values)
+            return Finding(f"{name} leak", "ok", found, values=values)
         level: Level = "fault" if whole >= MOSTLY_LEAKED * of else "warning" if count >= MANY_LEAKED * of else "note"
         leaked = [known[place] for place in np.flatnonzero(by_pair if whole else by_source)[:MOST_EXAMPLES]]
         return Finding(
-            "validation leak",
+            f"{name} leak",
             level,
             found,
-            "scores will be too good: take these sources out of the training data, or validate with others",
-            tuple(self._leak(number, sources) for number in leaked),
+            "scores will be too good: take these sources out of the training data, or take others to score with",
+            tuple(self._leak(name, texts[number][0], number, sources) for number in leaked),
             values,
         )
 
-    def _leak(self, number: int, sources: Hashes) -> str:
-        text = self._data.valid[number][0]
+    def _leak(self, name: str, text: str, number: int, sources: Hashes) -> str:
         wanted = _hashes([_bytes(self._data.source_tokenizer.encode(text))])[0]
         place = self._place(int(np.flatnonzero(sources == wanted)[0]))
-        return f"validation pair {number + 1:,} is {self._places.named(*place)}: {shortened(text)}"
+        return f"{name} pair {number + 1:,} is {self._places.named(*place)}: {shortened(text)}"
 
-    def _validation(self) -> list[tuple[list[int], list[int]]]:
-        sources = self._data.source_tokenizer.encode_many([source for source, _ in self._data.valid])
-        targets = self._data.target_tokenizer.encode_many([target for _, target in self._data.valid])
+    def _cut(self, texts: Sequence[TextPair]) -> list[tuple[list[int], list[int]]]:
+        sources = self._data.source_tokenizer.encode_many([source for source, _ in texts])
+        targets = self._data.target_tokenizer.encode_many([target for _, target in texts])
         return list(zip(sources, targets, strict=True))
 
     def _is_copy(self, stretch: Stretch, number: int) -> bool:

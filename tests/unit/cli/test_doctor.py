@@ -67,6 +67,39 @@ def test_json_is_one_object_a_line_and_nothing_else(attendo: Command, run_file: 
     assert "causal leak" not in done.errors
 
 
+def test_a_test_set_among_the_training_text_is_a_fault(attendo: Command, run_file: Path) -> None:
+    given = ("--test-source", "a.source", "--test-target", "a.target")
+    done = attendo("doctor", run_file, *given, "--json", *settings(*SMALL))
+    assert done.code == 3
+    leak = next(each for each in map(json.loads, done.output.splitlines()) if each["check"] == "test leak")
+    assert (leak["level"], leak["values"]["test"]) == ("fault", 120)
+    assert leak["examples"][0].startswith("test pair 1 is line 1: ")
+
+
+def test_the_tests_of_a_recipe_are_looked_for_too(attendo: Command, run_file: Path) -> None:
+    test = 'name = "last"\nsource = "t.source"\ntarget = "t.target"\nmetric = "bleu"\n'
+    told = f'[reproduce]\nabout = "x"\n[[reproduce.test]]\n{test}'
+    run_file.write_text(run_file.read_text() + told)
+    for side in ("source", "target"):
+        Path(f"t.{side}").write_text("".join(Path(f"a.{side}").read_text().splitlines(keepends=True)[:3]) + "u v w\n")
+    done = attendo("doctor", run_file, "--json", *settings(*SMALL))
+    leak = next(each for each in map(json.loads, done.output.splitlines()) if each["check"] == "last leak")
+    assert (done.code, leak["level"], leak["values"]) == (3, "fault", {"last": 4, "sources": 3, "pairs": 3})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--test-source", "a.source"), "give both --test-source and --test-target, or neither"),
+        (("--test-source", "a.source", "--test-target", "a.target", "--quick"), "--quick does not look at the test"),
+    ],
+)
+def test_half_a_test_set_is_refused(attendo: Command, run_file: Path, given: tuple[str, ...], said: str) -> None:
+    done = attendo("doctor", run_file, *given, *settings(*SMALL))
+    assert done.code == 2
+    assert said in done.error
+
+
 def test_the_files_may_be_in_another_folder(attendo: Command, run_file: Path) -> None:
     Path("text").mkdir()
     for side in ("a.source", "a.target"):
