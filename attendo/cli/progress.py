@@ -19,6 +19,7 @@ from attendo.train.reports import Report, Saved, SaveFailed, Step, Stopped, Vali
 LINES = 20  # plain lines over a whole run
 EARLY = 10  # steps after which there is a first plain line, so that a mistake is seen before a twentieth of the run
 NAMES = {"bleu": "BLEU", "chrf": "chrF"}
+WAITS_LONG = 0.1  # share of the time that is worth a word
 RECENT = 50  # steps that loss, speed and padding are taken over
 
 
@@ -170,12 +171,14 @@ class _Pace:
         loss = sum(step.loss * step.tokens for step in learned) / tokens if tokens else math.nan
         padding = sum(step.padding for step in self._recent) / max(1, sum(step.positions for step in self._recent))
         last = self._recent[-1]
+        waiting = self._waiting()
         return [
             f"loss {loss:.3f}" if tokens else "loss –",
             f"lr {last.lr:.1e}",
             self._speed(),
             f"padding {padding:.1%}",
             f"epoch {last.epoch}",
+            *([f"waiting for data {waiting:.0%} (train.workers)"] if waiting >= WAITS_LONG else []),
         ]
 
     def seconds_for(self, steps: int) -> float | None:
@@ -183,6 +186,11 @@ class _Pace:
         if first is None or last is None or last.step == first.step:
             return None
         return steps * self._rest * (last.seconds - first.seconds) / (last.step - first.step)
+
+    def _waiting(self) -> float:
+        """Share of the time in which there was nothing to learn from."""
+        seconds = self._recent[-1].seconds - self._recent[0].seconds
+        return (sum(step.waited for step in self._recent) - self._recent[0].waited) / seconds if seconds > 0 else 0.0
 
     def _speed(self) -> str:
         seconds = self._recent[-1].seconds - self._recent[0].seconds

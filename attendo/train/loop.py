@@ -115,9 +115,11 @@ class Trainer:
     def _steps(self, stream: Iterator[Placed], stop_at: int | None) -> Iterator[Report]:
         """Updates up to the next thing to do; the device is waited for once, behind the last of them."""
         self.all_told = False
-        begin, done = time.perf_counter(), []
+        begin, done, waited = time.perf_counter(), [], 0.0
         while True:
+            asked = time.perf_counter()
             placed = list(islice(stream, self.config.accumulate))
+            waited += time.perf_counter() - asked
             batches = [each.batch for each in placed]
             update = self.learner.update(batches)
             done.append(Done(self.step, self.standing.position.epoch, batches, update))
@@ -127,16 +129,16 @@ class Trainer:
         values = torch.stack([torch.stack((d.update.loss, d.update.norm, d.update.skipped)) for d in done])
         values[:, 0] = self.learner.world.sum(values[:, 0].clone())
         rows = values.tolist()
-        seconds = (time.perf_counter() - begin) / len(done)
-        told = [report for each, row in zip(done, rows, strict=True) for report in self._reports(each, row, seconds)]
+        times = ((time.perf_counter() - begin) / len(done), waited / len(done))
+        told = [report for each, row in zip(done, rows, strict=True) for report in self._reports(each, row, times)]
         for number, report in enumerate(told, start=1):
             self.all_told = number == len(told)
             yield report
         self._refuse_to_go_on()
 
-    def _reports(self, done: Done, row: Sequence[float], seconds: float) -> list[Report]:
+    def _reports(self, done: Done, row: Sequence[float], times: tuple[float, float]) -> list[Report]:
         """What an update came to; the counters follow."""
-        (loss, norm, _), skipped = row, bool(row[2])
+        (loss, norm, _), skipped, (seconds, waited) = row, bool(row[2]), times
         now = self.standing
         self.standing = replace(
             now,
@@ -155,6 +157,7 @@ class Trainer:
             positions=sum(batch.positions for batch in done.batches),
             padding=sum(batch.padding for batch in done.batches),
             seconds=self.standing.seconds,
+            waited=waited,
             skipped=skipped,
         )
         pairs = tuple(number for batch in done.batches for number in batch.numbers)

@@ -16,6 +16,7 @@ class Step:
     positions: int  # what the batches cost: both sides, padding included
     padding: int  # of these, padding
     seconds: float  # of training since the run began, validation and saving not counted
+    waited: float = 0.0  # of this step's own seconds, those in which there was no batch yet
     skipped: bool = False  # the loss or the gradient was no number, and the weights stayed as they were
 
 

@@ -114,6 +114,7 @@ def outcome(folder: Path, step: int = STEPS) -> Outcome:
     lines = reports(folder)
     for line in lines:
         line.pop("seconds", None)
+        line.pop("waited", None)
     return Outcome(
         model=sha256(checkpoint / "model.safetensors"),
         optimizer=sha256(checkpoint / "optimizer.safetensors"),

@@ -181,6 +181,14 @@ def test_a_terminal_shows_the_facts_below_a_bar() -> None:
     assert so_far == "best chrF 55.12 at step 6,100   saved at step 6,100   skipped steps 1"
 
 
+@pytest.mark.parametrize(("waited", "told"), [(0.1, False), (0.5, True)])
+def test_waiting_for_data_is_told_where_it_is_worth_a_word(waited: float, told: bool) -> None:
+    progress = terminal(10_000, 100)
+    for number in range(1, 6):
+        progress.show(step(number, waited=waited))  # of two seconds a step
+    assert any("waiting for data 25% (train.workers)" in line for line in displayed(progress)) is told
+
+
 @pytest.mark.parametrize("width", [20, 32, 40, 60, 100])
 def test_no_fact_is_broken_on_a_narrow_terminal(width: int) -> None:
     progress = terminal(10_000, width)

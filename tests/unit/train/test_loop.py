@@ -1,6 +1,7 @@
 """The training loop as a stream of reports."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,20 @@ def test_a_validation_that_an_interruption_came_before_is_made_up_for(trainer: T
     assert told(list(second.train()))[:2] == [("Validation", 4), ("Step", 5)]
 
 
+def test_the_time_without_a_batch_is_told(trainer: Trainers, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, waits = trainer(steps=2), 0.05
+    batches = made.stream.batches
+
+    def slowly(*arguments: Any, **options: Any) -> Iterator[Any]:
+        for batch in batches(*arguments, **options):
+            time.sleep(waits)
+            yield batch
+
+    monkeypatch.setattr(made.stream, "batches", slowly)
+    steps = [each for each in made.train() if isinstance(each, Step)]
+    assert all(waits <= each.waited <= each.seconds for each in steps)
+
+
 def test_steps_reported_together_are_the_same_steps(trainer: Trainers) -> None:
     """As on a GPU, which is waited for once for several steps."""
     alone, grouped = (trainer(dropout=0.2, steps=12, folder=name) for name in ("alone", "grouped"))
@@ -149,7 +164,7 @@ def test_steps_reported_together_are_the_same_steps(trainer: Trainers) -> None:
         torch.manual_seed(0)
         reports.append([each for each in made.train() if not isinstance(each, Saved)])
     for one, other in zip(*reports, strict=True):
-        assert vars(one) | {"seconds": 0} == vars(other) | {"seconds": 0}
+        assert vars(one) | {"seconds": 0, "waited": 0} == vars(other) | {"seconds": 0, "waited": 0}
     assert alone.standing.tokens == grouped.standing.tokens
 
 
