@@ -2,7 +2,8 @@
 
 They change what is chosen and never what is told of it: the log-probability of an answer stays the model's, and what a
 rule added is booked beside it. The token that a prefix asks for is out of reach of the others: nobody chose it. All
-write in the numbers they are given. A rule that `forbids_alone` leaves all numbers as they are but for -∞.
+write in the numbers they are given. A rule that `forbids_alone` leaves all numbers as they are but for -∞. Where
+`may_forbid` says which tokens, it forbids no others behind the prefix and before the limit of an answer.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,6 +47,10 @@ class Forbid:
 
     ids: Sequence[int] = (PAD, BOS)
 
+    @property
+    def may_forbid(self) -> Sequence[int]:
+        return self.ids
+
     @but_for_the_prefix
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         for each in self.ids:  # one by one: a list of places would be sent to the device at every step
@@ -58,6 +63,7 @@ class LeastLength:
     """No end before as many tokens as are asked for. Where the limit is lower, the answer is cut there."""
 
     forbids_alone: ClassVar[bool] = True
+    may_forbid: ClassVar[Sequence[int]] = (EOS,)
 
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         log_probs[:, EOS].masked_fill_(frontier.length < frontier.asked.least, NOTHING)
@@ -69,6 +75,7 @@ class Prefix:
     """The answer begins with the prefix that is asked for: at each of its places nothing else may come."""
 
     forbids_alone: ClassVar[bool] = True
+    may_forbid: ClassVar[Sequence[int]] = ()
 
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         if frontier.asked.prefix.size(1) == 0:
@@ -155,6 +162,7 @@ class EndAtLimit:
     """Behind the last token that the limit allows nothing but the end may come, however improbable."""
 
     forbids_alone: ClassVar[bool] = True
+    may_forbid: ClassVar[Sequence[int]] = ()
 
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         others = torch.arange(log_probs.size(1), device=log_probs.device) != EOS

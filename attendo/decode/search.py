@@ -1,6 +1,6 @@
 """The one generation loop: step the network, forbid what may not be said, let a strategy choose, until all is said."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
@@ -85,17 +85,21 @@ def turn(
     logits, state = stepper.step(frontier.last, state)
     if isinstance(state, Covered):
         frontier = state.tell(frontier)
-    log_probs, ruled = judged(logits[:, -1], frontier, strategy, rules)
+    log_probs, ruled = judged(logits[:, -1], frontier, strategy, rules, getattr(state, "log_probs", None))
     parents, frontier = strategy.advance(frontier, log_probs, ruled)
     return state if parents is None else state.follow(parents), frontier
 
 
 def judged(
-    logits: Float[Tensor, "R V"], frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]
+    logits: Float[Tensor, "R V"],
+    frontier: Frontier,
+    strategy: Strategy,
+    rules: Sequence[Rule],
+    log_probs: Float[Tensor, "R V"] | None = None,
 ) -> tuple[Float[Tensor, "R V"], Float[Tensor, "R V"]]:
-    """The log-probabilities of the model, and what the rules make of them."""
+    """The log-probabilities of the model, which some steppers leave in their state, and what the rules make of them."""
     logits = logits.float()
-    log_probs = logits.log_softmax(-1)
+    log_probs = logits.log_softmax(-1) if log_probs is None else log_probs
     ruled = log_probs if _at_one(strategy, rules) else log_probs.clone()
     for rule in rules:
         # A rule of logits comes first; what it leaves are log-probabilities again.
@@ -115,7 +119,12 @@ def _at_one(strategy: Strategy, rules: Sequence[Rule]) -> bool:
 
 
 def search(
-    stepper: Stepper, state: SearchState, asked: Asked | Frontier, strategy: Strategy, rules: Sequence[Rule] = ()
+    stepper: Stepper,
+    state: SearchState,
+    asked: Asked | Frontier,
+    strategy: Strategy,
+    rules: Sequence[Rule] = (),
+    ahead: Callable[..., tuple[Any, Frontier]] = turn,
 ) -> Iterator[Frontier]:
     """Yields the frontier of all sentences after every token; the last one holds the answers.
 
@@ -132,6 +141,6 @@ def search(
                 state, frontier = state.keep(staying, frontier.rows_of(staying)), frontier.keep(staying)
             here = here[staying]
         between_steps()
-        state, frontier = turn(stepper, state, frontier, strategy, rules)
+        state, frontier = ahead(stepper, state, frontier, strategy, rules)
         told = frontier if here.size(0) == sentences else told.put(here, frontier)
         yield told

@@ -1,15 +1,14 @@
 """Our search on ONNX Runtime with every core: the sentences of a batch are dealt to threads."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 
 from attendo.decode.frontier import Frontier
-from attendo.decode.requests import Answers, Request, by_length
+from attendo.decode.requests import Answers, Request, asked_of, begun, by_length, sources_of
 from attendo.decode.search import Rule, Strategy
+from attendo.decode.stride import hypotheses
 from attendo.interop.at_once import at_once
 from attendo.interop.onnx_network import OnnxNetwork
-from attendo.text_model.searching import SearchEngine
 
 
 class OnnxEngine:
@@ -31,5 +30,5 @@ class OnnxEngine:
 
 
 def _found(network: OnnxNetwork, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]) -> Frontier:
-    engine = SearchEngine(network, 0)
-    return deque(engine.frontiers(requests, strategy, rules), maxlen=1).pop().hypotheses
+    state = begun(network, *sources_of(requests, network.device))
+    return hypotheses(network, state, asked_of(requests, network.device), strategy, rules)

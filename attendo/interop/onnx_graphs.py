@@ -7,7 +7,7 @@ side), C positions that there is room for, H heads of width K, V tokens:
                 -> mask [B, 1, 1, S], and for each layer's attention to the source keys.0 and values.0 [B, S, H * K] ...
     step        ids [R, 1], position [1], width [1], order [B, R / B, C], mask, keys.0, values.0 ...,
                 past_keys.0 and past_values.0 [R, H, C, K] ...
-                -> logits [R, 1, V], present_keys.0, present_values.0 ...
+                -> logits [R, 1, V], log_probs [R, 1, V], present_keys.0, present_values.0 ...
 
 `width` is R / B. What a row sees at position p was written by row `order[b, w, p]` of
 its sentence, so that rows can follow others without a vector being moved. The present keys and values must lie in the
@@ -93,7 +93,8 @@ def step_graph(network: Transformer, ranges: Ranges | None = None) -> "ModelProt
         x = around(graph, x, block.feed_forward_residual, partial(feed_forward, graph, block.feed_forward))
     x = graph.norm(x, network.decoder_norm)
     logits = graph.linear(x, network.output, network.output.weight, network.output.bias)
-    graph.output("logits", "float", ["R", 1, network.output.out_features], logits)
+    for name, value in (("logits", logits), ("log_probs", graph.node("LogSoftmax", logits, axis=-1))):
+        graph.output(name, "float", ["R", 1, network.output.out_features], value)
     return graph.model()
 
 

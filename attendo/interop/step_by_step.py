@@ -4,7 +4,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attendo.interop.onnx_network import OnnxMemory, OnnxNetwork, OnnxState
+from attendo.interop.onnx_network import OnnxNetwork
+from attendo.interop.onnx_storage import OnnxMemory, OnnxState
 
 
 class StepByStep:
@@ -23,5 +24,5 @@ class StepByStep:
         columns = []
         for column in ids.split(1, dim=1):
             logits, state = self._network.step(column.contiguous(), state)
-            columns.append(logits)
+            columns.append(logits.clone())  # the next ones are written in their place
         return torch.cat(columns, dim=1), state

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from attendo.nn.product import by_one_kernel
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
-from attendo.interop.onnx_graphs import obstacles, step_graph
+from attendo.interop.onnx_graphs import encoder_graph, obstacles, step_graph
 from attendo.interop.onnx_network import OnnxNetwork
 from attendo.interop.onnx_ranges import observed, random_examples
 
@@ -79,6 +80,17 @@ def test_a_step_goes_on_beyond_the_first_room(small_network: MakeNetwork) -> Non
     torch.testing.assert_close(theirs, ours, **CLOSE)
 
 
+def test_what_lay_in_the_memory_of_a_state_does_not_matter(
+    small_network: MakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = small_network()
+    onnx = OnnxNetwork.of(network, threads=1)
+    monkeypatch.setattr(torch, "empty", lambda *shape, **_: torch.full(shape, torch.nan))
+    monkeypatch.setattr(torch, "empty_like", lambda like: torch.full_like(like, torch.nan))
+    ours, theirs = both(network, onnx, rows=2, steps=70)
+    torch.testing.assert_close(theirs, ours, **CLOSE)
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
 @pytest.mark.parametrize("changes", [{}, {"norm": "post", "positions": "rotary", "d_key": 6, "d_value": 4}], ids=str)
 def test_searches_find_the_same(small_network: MakeNetwork, strategy: Strategy, changes: dict[str, Any]) -> None:
@@ -87,6 +99,46 @@ def test_searches_find_the_same(small_network: MakeNetwork, strategy: Strategy, 
     theirs = found(OnnxNetwork.of(network, threads=1), strategy)
     assert torch.equal(ours.ids, theirs.ids)
     torch.testing.assert_close(theirs.value, ours.value, atol=1e-4, rtol=1e-4)
+
+
+def test_a_state_tells_the_log_probabilities_of_the_next_tokens(small_network: MakeNetwork) -> None:
+    onnx = OnnxNetwork.of(small_network(), threads=1)
+    logits, state = onnx.step(torch.full((6, 1), 2), onnx.start(onnx.encode(*sources(17))))
+    assert state.log_probs is not None
+    torch.testing.assert_close(state.log_probs, logits[:, -1].log_softmax(-1), **CLOSE)
+
+
+def test_steps_in_place_are_steps(small_network: MakeNetwork) -> None:
+    onnx = OnnxNetwork.of(small_network(), threads=1)
+    ids = torch.randint(4, 17, (3, 70), generator=seeded(3))
+    plain = onnx.start(onnx.encode(*sources(17)))
+    steps = onnx.in_place(onnx.start(onnx.encode(*sources(17))))
+    for column in ids.split(1, dim=1):
+        logits, plain = onnx.step(column.contiguous(), plain)
+        found = steps.step(column.numpy())
+        torch.testing.assert_close(torch.from_numpy(found), logits[:, 0].log_softmax(-1), **CLOSE)
+    assert steps.state.length == plain.length
+    ours, _ = onnx.step(ids[:, :1], plain)
+    theirs, _ = onnx.step(ids[:, :1], steps.state)
+    assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("strategy", [Greedy(), Beam(4)], ids=str)
+def test_graphs_of_earlier_exports_that_do_not_tell_them_will_do(
+    small_network: MakeNetwork, strategy: Strategy
+) -> None:
+    network = small_network()
+    graph = step_graph(network)
+    (log_probs,) = (each for each in graph.graph.output if each.name == "log_probs")
+    graph.graph.output.remove(log_probs)
+    earlier = OnnxNetwork(
+        encoder_graph(network).SerializeToString(), graph.SerializeToString(), network.config, threads=1
+    )
+    now, before = found(OnnxNetwork.of(network, threads=1), strategy), found(earlier, strategy)
+    assert torch.equal(now.ids, before.ids)
+    torch.testing.assert_close(now.value, before.value, atol=1e-4, rtol=1e-4)
+    told = earlier.in_place(earlier.start(earlier.encode(*sources(17)))).step(np.full((3, 1), 2))
+    torch.testing.assert_close(torch.from_numpy(told).exp().sum(dim=-1), torch.ones(3))
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm": "post", "activation": "gelu"}, {"positions": "rotary"}], ids=str)
@@ -163,6 +215,11 @@ def test_what_it_cannot_do_is_said_in_our_words(small_network: MakeNetwork) -> N
         _, state = onnx.step(torch.full((1, 1), 6), state)
     with pytest.raises(UsageError, match="5 tokens is longer"):
         onnx.step(torch.full((1, 1), 6), state)
+    steps = onnx.in_place(onnx.start(state.memory))
+    for _ in range(4):
+        steps.step(np.full((1, 1), 6))
+    with pytest.raises(UsageError, match="5 tokens is longer"):
+        steps.step(np.full((1, 1), 6))
 
 
 def test_a_network_without_an_encoder_is_refused(small_network: MakeNetwork) -> None:
@@ -186,7 +243,7 @@ def both(network: Transformer, onnx: OnnxNetwork, rows: int, steps: int) -> tupl
             state: Any = each.start(each.encode(ids, mask))
             for step in range(steps):
                 made, state = each.step(read[:, step : step + 1], state)
-                logits[name].append(made.flatten())
+                logits[name].append(made.flatten().clone())  # the next ones may be written in their place
                 if step == 2:
                     state, read = state.keep(staying, kept), read[kept]
                 elif step > 2 and step % 2:
