@@ -5,12 +5,11 @@ runs/NAME/  run.toml  run.json  metrics.jsonl  skipped.jsonl  data/  validation/
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from attendo import durable
 from attendo.data.prepare import Preparing, prepare, settings_hash
@@ -19,6 +18,7 @@ from attendo.data.windows import WindowBatches
 from attendo.errors import AttendoError, DataError, ModelError, UsageError
 from attendo.recipes.circumstances import circumstances, facts, other_machine
 from attendo.recipes.corpora import corpora
+from attendo.recipes.final_weights import final_weights
 from attendo.recipes.first_model import first_model
 from attendo.recipes.prefixed import PrefixedStream
 from attendo.recipes.run_config import RunConfig, stored_config, to_toml
@@ -27,13 +27,11 @@ from attendo.recipes.skipped import SkippedFile
 from attendo.store import load_model, remove_set_aside
 from attendo.text_model import TextModel
 from attendo.text_model.prefixes import prefixes_of
-from attendo.train.averaging import average_checkpoints
 from attendo.train.checkpoint import Checkpoints
 from attendo.train.learner import Learner
 from attendo.train.loop import Trainer
 from attendo.train.randomness import seed_everything, use_deterministic
 from attendo.train.reports import Report, Saved, SaveFailed, Validation
-from attendo.train.snapshot import averaged_weights
 from attendo.train.validation import Validator
 from attendo.train.world import World
 
@@ -189,34 +187,14 @@ class Run:
         return folder
 
     def _load_final_weights(self) -> None:
-        kept = self.checkpoints.steps()
-        choice, best = self.config.train.final, self.trainer.standing.best_step
-        if choice == "average" and kept:
-            damaged: list[str] = []
-            weights = average_checkpoints(self.checkpoints, kept[-self.config.train.average :], damaged)
-            if damaged:
-                self._model_fault = f"left out of the mean: {damaged[0]}"
-        elif choice == "best" and best is not None and (found := self._best_weights(best)):
-            weights = found
-        else:
+        standing, choice = self.trainer.standing, self.config.train
+        found = final_weights(choice, self.checkpoints, standing.best_step, self.folder / "model", self.device)
+        self._model_fault = found.fault or self._model_fault
+        if found.weights is None:
             return  # the network has the last ones
         with torch.no_grad():
             for name, weight in self.model.network.named_parameters():
-                weight.copy_(weights[name])
-
-    def _best_weights(self, best: int) -> dict[str, Tensor] | None:
-        """From its checkpoint, or from the model folder, which is written at every best validation."""
-        with suppress(ModelError):
-            return averaged_weights(self.checkpoints.load(best))
-        with suppress(ModelError):
-            written = load_model(self.folder / "model", self.device)
-            if written.scores.get("best_step") == best:
-                return dict(written.network.named_parameters())
-        last = self.trainer.step
-        self._model_fault = (
-            f"the weights of the best step, {best}, could not be kept: the model has those of step {last}"
-        )
-        return None
+                weight.copy_(found.weights[name])
 
     def _write_model(self) -> None:
         standing, best = self.trainer.standing, self.config.train.best
