@@ -78,8 +78,13 @@ class FixedKeysValues:
         return KeysValues(self._ordered(self.storage.keys), self._ordered(self.storage.values))
 
     def _ordered(self, storage: Float[Tensor, "R H C K"]) -> Float[Tensor, "R H C K"]:
-        places = torch.arange(storage.size(2), device=storage.device)
-        return storage.transpose(1, 2)[self.order, places].transpose(1, 2)
+        """Whole vectors by their number: on a CPU several times as fast as one index for rows and one for places."""
+        assert self.order is not None, "asked for where there is one"
+        _, heads, room, width = storage.shape
+        head = torch.arange(heads, device=storage.device)[:, None]
+        place = torch.arange(room, device=storage.device)
+        numbers = (self.order[:, None] * heads + head) * room + place  # [R, H, C]
+        return storage.view(-1, width).index_select(0, numbers.flatten()).view(*numbers.shape, width)
 
 
 @dataclass(frozen=True)
