@@ -19,7 +19,8 @@ import torch
 from attendo import ModelConfig, Transformer
 from attendo.errors import UsageError
 from attendo.nn.attention import MultiHeadAttention
-from attendo.recipes.verify import Compared, verify
+from attendo.recipes.compared import Compared
+from attendo.recipes.verify import verify
 from attendo.store import StoredModel
 from attendo.text import EOS, Words
 from attendo.text_model import TextModel

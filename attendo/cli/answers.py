@@ -9,6 +9,8 @@ from attendo.cli.lines import one_line
 if TYPE_CHECKING:
     from attendo.text_model import Result
 
+_NAMED = 20  # unknown words of a line that are told
+
 
 def plain(result: "Result") -> str:
     """The text; behind ||| the alignment, where there is one."""
@@ -32,8 +34,12 @@ def as_json(number: int, result: "Result", several: bool) -> str:
 
 def warnings(number: int, result: "Result", ends: bool = True) -> Iterator[str]:
     """What was not done as asked, with the line of the input, counted from 1; `ends`: answers have an end."""
+    from attendo.text_model.faults import shown
+
     if result.unknown:
-        yield f"line {number + 1}: not in the vocabulary: {', '.join(map(repr, result.unknown))}"
+        named = ", ".join(map(shown, result.unknown[:_NAMED]))
+        more = f" and {len(result.unknown) - _NAMED:,} more" if len(result.unknown) > _NAMED else ""
+        yield f"line {number + 1}: not in the vocabulary: {named}{more}"
     if result.source_left_out:
         yield f"line {number + 1}: the last {result.source_left_out} tokens were not read; see --max-source"
     if result.cut and ends:

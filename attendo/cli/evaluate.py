@@ -12,8 +12,9 @@ import typer
 from attendo.cli.evaluate_files import Lines, check_output, read_other, read_test
 from attendo.cli.evaluate_tables import By, tell, tell_compared
 from attendo.cli.generate import Beam, LengthPenalty, Like
-from attendo.cli.lines import one_line
+from attendo.cli.lines import lines_of, one_line
 from attendo.errors import UsageError
+from attendo.settings import nearest
 
 if TYPE_CHECKING:
     from attendo.metrics import Comparison, Likelihoods, Measured
@@ -142,11 +143,15 @@ class _Side:
 
 def _names(metric: str) -> list[str]:
     from attendo.metrics import PERPLEXITIES, check_metric
+    from attendo.metrics.scores import METRICS
 
+    known = [*METRICS, *PERPLEXITIES]
     names = list(dict.fromkeys(name.strip() for name in metric.split(",") if name.strip()))
     if not names:
         raise UsageError("--metric names no score: give at least one, such as bleu")
     for name in names:
+        if name not in known:
+            raise UsageError(f"unknown metric {name}{nearest(name, known)}: use {', '.join(known)}")
         if name not in PERPLEXITIES:
             check_metric(name)
     return names
@@ -155,9 +160,10 @@ def _names(metric: str) -> list[str]:
 def _side_of(model: "TextModel", lines: Lines, asked: _Asked, name: str) -> _Side:
     from attendo.metrics import likelihoods
 
-    results = _translate(model, lines.sources, asked.options) if asked.translates else []
+    results = _translate(model, lines, asked.options) if asked.translates else []
     _say_faults(results, name, ends=not model.decoder_only)
-    found = likelihoods(model, lines.sources, lines.references) if asked.of_models else None
+    with lines_of(lines.source, places=[n for n, right in enumerate(lines.references) for _ in right]):
+        found = likelihoods(model, lines.sources, lines.references) if asked.of_models else None
     return _Side([result.text for result in results], results, found)
 
 
@@ -195,19 +201,20 @@ def _decoding_facts(model: "TextModel", side: _Side, asked: _Asked) -> dict[str,
     return {"cut": cut, "beam": config.beam, "length_penalty": config.length_penalty}
 
 
-def _translate(model: "TextModel", sources: Sequence[str], options: dict[str, Any]) -> "list[Result]":
+def _translate(model: "TextModel", lines: Lines, options: dict[str, Any]) -> "list[Result]":
     """In the order of the sources; like lengths together, so that little is padded."""
     from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(stderr=True)
+    console, sources = Console(stderr=True), lines.sources
     order = sorted(range(len(sources)), key=lambda n: len(sources[n]))
     results: dict[int, Result] = {}
     with Progress(console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("translating", total=len(sources))
         for first in range(0, len(order), LINES_AT_ONCE):
             group = order[first : first + LINES_AT_ONCE]
-            found = model.generate([sources[n] for n in group], **options)
+            with lines_of(lines.source, places=group):
+                found = model.generate([sources[n] for n in group], **options)
             results.update(zip(group, found, strict=True))
             progress.advance(task, len(group))
     return [results[n] for n in range(len(sources))]

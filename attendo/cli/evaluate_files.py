@@ -11,6 +11,7 @@ from attendo.errors import DataError, UsageError
 class Lines:
     """Lines to translate, beside each all that is right, and its label where there are labels."""
 
+    source: Path  # the file
     sources: list[str]
     references: list[tuple[str, ...]]
     labels: list[str] | None
@@ -24,7 +25,7 @@ def read_test(source: Path, references: Sequence[Path], by: Path | None) -> Line
     labels = None if by is None else [line.strip() for line in read_beside(source, sources, by)]
     if not sources:
         raise DataError(f"{source} is empty: there is nothing to translate")
-    return Lines(sources, [_all_right(line) for line in zip(*read, strict=True)], labels)
+    return Lines(source, sources, [_all_right(line) for line in zip(*read, strict=True)], labels)
 
 
 def read_beside(source: Path, sources: Sequence[str], path: Path) -> list[str]:

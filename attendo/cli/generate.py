@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from attendo.cli.lines import Standing, input_blocks
-from attendo.errors import DataError
+from attendo.errors import DataError, ModelError
 
 if TYPE_CHECKING:
     from attendo.text_model import Result, TextModel
@@ -71,10 +71,15 @@ def generate(
     target_prefix: Annotated[Names, _option(_WORDS, "A symbol that every answer begins with; repeatable.")] = None,
     constraint: Annotated[Names, _option(_WORDS, "A phrase that must be said; repeatable.")] = None,
     ban: Annotated[Names, _option(_WORDS, "A word or phrase that must not be said; repeatable.")] = None,
-    no_repeat_ngram: Annotated[Count, _option(_WORDS, "No sequence of so many tokens twice; 0 allows all.")] = None,
-    repetition_penalty: Annotated[Number, _option(_WORDS, "Above 1: what was said becomes less probable.")] = None,
+    no_repeat_ngram: Annotated[
+        Count, _option(_WORDS, "No sequence of so many tokens twice; 0 allows all.", metavar="N")
+    ] = None,
+    repetition_penalty: Annotated[
+        Number, _option(_WORDS, "Above 1: what was said becomes less probable.", metavar="N")
+    ] = None,
     repetition_of: Annotated[
-        Literal["log_probabilities", "logits"] | None, _option(_WORDS, "What --repetition-penalty multiplies.")
+        Literal["log_probabilities", "logits"] | None,
+        _option(_WORDS, "What the penalty multiplies: log_probabilities or logits.", metavar="WHAT"),
     ] = None,
     renormalise: Annotated[
         bool | None,
@@ -83,15 +88,21 @@ def generate(
     allow_unk: Annotated[
         bool | None, _option(_WORDS, "Whether the unknown token may be said.", "--allow-unk/--no-allow-unk")
     ] = None,
-    coverage_penalty: Annotated[Number, _option(_WORDS, "Weight of source words not looked at.", min=0)] = None,
-    max_length: Annotated[
-        Count, _option(_LENGTHS, "Most tokens of an answer; else factor x source + extra.", min=1)
+    coverage_penalty: Annotated[
+        Number, _option(_WORDS, "Weight of source words not looked at.", metavar="N", min=0)
     ] = None,
-    min_length: Annotated[Count, _option(_LENGTHS, "Fewest tokens of an answer.", min=1)] = None,
-    max_length_factor: Annotated[Number, _option(_LENGTHS, "Most tokens of an answer per token of source.")] = None,
-    max_length_extra: Annotated[Count, _option(_LENGTHS, "And so many more.")] = None,
-    min_length_factor: Annotated[Number, _option(_LENGTHS, "Fewest tokens of an answer per token of source.")] = None,
-    min_length_extra: Annotated[Count, _option(_LENGTHS, "And so many more.")] = None,
+    max_length: Annotated[
+        Count, _option(_LENGTHS, "Most tokens of an answer; else factor x source + extra.", metavar="N", min=1)
+    ] = None,
+    min_length: Annotated[Count, _option(_LENGTHS, "Fewest tokens of an answer.", metavar="N", min=1)] = None,
+    max_length_factor: Annotated[
+        Number, _option(_LENGTHS, "Most tokens of an answer per token of source.", metavar="N")
+    ] = None,
+    max_length_extra: Annotated[Count, _option(_LENGTHS, "And so many more.", metavar="N")] = None,
+    min_length_factor: Annotated[
+        Number, _option(_LENGTHS, "Fewest tokens of an answer per token of source.", metavar="N")
+    ] = None,
+    min_length_extra: Annotated[Count, _option(_LENGTHS, "And so many more.", metavar="N")] = None,
     counts_eos: Annotated[
         bool | None, _option(_LENGTHS, "Whether the end counts as a token.", "--counts-eos/--no-counts-eos")
     ] = None,
@@ -99,7 +110,9 @@ def generate(
         Literal["cut", "end", "free"] | None,
         _option(_LENGTHS, "An answer at its limit is cut, ends by force, or ends as it is."),
     ] = None,
-    max_source: Annotated[Count, _option(_LENGTHS, "Most tokens of a line; a longer one is an error.", min=1)] = None,
+    max_source: Annotated[
+        Count, _option(_LENGTHS, "Most tokens of a line; a longer one is an error.", metavar="N", min=1)
+    ] = None,
     long_source: Annotated[
         Literal["refuse", "cut"] | None,
         _option(_LENGTHS, "A line of more tokens: an error, or only its first are read."),
@@ -178,15 +191,16 @@ def _filter(
 def _answered(
     model: "TextModel", texts: Sequence[str], before: int, options: dict[str, Any]
 ) -> "Iterator[list[Result]]":
-    """A line that is too long ends it, but not before the lines above it are answered."""
-    from attendo.text_model import TooLongError
+    """A line that has no answer ends it, but not before the lines above it are answered."""
+    from attendo.text_model import NotANumberError, TooLongError
+    from attendo.text_model.faults import behind_place
 
     try:
         yield _generated(model, texts, options)
-    except TooLongError as error:
+    except (TooLongError, NotANumberError) as error:
         yield _generated(model, texts[: error.number], options)
-        _, _, what = str(error).partition(" of ")
-        raise DataError(f"line {before + error.number + 1} {what.partition(' ')[2]}") from None
+        kind = DataError if isinstance(error, TooLongError) else ModelError
+        raise kind(f"line {before + error.number + 1}{behind_place(error)}") from None
 
 
 def _generated(model: "TextModel", texts: Sequence[str], options: dict[str, Any]) -> "list[Result]":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attendo.cli.lines import lines_of
 from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -37,9 +38,13 @@ def score(
     if words and as_json:
         raise UsageError("--words and --json exclude each other: JSON has every token anyway")
     text_model = load(model, device)
+    before = 0
     for block in _blocks(source, target):
-        for scored in text_model.score_tokens([pair[0] for pair in block], [pair[1] for pair in block]):
+        with lines_of(source, before):
+            found = text_model.score_tokens([pair[0] for pair in block], [pair[1] for pair in block])
+        for scored in found:
             print(_line(scored, normalise, words, as_json))
+        before += len(block)
 
 
 def _line(scored: "ScoredTarget", normalise: bool, words: bool, as_json: bool) -> str:

@@ -1,19 +1,21 @@
 """`attendo verify`: does the model answer the same on every path?"""
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from attendo.errors import DataError
+from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from attendo.recipes.verify import Compared
+    from attendo.recipes.compared import Compared
+    from attendo.text_model import TextModel
 
 
 def verify(
@@ -24,6 +26,9 @@ def verify(
     lines: Annotated[int, typer.Option(min=1, help="Sentences to try, at most.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a comparison.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16", "fp16"], typer.Option(help="Of the network; what is allowed follows it.")
+    ] = "auto",
 ) -> None:
     """Compare the answers of all engines, batch sizes, paddings and caches, and the scores with what was said.
 
@@ -38,16 +43,17 @@ def verify(
 
     text_model = load(model, device)
     exported = text_model.runtime.name in OUTSIDE
+    if exported and precision != "auto":
+        raise UsageError(f"--precision {precision} is for model folders: {model} was exported in one; leave it out")
     own = [] if exported else [text for text, _ in text_model.stored.sample]
-    texts = own if source is None else _texts(source)
+    texts = _short(text_model, (own if source is None else _texts(source))[:lines])
     if not texts:
         raise DataError(f"{source or model} has no sentences to verify with: name some with --source")
-    compare = verify_exported if exported else of_model_folder
     found = []
-    for each in compare(text_model, texts[:lines]):
+    for each in verify_exported(text_model, texts) if exported else of_model_folder(text_model, texts, precision):
         found.append(each)
         if as_json:
-            print(json.dumps({**asdict(each), "equal": each.equal}, ensure_ascii=False), flush=True)
+            print(json.dumps(_plain(each), ensure_ascii=False), flush=True)
         elif typer.get_text_stream("stderr").isatty():
             typer.echo(f"{'same     ' if each.equal else 'DIFFERENT'} {each.path}, {each.what}", err=True)
     if not as_json:
@@ -59,6 +65,22 @@ def _texts(source: Path) -> list[str]:
     from attendo.data.parallel import read_lines
 
     return [line for line in read_lines(source) if line.strip()]
+
+
+def _short(model: "TextModel", texts: list[str]) -> list[str]:
+    from attendo.recipes.verify import most_tokens, too_long
+
+    short = [text for text in texts if not too_long(model, text)]
+    if left_out := len(texts) - len(short):
+        told = f"{left_out} of {len(texts)} sentences have more than {most_tokens(model)} tokens and are left out"
+        typer.echo(told, err=True)
+    return short
+
+
+def _plain(each: "Compared") -> dict[str, Any]:
+    """JSON has no word for what is not finite."""
+    largest = each.largest if math.isfinite(each.largest) else None
+    return {**asdict(each), "largest": largest, "equal": each.equal}
 
 
 def _show(found: list["Compared"]) -> None:
@@ -76,6 +98,9 @@ def _show(found: list["Compared"]) -> None:
         if not each.equal and each.example:
             console.print(f"{each.path}, {each.what}: {each.example}", markup=False, highlight=False)
     wrong = sum(not each.equal for each in found)
+    for each in found:
+        if not each.count:
+            console.print(f"{each.path}, {each.what}: there was nothing to compare", highlight=False)
     console.print("all paths agree" if not wrong else f"{wrong} of {len(found)} comparisons differ", highlight=False)
 
 
@@ -97,6 +122,8 @@ def _table(first: str, found: list["Compared"], columns: list[str], title: str) 
 def _cell(each: "Compared") -> "Text":
     from rich.text import Text
 
+    if not each.count:
+        return Text("nothing", "yellow")
     if not each.equal:
         told = f"{each.different:,} of {each.count:,} differ" if each.different else f"off by {each.largest:.1e}"
         return Text(told, "red")

@@ -7,6 +7,9 @@ from pydantic import Field, model_validator
 from attendo.settings import Settings
 
 Count = Annotated[int, Field(ge=1)]
+MOST_ROWS = 1_000  # of a beam: each has a number for every token of the vocabulary
+MOST_KEPT = 10_000  # finished hypotheses
+Rows = Annotated[int, Field(ge=1, le=MOST_ROWS)]
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -29,7 +32,7 @@ OF_A_SOURCE: dict[str, Any] = {
 class GenerationConfig(Settings):
     """Decoding defaults. Formulas of the scores are in `decode/ranking.py`, of stop rules in `decode/beam.py`."""
 
-    beam: Count = Field(1, description="hypotheses followed side by side; 1 is greedy")
+    beam: Rows = Field(1, description="hypotheses followed side by side; 1 is greedy")
     groups: Count = Field(1, description="of a diverse beam; 1 is a plain one")
     diversity: NotNegative = Field(0.5, description="what a group loses for a token that an earlier group chose")
     normalise: Literal["none", "average", "gnmt", "reward"] = Field("average", description="score for the length")
@@ -105,6 +108,10 @@ class GenerationConfig(Settings):
     def _check(self) -> Self:
         if self.beam % self.groups:
             raise ValueError(f"groups must divide the beam evenly: {self.groups} and {self.beam}")
+        if self.beam * self.patience > MOST_KEPT:
+            raise ValueError(
+                f"beam times patience must be at most {MOST_KEPT:,}, which are kept: {self.beam} and {self.patience}"
+            )
         if self.sample and self.groups > 1:
             raise ValueError("sample and groups exclude each other: a diverse beam draws nothing")
         return self

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from attendo.decode.beam import Beam, Continuations
 from attendo.decode.frontier import NOTHING, Frontier, difference
-from attendo.decode.phrases import Phrases, State
+from attendo.decode.phrases import GoesOn, Phrases, State, never
 from attendo.decode.rules import check_phrases
+from attendo.decode.tree import Fate
 from attendo.text import EOS, PAD
 
 Constraints = Mapping[int, Sequence[Sequence[int]]]  # the phrases of each sentence, by its number
@@ -45,6 +46,7 @@ class ConstrainedBeam(Beam):
     recordable: ClassVar[bool] = False  # the host looks at every step
 
     constraints: Constraints = field(default_factory=dict, hash=False)
+    goes_on: GoesOn = field(default=never, compare=False)  # a phrase is not held inside a longer word
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,10 +60,23 @@ class ConstrainedBeam(Beam):
     def considered(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> Continuations:
+        chosen = [
+            _in_order(each.ending, each.going, self.width, each.first) for each in self._sorted_ways(frontier, ruled)
+        ]
+        return _continuations(chosen, log_probs, ruled)
+
+    def left_out(self, frontier: Frontier, ruled: Float[Tensor, "R V"]) -> list[list[tuple[Way, Fate]]]:
+        """Of each sentence the 2·width best ways that were not taken, and why; rows are counted from its first."""
+        return [
+            [(way._replace(row=way.row - each.first), fate) for way, fate in each.left_out[: 2 * self.width]]
+            for each in self._sorted_ways(frontier, ruled)
+        ]
+
+    def _sorted_ways(self, frontier: Frontier, ruled: Float[Tensor, "R V"]) -> list["_SortedWays"]:
         states = self._states(frontier)
         ways = self._ways(states, frontier, ruled)
         room = (frontier.asked.limit - frontier.length - 1).tolist()
-        chosen = []
+        found = []
         for first in range(0, len(ways), self.width):
             phrases = states[first][0]
             every = [
@@ -73,10 +88,10 @@ class ConstrainedBeam(Beam):
             every.sort(key=lambda way: -way.value)
             complete = [way for way in every if way.needed == 0][: self.width]
             going = [way for way in every if way.token != EOS]
-            in_time = [way for way in going if way.needed <= room[way.row]]
-            banks = phrases.needed(phrases.start) + 1
-            chosen.append(_in_order(complete, allocated(in_time or going, banks, self.width), self.width, first))
-        return _continuations(chosen, log_probs, ruled)
+            in_time = [way for way in going if way.needed <= room[way.row]] or going
+            taken = allocated(in_time, phrases.needed(phrases.start) + 1, self.width)
+            found.append(_SortedWays(first, every, [way for way in complete if way.token == EOS], in_time, taken))
+        return found
 
     def standing(self, frontier: Frontier) -> Integer[Tensor, " R"]:
         there_is = frontier.log_probability != NOTHING
@@ -88,7 +103,7 @@ class ConstrainedBeam(Beam):
 
     @cached_property
     def _phrases(self) -> dict[int, Phrases]:
-        return {number: Phrases(phrases) for number, phrases in self.constraints.items()}
+        return {number: Phrases(phrases, self.goes_on) for number, phrases in self.constraints.items()}
 
     def _states(self, frontier: Frontier) -> list[tuple[Phrases, State]]:
         """Of each row the phrases of its sentence, and how far it is with them."""
@@ -117,6 +132,28 @@ class ConstrainedBeam(Beam):
         ]
 
 
+@dataclass(frozen=True)
+class _SortedWays:
+    """The ways of one sentence, best first."""
+
+    first: int  # its first row
+    every: list[Way]
+    ending: list[Way]  # by an eos that holds all phrases
+    in_time: list[Way]  # to say all phrases before the limit, unless none is
+    going: list[Way]  # that got a place
+
+    @property
+    def left_out(self) -> list[tuple[Way, Fate]]:
+        taken, in_time = {*self.ending, *self.going}, {*self.in_time}
+        return [(way, self._fate(way, way in in_time)) for way in self.every if way not in taken]
+
+    @staticmethod
+    def _fate(way: Way, in_time: bool) -> Fate:
+        if way.token == EOS:
+            return "ends, but phrases are missing" if way.needed else "ends, but not among the best W"
+        return "its bank is full" if in_time else "no room left for the phrases"
+
+
 def allocated(ways: Sequence[Way], banks: int, width: int) -> list[Way]:
     """The `width` ways that get a place; `ways` come best first, and a way's bank is what it needs."""
     share = width // banks
@@ -135,9 +172,8 @@ def allocated(ways: Sequence[Way], banks: int, width: int) -> list[Way]:
 _NONE = Phrases(())
 
 
-def _in_order(complete: list[Way], going: list[Way], width: int, first: int) -> list[Way]:
+def _in_order(ending: list[Way], going: list[Way], width: int, first: int) -> list[Way]:
     """As a beam has it: what ends among the first `width`, what goes on behind that; nothing where there is less."""
-    ending = [way for way in complete if way.token == EOS]
     nothing = [Way(NOTHING, first, token, 0) for token in (EOS, PAD)]
     return [
         *ending,

@@ -49,6 +49,7 @@ class Step:
     free_end: bool  # behind a full row any token is the last
     considered: list[Candidate]
     forbidden: list[Candidate]
+    left_out: list[tuple[Candidate, Fate]]
 
     @cached_property
     def grown(self) -> dict[tuple[int, int], int]:
@@ -130,6 +131,8 @@ class Draft:
             score = each.score if step.may_end(each.row, each.id) else None
             numbers[each.row, each.id] = self._append(each, step.fate(each), score)
         ending = [number for key, number in numbers.items() if step.may_end(*key)]
+        for each, fate in step.left_out:
+            self._append(each, fate, None)
         for each in step.forbidden:
             self._append(each, "forbidden", None)
         cut = [self._append_cut(row, step.before) for row in step.cut]

@@ -9,12 +9,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attendo.decode.beam import Beam, Continuations, continuations
+from attendo.decode.constrained import ConstrainedBeam
 from attendo.decode.diverse import DiverseBeam
 from attendo.decode.drafts import Candidate, Draft, Rows, Step
 from attendo.decode.frontier import NOTHING, Asked, Frontier
 from attendo.decode.ranking import Ranking
 from attendo.decode.search import Strategy
-from attendo.decode.tree import Tree
+from attendo.decode.tree import Fate, Tree
 from attendo.text import EOS
 
 # What is told of each step: the rows, what the model and the rules say, and what was made of them.
@@ -24,8 +25,8 @@ Note = Callable[[Frontier, Tensor, Tensor, Tensor | None, Frontier], None]
 class Recorder:
     """Gives the answers of the strategy it is made of, and then the trees of its searches.
 
-    Of a beam, its 2·width best continuations are in them; where each row chooses for itself, the `few` best of every
-    row and the one that was chosen.
+    Of a beam, its 2·width best continuations are in them, and where phrases must be said as many that got no place;
+    where each row chooses for itself, the `few` best of every row and the one that was chosen.
     """
 
     recordable = False  # as a CUDA graph: every step is looked at from the host
@@ -68,6 +69,7 @@ class Recorder:
     ) -> None:
         width = frontier.width
         looked_at = self._looked_at(frontier, log_probs, ruled, together=parents is not None)
+        left_out = self._left_out(frontier, log_probs, ruled)
         rows = torch.arange(after.length.size(0), device=after.ids.device) if parents is None else parents
         added = log_probs[rows, after.last[:, 0]].view(-1, width).tolist()
         follows = (rows.view(-1, width) % width).tolist()
@@ -85,6 +87,7 @@ class Recorder:
                     parents is not None,
                     getattr(self._strategy, "free_end", False),
                     *looked_at[place],
+                    left_out.get(place, []),
                 )
                 self._draft_of(number, before[place]).add(step)
         self._group += 1
@@ -115,6 +118,22 @@ class Recorder:
                 strict=True,
             )
         )
+
+    def _left_out(
+        self, frontier: Frontier, log_probs: Tensor, ruled: Tensor
+    ) -> dict[int, list[tuple[Candidate, Fate]]]:
+        """Of each sentence, by its place, what phrases that must be said left no place for."""
+        if not isinstance(self._strategy, ConstrainedBeam):
+            return {}
+        told: dict[int, list[tuple[Candidate, Fate]]] = {}
+        for place, ways in enumerate(self._strategy.left_out(frontier, ruled)):
+            first = place * frontier.width
+            told[place] = [
+                (Candidate(way.row, way.token, float(log_probs[first + way.row, way.token]), way.value, None, n), fate)
+                for n, (way, fate) in enumerate(ways)
+                if frontier.open[first + way.row]
+            ]
+        return told
 
     @property
     def _ranking(self) -> Ranking | None:

@@ -53,7 +53,9 @@ class Sample:
     ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
         row = torch.arange(frontier.length.size(0), device=ruled.device) % self.width
         keys = mixed(mixed(mixed(frontier.asked.number + _in_64_bits(self.seed * 0x10001)) + row) + frontier.length)
-        ids = highest(self.shape(ruled) + gumbel(keys, ruled.size(1)))
+        noisy = self.shape(ruled) + gumbel(keys, ruled.size(1))
+        # What may not be said, or is no number, stays that: a shape could make the one of the other.
+        ids = highest(torch.where(ruled > NOTHING, noisy, ruled))
         return None, _grown(frontier, ids, log_probs, ruled, self.free_end)
 
 

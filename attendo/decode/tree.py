@@ -15,6 +15,10 @@ Fate = Literal[
     "not chosen",  # where each row chooses for itself, or rows are chosen by more than the value
     "beyond the limit",
     "left, as enough have finished",
+    # where phrases must be said
+    "ends, but phrases are missing",
+    "its bank is full",  # of the rows that need as many tokens more
+    "no room left for the phrases",  # before the limit
 ]
 
 
@@ -38,8 +42,8 @@ class Node:
 class Tree:
     """The search for one sentence, or in one group of a diverse beam, whose groups never mix.
 
-    In a step first comes what was considered, best first (row by row, where each chooses for itself), then what was
-    forbidden, then what was cut.
+    In a step first comes what was considered, best first (row by row, where each chooses for itself), then what phrases
+    that must be said left no place for, then what was forbidden, then what was cut.
     """
 
     sentence: int  # its number

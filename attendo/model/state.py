@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attendo.nn import one_query
 from attendo.nn.attention import FixedKeysValues, KeysValues, Past
 from attendo.nn.masks import Mask, causal_mask
 from attendo.nn.positions import Start
@@ -153,8 +154,16 @@ class FixedState:
         self.length.index_fill_(0, rows, start.length)
         if self.order is not None:
             self.order.index_copy_(0, rows, rows[:, None].expand(-1, self.order.size(1)))
+        if not one_query.serves(self.storage[0].keys[:, :, :1]):  # which looks at nothing behind the tokens of a row
+            self._forget(rows)
         if start.past:
             self._take_over(rows, start.follow(_repeated(sentences.size(0), rows)))
+
+    def _forget(self, rows: Int[Tensor, " M"]) -> None:
+        """What a row may not look at has weight 0, but 0 times what is no number is no number either."""
+        for here in self.storage:
+            here.keys.index_fill_(0, rows, 0.0)
+            here.values.index_fill_(0, rows, 0.0)
 
     def _take_over(self, rows: Int[Tensor, " M"], read: DecoderState) -> None:
         """What lies behind the tokens of a row is written over before anybody looks at it."""

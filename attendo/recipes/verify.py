@@ -3,7 +3,7 @@ what it says: tried on sentences of its own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from attendo.data.batch import Batch, Example, collate, collate_windows
 from attendo.data.sequences import Sequences
 from attendo.decode.beam import Beam
 from attendo.decode.engines import CachedEngine, Engine, FastEngine, TextbookEngine
-from attendo.decode.frontier import Frontier
+from attendo.decode.frontier import NOTHING, Frontier
 from attendo.decode.ranking import Ranking
 from attendo.decode.requests import Request
 from attendo.decode.rules import Forbid, Prefix
@@ -21,8 +21,10 @@ from attendo.decode.strategies import Greedy, Sample
 from attendo.errors import UsageError
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
+from attendo.recipes.compared import Compared, apart, compared
 from attendo.text import EOS, PAD
 from attendo.text_model import TextModel, evaluating
+from attendo.text_model.choices import in_precision, networks_of
 
 SUB_LAYERS = "sub-layers"  # with the fast kernels, beside the formula written out
 BATCHES = (1, 7, 32)
@@ -33,62 +35,72 @@ RULES = (Forbid(), Prefix())
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
 _FINE = 16.0  # larger logits are rounded the more coarsely the larger they are
 _NO_LIMIT = 1 << 40
+LONGEST = 256  # tokens of a sentence: the textbook reads all of an answer again for each of its tokens
 _BEGINNING = 24  # tokens of a text that a decoder-only model continues, and at most as many behind them
 
-Found = Mapping[int, Frontier]
+
+class Row(NamedTuple):
+    """One hypothesis."""
+
+    ids: tuple[int, ...]  # bos left out
+    log_probability: float
+    score: float
 
 
-@dataclass(frozen=True)
-class Compared:
-    """What one path gives beside another."""
-
-    path: str
-    what: str  # is compared: "greedy", "beam 4" ...
-    count: int  # of answers or numbers
-    different: int = 0  # with another token
-    ties: int = 0  # of these, where both were equally probable: rounding decided
-    largest: float = 0.0  # difference of the log-probabilities of equal answers, or of values
-    allowed: float = 0.0
-    example: str = ""  # of a difference
-
-    @property
-    def equal(self) -> bool:
-        return self.different == self.ties and self.largest <= self.allowed
+Found = Mapping[int, Sequence[Row]]  # by the number of the request
 
 
-def verify(model: TextModel, texts: Sequence[str]) -> Iterator[Compared]:
-    """All comparisons, each told as soon as it is made."""
+def verify(model: TextModel, texts: Sequence[str], precision: str = "auto") -> Iterator[Compared]:
+    """All comparisons, each told as soon as it is made. `precision` is that of `GenerationConfig`."""
     requests = _requests(model, texts)
     if not requests:
         raise UsageError("there is no sentence to verify with: name a file with some")
-    network, many = model.network, model.generation.positions(model.device.type == "cuda")
+    config = model.generation.changed(precision=precision)
+    (network,) = networks_of(in_precision(config, model.network))
+    many = config.positions(model.device.type == "cuda")
     with evaluating(network):
         yield from _sub_layers(network, requests)
         allowed = _allowed(network, requests)
         for name, strategy in STRATEGIES.items():
-            expected = _answers(TextbookEngine(network, many), requests, strategy)
-            for path, engine, size in _paths(network, many):
-                found = _answers(engine, requests, strategy, size)
-                yield _compared(model, path, name, found, expected, allowed)
-        greedy, narrow = (_answers(CachedEngine(network, many), requests, each) for each in (Greedy(), Beam(1)))
-        yield _compared(model, "beam 1 is greedy", "greedy", narrow, greedy, allowed)
-        yield _scores(model, greedy, requests, allowed)
+            expected, found = _answers(TextbookEngine(network, many), requests, strategy), {}
+            for path, engine, size in _paths(network, many, len(requests)):
+                found[path] = _answers(engine, requests, strategy, size)
+                yield _compared(model, path, name, found[path], expected, allowed)
+            if name == "greedy":
+                narrow = _answers(CachedEngine(network, many), requests, Beam(1))
+                yield _compared(model, "beam 1 is greedy", name, narrow, found["cached"], allowed)
+            yield _scores(network, name, found["cached"], requests, allowed)
 
 
-def _paths(network: Transformer, many: int) -> Iterator[tuple[str, Engine, int]]:
-    """Engines, and how many requests they get at a time."""
+def most_tokens(model: TextModel) -> int:
+    """Of a sentence; longer ones are left out."""
+    positions = model.runtime.longest
+    return min(LONGEST, model.generation.max_source, LONGEST if positions is None else positions - PADDING)
+
+
+def too_long(model: TextModel, text: str) -> bool:
+    """Of a text that is continued the beginning will do."""
+    return not model.decoder_only and len(model.source_tokenizer.encode(text)) > most_tokens(model)
+
+
+def _paths(network: Transformer, many: int, count: int) -> Iterator[tuple[str, Engine, int]]:
+    """Engines, and how many requests they get at a time; a batch of all `count` requests was tried first."""
+    smaller = [size for size in BATCHES if size < count]
     yield "cached", CachedEngine(network, many), _NO_LIMIT
-    for size in BATCHES:
+    for size in smaller:
         yield f"cached, batches of {size}", CachedEngine(network, _NO_LIMIT), size
     yield f"cached, {PADDING} columns of padding", CachedEngine(network, many, PADDING), _NO_LIMIT
     yield "fast", FastEngine(network, many), _NO_LIMIT
+    for size in (size for size in smaller if size > 1):  # it pads always, and one by one is almost as one slot is
+        yield f"fast, batches of {size}", FastEngine(network, many), size
     yield "fast, one slot", FastEngine(network, 1), _NO_LIMIT
 
 
 def _requests(model: TextModel, texts: Sequence[str]) -> list[Request]:
-    config = model.generation
-    sources = [tuple(model.source_tokenizer.encode(text)) for text in texts if text.strip()]
-    most = model.network.config.max_length - 1 if model.network.config.positions == "learned" else _NO_LIMIT
+    config, positions = model.generation, model.runtime.longest
+    most = _NO_LIMIT if positions is None else positions
+    short = (text for text in texts if text.strip() and not too_long(model, text))
+    sources = [tuple(model.source_tokenizer.encode(text)) for text in short]
     if model.decoder_only:
         begins = [ids[:_BEGINNING] for ids in sources if ids]
         return [
@@ -97,52 +109,51 @@ def _requests(model: TextModel, texts: Sequence[str]) -> list[Request]:
         ]
     return [
         Request(number, source, min(most, int(config.max_length_factor * len(source)) + config.max_length_extra))
-        for number, source in enumerate(source for source in sources if source and len(source) <= most - PADDING)
+        for number, source in enumerate(source for source in sources if source)
     ]
 
 
 def _answers(engine: Engine, requests: Sequence[Request], strategy: Strategy, size: int = _NO_LIMIT) -> Found:
     groups = [requests[first : first + size] for first in range(0, len(requests), min(size, len(requests)))]
     told = (answers for group in groups for answers in engine.answers(group, strategy, RULES))
-    return {request.number: found for answers in told for request, found in answers.one_by_one()}
+    return {request.number: _rows(found) for answers in told for request, found in answers.one_by_one()}
+
+
+def _rows(hypotheses: Frontier) -> list[Row]:
+    """A beam may have found fewer than it has rows."""
+    ids = [tuple(each for each in row[1:] if each != PAD) for row in hypotheses.ids.tolist()]
+    scores = Ranking().score(hypotheses).tolist()
+    told = map(Row, ids, hypotheses.log_probability.tolist(), scores)
+    return [row for row in told if row.log_probability != NOTHING]
 
 
 def _compared(model: TextModel, path: str, what: str, found: Found, expected: Found, allowed: float) -> Compared:
-    different, ties, largest, example = 0, 0, 0.0, ""
-    for number, one in found.items():
-        other = expected[number]
-        apart = (one.log_probability - other.log_probability).abs().nan_to_num(0.0)
-        if _ids(one) == _ids(other):
-            largest = max(largest, float(apart.max()))
-            continue
-        different += 1
-        ties += bool(abs(_score(one) - _score(other)) <= allowed)
-        example = example or f"{_text(model, one)!r} and {_text(model, other)!r}"
-    return Compared(path, what, len(found), different, ties, largest, allowed, example)
+    def text(ids: Sequence[int]) -> str:
+        return model.target_tokenizer.decode([each for each in ids if each != EOS])
+
+    pairs = [(found.get(number, ()), rows) for number, rows in expected.items()]
+    return compared(path, what, pairs, allowed, text)
 
 
-def _score(hypotheses: Frontier) -> float:
-    """Of the best hypothesis."""
-    return float(Ranking().score(hypotheses)[0])
-
-
-def _scores(model: TextModel, answers: Found, requests: Sequence[Request], allowed: float) -> Compared:
-    """The log-probability told with an answer, beside that of reading it."""
-    largest, counted = 0.0, 0
+@torch.inference_mode()
+def _scores(network: Transformer, what: str, answers: Found, requests: Sequence[Request], allowed: float) -> Compared:
+    """The log-probability told with an answer, beside that of reading it. What was cut has no end to be counted."""
+    largest, counted, device = 0.0, 0, network.output.weight.device
     for request in requests:
-        found = answers[request.number]
-        ids = _ids(found)[0]
-        if model.decoder_only:
-            batch = collate_windows(Sequences.of([ids])).to(model.device)
-        elif found.cut[0]:  # it has no end to be counted
+        rows = [row for row in answers[request.number] if row.ids]
+        if not rows:
             continue
+        if network.decoder_only:
+            batch = collate_windows(Sequences.of([row.ids for row in rows])).to(device)
         else:
-            batch = collate([Example(request.source, [each for each in ids if each != EOS])]).to(model.device)
-        with torch.inference_mode():
-            logits = model.network(batch.source_ids, batch.target_ids, batch.source_mask)
-            read = logits.float().log_softmax(-1).gather(-1, batch.labels[..., None]).sum()
-        largest, counted = max(largest, abs(float(read) - float(found.log_probability[0]))), counted + 1
-    return Compared("the score of an answer", "greedy", counted, largest=largest, allowed=allowed)
+            said = ([each for each in row.ids if each != EOS] for row in rows)
+            batch = collate([Example(request.source, ids) for ids in said]).to(device)
+        logits = network(batch.source_ids, batch.target_ids, batch.source_mask)
+        read = logits.float().log_softmax(-1).gather(-1, batch.labels[..., None])[..., 0]
+        for row, of_tokens in zip(rows, read, strict=True):
+            largest = max(largest, apart(float(of_tokens[: len(row.ids)].sum()), row.log_probability))
+        counted += 1
+    return Compared("the score of an answer", what, counted, largest=largest, allowed=allowed)
 
 
 @torch.inference_mode()
@@ -156,15 +167,20 @@ def _sub_layers(network: Transformer, requests: Sequence[Request]) -> Iterator[C
         is_token = sides[name.split(".")[0]]
         apart = (given - written_out[name]).float().abs()
         largest = float((apart if is_token is None else apart[is_token]).max())
-        scale = max(1.0, float(given.float().abs().max()))
+        scale = max(1.0, _finite(given.float().abs().max()))
         yield Compared(name, SUB_LAYERS, apart.numel(), largest=largest, allowed=allowed * scale)
 
 
 @torch.inference_mode()
 def _allowed(network: Transformer, requests: Sequence[Request]) -> float:
     """How far apart log-probabilities may be."""
-    largest = float(_outputs(network, _batch(network, requests), None)["output"].abs().max())
+    largest = _finite(_outputs(network, _batch(network, requests), None)["output"].abs().max())
     return TOLERANCE[network.output.weight.dtype] * max(1.0, largest / _FINE)
+
+
+def _finite(largest: Tensor) -> float:
+    """What overflows allows for nothing."""
+    return float(largest.nan_to_num(0.0, posinf=0.0))
 
 
 def _batch(network: Transformer, requests: Sequence[Request]) -> Batch:
@@ -188,11 +204,3 @@ def _outputs(network: Transformer, batch: Batch, tap: Tap | None) -> dict[str, T
     for hook in hooks:
         hook.remove()
     return given
-
-
-def _ids(hypotheses: Frontier) -> list[list[int]]:
-    return [[each for each in row[1:] if each != PAD] for row in hypotheses.ids.tolist()]
-
-
-def _text(model: TextModel, hypotheses: Frontier) -> str:
-    return model.target_tokenizer.decode([each for each in _ids(hypotheses)[0] if each != EOS])

@@ -47,7 +47,14 @@ OF_THE_LIBRARY: dict[str, str] = {
     r"(source_prefix|target_prefix): (.+) is no symbol of the tokenizer, which has (.+)": (
         "{0}：{1} 不是分词器的符号，现有：{2}"
     ),
+    r"length_penalty (.+) and normalise none exclude each other: .*": (
+        "normalise 为 none 时长度惩罚 {0} 不起作用：请改用 average、gnmt 或 reward，或去掉它"
+    ),
+    r"beam times patience must be at most ([\d,]+), .*: (\d+) and (.+)": "束宽 {1} 乘以 patience {2} 不得超过 {0}",
+    r"compile is for the engine fast, not for (\w+).*": "compile 只用于 fast 引擎，不能用于 {0}",
     # how long it is
+    r"(min|max)_length and (\w+) exclude each other: .*": "{0}_length 不能与 {1} 同时使用：请去掉其中之一",
+    r"min_length_extra (\d+) is more than max_length (\d+)": "min_length_extra {0} 大于最大长度 {1}",
     r"min_length (\d+) is more than max_length (\d+)": "最小长度 {0} 大于最大长度 {1}",
     r"min_length (\d+) is more than the model can say: (\d+) tokens": "最小长度 {0} 超过了模型最多能说的 {1} 个词元",
     r"the prefix has (\d+) tokens, more than max_length (\d+)": "prefix 有 {0} 个词元，超过了最大长度 {1}",
@@ -57,11 +64,17 @@ OF_THE_LIBRARY: dict[str, str] = {
     r"text (\d+) of (\d+) has (\d+) tokens; the model reads at most (\d+): split it .*": (
         "第 {0} 段文本（共 {1} 段）有 {2} 个词元，模型最多读 {3} 个：请拆分（split）"
     ),
+    r"text (\d+) of (\d+) has (\d+) tokens; the model reads at most (\d+): shorten it": (
+        "第 {0} 段文本（共 {1} 段）有 {2} 个词元，模型最多读 {3} 个：请缩短"
+    ),
     r"text (\d+) of (\d+) has (\d+) tokens; the model reads at most (\d+): shorten .*": (
         "第 {0} 段文本（共 {1} 段）有 {2} 个词元，模型最多读 {3} 个：请缩短开头"
     ),
-    r"text (\d+) of (\d+): the sentence (.+) alone has (\d+) tokens; the model reads at most (\d+)": (
-        "第 {0} 段文本（共 {1} 段）：仅句子 {2} 就有 {3} 个词元，模型最多读 {4} 个"
+    r"text (\d+) of (\d+): the sentence (.+) alone has (\d+) tokens; the model reads at most (\d+): .*": (
+        "第 {0} 段文本（共 {1} 段）：仅句子 {2} 就有 {3} 个词元，模型最多读 {4} 个：请用句号等断句，或缩短它"
+    ),
+    r"text (\d+) of (\d+) has a log-probability that is not a number \(precision (\w+)\): .*": (
+        "第 {0} 段文本（共 {1} 段）的对数概率不是数（精度 {2}）：请改用 bf16 或 fp32；若仍如此，则模型权重有误"
     ),
     r"(\w+) and split exclude each other: .*": "{0} 不能与 split 同时使用：它针对整段文本",
     r"n_best (\d+) and split exclude each other: .*": "n_best {0} 不能与 split 同时使用：句子是逐句拼接的",

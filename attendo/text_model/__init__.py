@@ -1,10 +1,10 @@
 """Text in, text out."""
 
+from attendo.text_model.faults import NotANumberError, TooLongError
 from attendo.text_model.model import TextModel, load
 from attendo.text_model.networks import evaluating, pick_device
 from attendo.text_model.results import Alignment, Alternative, Hypothesis, Result, Score, ScoredTarget
 from attendo.text_model.runtimes import ExportedFolder, Runtime
-from attendo.text_model.splitting import TooLongError
 from attendo.text_model.trace import Trace
 from attendo.text_model.wishes import Wishes
 
@@ -13,6 +13,7 @@ __all__ = [
     "Alternative",
     "ExportedFolder",
     "Hypothesis",
+    "NotANumberError",
     "Result",
     "Runtime",
     "Score",

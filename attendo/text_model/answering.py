@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from attendo.decode.config import GenerationConfig
 from attendo.decode.engines import Engine
@@ -17,7 +17,8 @@ from attendo.errors import UsageError
 from attendo.metrics.pairwise import pairwise_bleu, pairwise_chrf
 from attendo.text import EOS, PAD, Tokenizer
 from attendo.text_model.choices import ranking_of, rules_of, strategy_of
-from attendo.text_model.phrasing import Ids, banned_ways, held, holds, written
+from attendo.text_model.faults import NotANumberError, is_wrong
+from attendo.text_model.phrasing import Ids, banned_ways, goes_on, held, holds, written
 from attendo.text_model.results import Hypothesis, Score
 from attendo.text_model.wishes import Wishes, candidates
 
@@ -73,7 +74,8 @@ class Answering:
     ) -> tuple[list[Request], Strategy, list[Rule]]:
         """What an engine is to be asked. `way` is that of writing the constraints."""
         constraints = {line.number: line.ways[way] for line in lines if line.phrases}
-        strategy = strategy_of(self._config, candidates(self._wishes, self._config), constraints)
+        count = candidates(self._wishes, self._config)
+        strategy = strategy_of(self._config, count, constraints, partial(goes_on, self._tokenizer))
         rules = rules_of(
             self._config,
             banned,
@@ -86,7 +88,10 @@ class Answering:
         """The best of each sentence, with the phrases it must hold; a beam may have found fewer than it has rows."""
         rows = _Rows.of(frontier, self._ranking)
         for sentence, places in enumerate(self._ranking.order(frontier).tolist()):
-            best = [sentence * frontier.width + place for place in places][: candidates(self._wishes, self._config)]
+            first = sentence * frontier.width
+            if is_wrong(rows.values[first : first + frontier.width]):
+                raise NotANumberError("an answer", self._config.precision, int(frontier.asked.number[first]))
+            best = [first + place for place in places][: candidates(self._wishes, self._config)]
             found = [row for row in best if rows.log_probability[row] != NOTHING] or best
             yield _in_order(self._hypothesis(rows, row, phrases[sentence]) for row in found)
 
@@ -166,6 +171,10 @@ class _Rows:
     coverage: list[float]
     cut: list[bool]
 
+    @property
+    def values(self) -> list[float]:
+        return [one + other for one, other in zip(self.log_probability, self.penalty, strict=True)]
+
     @staticmethod
     def of(frontier: Frontier, ranking: Ranking) -> "_Rows":
         return _Rows(
@@ -179,8 +188,8 @@ class _Rows:
 
 
 def _in_order(found: Iterable[Hypothesis]) -> tuple[Hypothesis, ...]:
-    """They come best first; of those that were cut, the ones that lack fewer constraints come before others."""
-    return tuple(sorted(found, key=lambda each: (each.cut, each.constraints.count(False)) if each.constraints else ()))
+    """They come best first; those that lack fewer constraints come before others, and of equals what was not cut."""
+    return tuple(sorted(found, key=lambda each: (each.constraints.count(False), each.cut) if each.constraints else ()))
 
 
 def _merged(one: tuple[Hypothesis, ...], other: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:

@@ -6,9 +6,9 @@ from typing import Any
 from attendo.decode.config import OF_A_SOURCE, GenerationConfig
 from attendo.errors import UsageError
 from attendo.text_model.answering import Line
+from attendo.text_model.faults import TooLongError
 from attendo.text_model.lines import LineMaker
 from attendo.text_model.phrasing import beginning_ids, holds
-from attendo.text_model.splitting import TooLongError
 from attendo.text_model.wishes import Wishes
 
 

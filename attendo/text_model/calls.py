@@ -1,6 +1,7 @@
 """One call of a text model, made ready: what must be searched for, and what becomes of that."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,6 +14,7 @@ from attendo.errors import UsageError
 from attendo.text import Tokenizer
 from attendo.text_model.answering import Answering, Line
 from attendo.text_model.choices import ranking_of
+from attendo.text_model.faults import NotANumberError
 from attendo.text_model.lines import LineMaker
 from attendo.text_model.results import Result
 from attendo.text_model.streaming import Teller
@@ -51,7 +53,18 @@ class Call:
 
     def told(self, found: Frontier) -> Result:
         """The result of the line that these hypotheses are of."""
-        return Result(next(self.answering.told(found, [()])))
+        with self.naming_texts():
+            return Result(next(self.answering.told(found, [()])))
+
+    @contextmanager
+    def naming_texts(self) -> Iterator[None]:
+        """A search knows lines by their numbers alone."""
+        try:
+            yield
+        except NotANumberError as error:
+            place = next(n for n, lines in enumerate(self.made) for line in lines if line.number == error.number)
+            where = f"text {place + 1} of {len(self.texts)}"
+            raise NotANumberError(where, error.precision, place) from None
 
     def results(self, found: Sequence[Result]) -> list[Result]:
         """One for each text, from those of the lines."""

@@ -12,6 +12,7 @@ from attendo.decode.coverage import Covering
 from attendo.decode.diverse import DiverseBeam
 from attendo.decode.engines import CachedEngine, Engine, FastEngine, TextbookEngine
 from attendo.decode.ensemble import Ensemble
+from attendo.decode.phrases import GoesOn, never
 from attendo.decode.ranking import Ranking
 from attendo.decode.rules import (
     BannedPhrases,
@@ -44,11 +45,16 @@ def ranking_of(config: GenerationConfig) -> Ranking:
     return Ranking(config.normalise, length, config.counts_eos, config.coverage_penalty, config.word_penalty)
 
 
-def strategy_of(config: GenerationConfig, count: int, constraints: Mapping[int, Phrases] | None = None) -> Strategy:
-    """`count` is how many hypotheses are needed; `constraints` are phrases by the number of their request."""
+def strategy_of(
+    config: GenerationConfig, count: int, constraints: Mapping[int, Phrases] | None = None, goes_on: GoesOn = never
+) -> Strategy:
+    """`count` is how many hypotheses are needed; `constraints` are phrases by the number of their request.
+
+    `goes_on` tells whether a token behind a phrase makes its last word longer.
+    """
     ranking, free_end = ranking_of(config), config.at_limit == "free"
     if constraints:
-        return ConstrainedBeam(config.beam, ranking, config.stop, config.patience, constraints)
+        return ConstrainedBeam(config.beam, ranking, config.stop, config.patience, constraints, goes_on)
     if config.sample:
         shape = Shape(config.temperature, config.top_k, config.top_p, config.min_p, config.typical)
         return Sample(count, config.seed, shape, free_end)

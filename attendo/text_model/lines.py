@@ -9,10 +9,11 @@ from attendo.errors import UsageError
 from attendo.text import Tokenizer
 from attendo.text_model.answering import Line
 from attendo.text_model.choices import ranking_of
+from attendo.text_model.faults import TooLongError
 from attendo.text_model.phrasing import Ids, prefix_ids, required_ways
 from attendo.text_model.prefixes import prefixes_of
 from attendo.text_model.results import Hypothesis, Result, Score, empty
-from attendo.text_model.splitting import TooLongError, fitting, joined
+from attendo.text_model.splitting import fitting, joined
 from attendo.text_model.wishes import Wishes
 
 
@@ -91,9 +92,9 @@ class LineMaker:
         least = int(config.min_length_factor * source_tokens) + config.min_length_extra
         if self._wishes.min_length is not None:
             least = self._wishes.min_length
-            limit = max(limit, least) if given is None and self._positions is None else limit
-            if least > limit:
-                raise UsageError(f"min_length {least} is more than the model can say: {limit} tokens")
+        limit = max(limit, least) if given is None and self._positions is None else limit
+        if least > limit and self._wishes.min_length is not None:
+            raise UsageError(f"min_length {least} is more than the model can say: {limit} tokens")
         # With a free end the limit counts all tokens; otherwise those before eos.
         return limit - int(config.at_limit == "free"), min(limit, least)
 

@@ -28,7 +28,7 @@ from attendo.text_model.looking import aligned
 from attendo.text_model.networks import pick_device
 from attendo.text_model.results import Alternative, Result, ScoredTarget
 from attendo.text_model.runtimes import SEARCHED_BY_US, ExportedFolder, Runtime, engine_left_out, refusal
-from attendo.text_model.scoring import pairs_of
+from attendo.text_model.scoring import checked, pairs_of
 from attendo.text_model.splitting import joined
 from attendo.text_model.torch_runtime import TorchRuntime
 from attendo.text_model.trace import Trace
@@ -125,7 +125,7 @@ class TextModel:
         """
         call = self.call(texts, n_best=n_best, max_length=max_length, **options)
         lines, config = call.lines, call.config
-        with self.runtime.evaluating():
+        with self.runtime.evaluating(), call.naming_texts():
             found = (
                 call.answering.hypotheses(lines, self._engine(config, bool(call.wishes.constraints))) if lines else ()
             )
@@ -201,7 +201,7 @@ class TextModel:
         refuse_string(targets)
         pairs = pairs_of(sources, targets, self.generation, *self._tokenizers)
         with self.runtime.evaluating():
-            return self.runtime.scored(pairs, self.target_tokenizer)
+            return checked(self.runtime.scored(pairs, self.target_tokenizer), self.generation.precision)
 
     def search_tree(self, text: str, **options: Any) -> list[Tree]:
         """Every hypothesis that a search considers, and what became of it. A diverse beam has a tree a group."""

@@ -11,6 +11,7 @@ from attendo.decode.config import GenerationConfig
 from attendo.decode.requests import begun
 from attendo.errors import UsageError
 from attendo.text import EOS, Tokenizer
+from attendo.text_model.faults import NotANumberError, TooLongError, is_wrong
 from attendo.text_model.grouping import of_like_length
 from attendo.text_model.lines import shortened
 from attendo.text_model.networks import Reader
@@ -38,12 +39,26 @@ def pairs_of(
     if source is not None:
         lines = ([as_line(text) for text in texts] for texts in (sources, targets))
         encoded = zip(source.encode_many(next(lines)), target.encode_many(next(lines)), strict=True)
-        read = ((shortened(one, config, len(before))[0], other) for one, other in encoded)
-        return [Example((*before, *one), (*begin, *other)) for one, other in read]
+        pairs = []
+        for number, (first, other) in enumerate(encoded):
+            one, _ = shortened(first, config, len(before))
+            if (tokens := len(before) + len(one)) > config.max_source:
+                what = f"text {number + 1} of {len(sources)} has {tokens} tokens"
+                raise TooLongError(f"{what}; the model reads at most {config.max_source}: shorten it", number)
+            pairs.append(Example((*before, *one), (*begin, *other)))
+        return pairs
     alone = target.encode_many(sources)
     whole = target.encode_many([first + rest for first, rest in zip(sources, targets, strict=True)])
     shared = [_alike(one, other) for one, other in zip(alone, whole, strict=True)]
     return [Example((*begin, *ids[:count]), ids[count:]) for ids, count in zip(whole, shared, strict=True)]
+
+
+def checked(found: list[ScoredTarget], precision: str) -> list[ScoredTarget]:
+    """All of them are numbers."""
+    for number, each in enumerate(found):
+        if is_wrong(each.log_probabilities):
+            raise NotANumberError(f"text {number + 1} of {len(found)}", precision, number)
+    return found
 
 
 def scored(pairs: Sequence[Example], reader: Reader, device: torch.device, tokenizer: Tokenizer) -> list[ScoredTarget]:

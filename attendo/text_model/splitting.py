@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from attendo.errors import UsageError
 from attendo.metrics.scripts import SCRIPTS_WITHOUT_SPACES, script_of
+from attendo.text_model.faults import shown
 
 _WIDE_ENDS = "。！？｡"  # need no space behind them
 _ENDS = ".!?…؟।॥։۔"
@@ -19,14 +20,6 @@ _SHORT = re.compile(
 
 
 _SHORT_CHARACTERS = 8  # that any of them takes, with what stands before it
-
-
-class TooLongError(UsageError):
-    """A text that no model reads whole; `number` is its place among the texts, counted from 0."""
-
-    def __init__(self, message: str, number: int) -> None:
-        super().__init__(message)
-        self.number = number
 
 
 def sentences(text: str) -> list[str]:
@@ -46,7 +39,8 @@ def fitting(text: str, most: int, tokens: Callable[[str], int]) -> list[str]:
     for sentence in found:
         if (count := tokens(sentence)) > most:
             raise UsageError(
-                f"the sentence {_shown(sentence)} alone has {count} tokens; the model reads at most {most}"
+                f"the sentence {shown(sentence)} alone has {count} tokens; the model reads at most {most}: "
+                "end sentences with . ! or ?, or shorten it"
             )
     return found
 
@@ -74,7 +68,3 @@ def _without_spaces(character: str) -> bool:
     return (
         character in _WIDE_ENDS or character in "，、；：」』》】）" or script_of(character) in SCRIPTS_WITHOUT_SPACES
     )
-
-
-def _shown(sentence: str) -> str:
-    return repr(sentence if len(sentence) <= 60 else f"{sentence[:57]}...")

@@ -49,7 +49,15 @@ class TorchRuntime:
         return tap.heads if isinstance(tap, ScaledHeads) else {}
 
     def defaults(self, config: GenerationConfig, given: Mapping[str, Any]) -> GenerationConfig:
+        engine = given.get("engine", config.engine)
+        if given.get("compile") and (engine in ("cached", "textbook") or (engine == "auto" and self._on_cpu)):
+            chosen = engine if engine != "auto" else "cached, which auto takes on a CPU"
+            raise UsageError(f"compile is for the engine fast, not for {chosen}: set engine fast, or leave it out")
         return config
+
+    @property
+    def _on_cpu(self) -> bool:
+        return self.device.type == "cpu"
 
     def check(self, wishes: Wishes, config: GenerationConfig) -> None:
         """Everything is honoured by some engine, which `engine` chooses; but alignments are those of whole networks."""

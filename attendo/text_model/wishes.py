@@ -86,6 +86,7 @@ def divided(defaults: GenerationConfig, options: Mapping[str, Any]) -> tuple[Wis
     config = defaults.changed(**settings) if system is None else like(system, settings, defaults)
     config = _checked(config, settings)
     _check_count(wishes, config)
+    _check_lengths(wishes, settings)
     if wishes.constraints and config.sample:
         raise UsageError("constraints and sample exclude each other: a beam searches for answers that hold them")
     if wishes.constraints and config.groups > 1:
@@ -125,6 +126,11 @@ def _checked(config: GenerationConfig, given: Mapping[str, Any]) -> GenerationCo
         raise UsageError("mbr_candidates is for mbr: say chrf or bleu for it")
     if "repetition_of" in given and config.repetition_penalty == 1:
         raise UsageError("repetition_of is for a repetition_penalty other than 1: set it too, or leave it out")
+    if config.normalise == "none" and given.get("length_penalty", 1) not in (0, 1):  # which ask for nothing more
+        raise UsageError(
+            f"length_penalty {given['length_penalty']} and normalise none exclude each other: take average, gnmt or "
+            "reward, or leave it out"
+        )
     for name in _OF_SAMPLES:
         if name in given and not config.sample:
             raise UsageError(f"{name} is for samples: set sample too, or leave it out")
@@ -140,6 +146,19 @@ def _checked(config: GenerationConfig, given: Mapping[str, Any]) -> GenerationCo
     if config.groups > 1:
         _check_plain(config, f"groups ({config.groups})")
     return config
+
+
+def _check_lengths(wishes: Wishes, given: Mapping[str, Any]) -> None:
+    """A number of tokens takes the place of what follows the length of the source."""
+    for side in ("max", "min"):
+        number = getattr(wishes, f"{side}_length")
+        for name in (f"{side}_length_factor", f"{side}_length_extra"):
+            if number is not None and name in given:
+                raise UsageError(f"{side}_length and {name} exclude each other: {number} is for sources of any length")
+    if wishes.max_length is not None and given.get("min_length_factor"):
+        raise UsageError("max_length and min_length_factor exclude each other: take min_length, or max_length_factor")
+    if wishes.max_length is not None and (least := given.get("min_length_extra", 0)) > wishes.max_length:
+        raise UsageError(f"min_length_extra {least} is more than max_length {wishes.max_length}")
 
 
 def _check_plain(config: GenerationConfig, what: str) -> None:

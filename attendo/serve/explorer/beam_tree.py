@@ -20,6 +20,10 @@ REASONS = {
     "not chosen": "not_chosen",
     "beyond the limit": "beyond_limit",
     "left, as enough have finished": "enough",
+    # The page asks for no phrases; should it come to that, these are words that it has.
+    "ends, but phrases are missing": "forbidden",
+    "its bank is full": "not_chosen",
+    "no room left for the phrases": "not_chosen",
 }
 
 

@@ -119,6 +119,7 @@ def test_files_of_different_length_are_exit_code_3(
     ("options", "message"),
     [
         (["--metric", "blue"], "unknown metric blue (did you mean bleu?)"),
+        (["--metric", "perplexty"], "(did you mean perplexity?): use bleu, "),
         (["--metric", ","], "--metric names no score"),
         (["--beam", "0"], "--beam"),
         (["--length-penalty", "-1"], "--length-penalty"),

@@ -207,7 +207,7 @@ def test_every_option_is_that_of_the_library(
     attendo: Command, model_folder: Path, options: list[str], settings: dict[str, Any]
 ) -> None:
     lines = [SOURCES[0], "the cat. a dog."]
-    if "--min-length" not in options and "max_length_factor" not in settings:
+    if not {"min_length", "max_length_factor", "min_length_factor"} & settings.keys():
         options, settings = [*options, "--max-length", "6"], {**settings, "max_length": 6}
     expected = [result.text for result in tiny_model().generate(lines, **settings)]
     done = attendo("generate", model_folder, *options, given=text(lines))
@@ -313,3 +313,10 @@ def test_nothing_that_ends_a_line_is_written_inside_one() -> None:
     (line,) = answers.n_best(0, result)
     assert line.splitlines() == [line]
     assert answers.as_json(0, result, several=True).count("\n") == 0
+
+
+def test_no_name_of_an_option_is_cut_in_the_help_of_a_narrow_terminal(
+    attendo: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "…" not in attendo("generate", "--help").output

@@ -1,12 +1,17 @@
 """Blocks of lines, and what is said while they are worked on."""
 
 import io
+import os
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from attendo.cli import lines
-from attendo.errors import DataError
+from attendo.cli import answers, lines
+from attendo.errors import DataError, ModelError, UsageError
+from attendo.text_model import NotANumberError, TooLongError
+from attendo.text_model.results import EMPTY
 
 
 class Terminal(io.StringIO):
@@ -62,3 +67,50 @@ def test_how_far_it_is_is_told_on_a_terminal_alone(monkeypatch: pytest.MonkeyPat
     before = told.getvalue()
     lines.Standing().add(5)
     assert told.getvalue() == before  # short work needs no word
+
+
+def test_who_waits_for_an_answer_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three lines and a half of a line are there, and no more will come before they are answered."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, encoding="utf-8") as pipe, os.fdopen(writing, "wb", buffering=0) as other:
+        monkeypatch.setattr(sys, "stdin", pipe)
+        blocks = lines.input_blocks("strict")
+        other.write(b"a\r\nb\n\nc")
+        assert next(blocks) == ["a", "b", ""]
+        other.write("c\n我\nd".encode())
+        assert next(blocks) == ["cc", "我"]
+        other.close()
+        assert list(blocks) == [["d"]]
+
+
+def test_of_a_file_nothing_is_cut_short_nor_lost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = [f"{number} {'word ' * (number % 90)}" for number in range(5000)]
+    (tmp_path / "text").write_text("\n".join(text), "utf-8")
+    with (tmp_path / "text").open(encoding="utf-8") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        blocks = list(lines.input_blocks("strict"))
+    assert [len(block) for block in blocks] == [16, 2048, 2048, 888]
+    assert [line for block in blocks for line in block] == text
+
+
+def test_a_closed_input_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UsageError, match="standard input is closed"):
+        next(lines.input_blocks("strict"))
+
+
+def test_a_fault_of_a_text_is_told_of_its_line() -> None:
+    message = "text 2 of 3 has 9 tokens; the model reads at most 4: split it (split=True, --split)"
+    told = r"^some line 8 has 9 tokens; the model reads at most 4: shorten the line, or take it out$"
+    with pytest.raises(DataError, match=told), lines.lines_of(Path("some"), before=6):
+        raise TooLongError(message, 1)
+    told = "^some line 5 has a log-probability that is not a number"
+    with pytest.raises(ModelError, match=told), lines.lines_of(Path("some"), places=[6, 4, 2]):
+        raise NotANumberError("text 2 of 3", "fp16", 1)
+
+
+def test_unknown_words_are_told_shortly() -> None:
+    (told,) = answers.warnings(6, replace(EMPTY, unknown=("x" * 10_000, *map(str, range(60)))))
+    assert told.startswith("line 7: not in the vocabulary: 'xxx")
+    assert told.endswith("'18' and 41 more")
+    assert len(told) < 400

@@ -2,10 +2,11 @@
 
 import json
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from functools import cache
 from itertools import groupby, pairwise
+from typing import get_args
 
 import pytest
 import torch
@@ -21,7 +22,8 @@ from attendo.decode.recording import Recorder
 from attendo.decode.rules import Forbid
 from attendo.decode.search import Rule, Strategy, search
 from attendo.decode.strategies import Greedy, Sample
-from attendo.decode.tree import Node, Tree
+from attendo.decode.tree import Fate, Node, Tree
+from attendo.serve.explorer.beam_tree import REASONS
 from attendo.text import BOS, EOS, PAD, UNK
 
 BEAMS = {
@@ -355,3 +357,20 @@ def test_a_tree_becomes_json_and_lines_of_text() -> None:
     assert lines[2].split() == ["0", "a", "-0.511", "-0.511", "goes", "on"]
     assert lines[8].split() == ["5", "←", "1", "end", "-0.693", "-1.897", "finished"]
     assert all(line == line.rstrip() for line in lines)
+
+
+def test_of_a_constrained_beam_what_got_no_place_is_told_with_the_reason() -> None:
+    strategy = ConstrainedBeam(2, constraints={0: [[B, A]]})
+    tree = recorded(strategy, (3,))[0]
+    fates = Counter(node.fate for node in tree.nodes)
+    for reason in ("ends, but phrases are missing", "its bank is full", "no room left for the phrases"):
+        assert fates[reason] > 0
+    said = {tuple(tree.ids(node)) for node in tree.nodes}
+    assert len(said) == len([node for node in tree.nodes if node.id is not None])  # each is told once
+    for node in tree.nodes:
+        if node.fate == "ends, but phrases are missing":
+            assert (B, A) not in zip(tree.ids(node), tree.ids(node)[1:], strict=False)
+
+
+def test_every_fate_has_a_word_on_the_page() -> None:
+    assert {*REASONS} == {*get_args(Fate)}

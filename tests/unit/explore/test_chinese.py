@@ -11,7 +11,7 @@ import attendo
 from attendo.errors import DataError, UsageError
 from attendo.explore.chinese import in_chinese, speaking
 from attendo.explore.chinese_messages import FAULTS, MESSAGES, PARTS
-from attendo.text_model.splitting import TooLongError
+from attendo.text_model import TooLongError
 
 PACKAGE = Path(attendo.__file__).parent
 HAN = re.compile("[\u4e00-\u9fff]")

@@ -11,7 +11,7 @@ from tiny import SOURCES, tiny_model
 from attendo.errors import UsageError
 from attendo.recipes.verify_exported import verify_exported
 from attendo.text import EOS
-from attendo.text_model import Result
+from attendo.text_model import Result, ScoredTarget
 
 TEXTS = SOURCES * 3
 
@@ -32,14 +32,15 @@ class Changing:
         results = self._model.generate(texts, **options, max_length=4)
         return [self._changed(each) for each in results] if len(texts) == 1 else results
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
-        return [each + self._told_wrongly for each in self._model.score(sources, targets)]
+    def score_tokens(self, sources: Sequence[str], targets: Sequence[str]) -> list[ScoredTarget]:
+        found = ((each, each.log_probabilities) for each in self._model.score_tokens(sources, targets))
+        return [replace(each, log_probabilities=(first + self._told_wrongly, *rest)) for each, (first, *rest) in found]
 
     def _changed(self, result: Result) -> Result:
         parts = replace(result.best.parts, log_probability=result.log_probability + self._apart)
         ids = (*result.ids, 9) if self._alone else result.ids
         best = replace(result.best, parts=parts, ids=ids, text=self._alone or result.text)
-        return replace(result, hypotheses=(best,))
+        return replace(result, hypotheses=(best, *result.hypotheses[1:]))
 
 
 def found(**changes: Any) -> dict[tuple[str, str], Any]:
@@ -61,7 +62,7 @@ def test_another_answer_is_told_with_an_example() -> None:
     told = found(alone="quite another", apart=-3.0)
     assert not told[ALONE].equal
     assert (told[ALONE].different, told[ALONE].ties) == (len(TEXTS), 0)
-    assert told[ALONE].example.startswith("'quite another' and ")
+    assert told[ALONE].example.startswith("'回' and ")
     assert told["onnx, batches of 7", "greedy"].equal
 
 
@@ -80,6 +81,27 @@ def test_a_score_that_is_not_that_of_the_answer_is_told() -> None:
     assert told.count > 0
     assert told.largest == pytest.approx(0.5, abs=1e-4)
     assert not told.equal
+
+
+def test_scores_of_answers_that_were_cut_are_compared_without_an_end() -> None:
+    model: Any = Changing()
+    model._model.network.output.bias.data[EOS] = -50.0  # none ends
+    (told,) = [each for each in verify_exported(model, TEXTS) if each.path == SCORE[0]]
+    assert told.equal
+    assert told.count > 0
+
+
+def test_a_hypothesis_that_is_not_the_best_is_compared_too() -> None:
+    class WorseAlone(Changing):
+        def _changed(self, result: Result) -> Result:
+            last = replace(
+                result.hypotheses[-1], ids=(9, 9, 9), parts=replace(result.best.parts, log_probability=-99.0)
+            )
+            return replace(result, hypotheses=(*result.hypotheses[:-1], last))
+
+    model: Any = WorseAlone()
+    told = {(each.path, each.what): each for each in verify_exported(model, TEXTS)}
+    assert not told["onnx, batches of 1", "beam 4"].equal
 
 
 def test_without_sentences_there_is_nothing_to_verify() -> None:

@@ -8,6 +8,7 @@ from lively import lively_model, sentences
 from attendo.errors import UsageError
 from attendo.text import EOS
 from attendo.text_model import TextModel
+from attendo.text_model.lines import LineMaker
 
 ASKED: list[dict[str, Any]] = [
     {"like": "fairseq", "beam": 3, "n_best": 3, "max_length": 5},
@@ -77,9 +78,15 @@ def test_the_score_is_made_of_its_parts(model: TextModel, asked: dict[str, Any])
     ],
 )
 def test_an_answer_that_may_not_end_has_all_the_tokens_that_system_allows(
-    model: TextModel, asked: dict[str, Any], tokens: int, cut: bool
+    model: TextModel, asked: dict[str, Any], tokens: int, cut: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (result,) = model.generate(["the cat sat"], min_length_factor=100.0, **asked)
+    def no_end_before_it(self: LineMaker, *sizes: int) -> tuple[int, int]:
+        limit, _ = limits(self, *sizes)
+        return limit, limit + int(self._config.at_limit == "free")
+
+    limits = LineMaker._limits
+    monkeypatch.setattr(LineMaker, "_limits", no_end_before_it)
+    (result,) = model.generate(["the cat sat"], **asked)
     assert (len(result.ids), result.cut) == (tokens, cut)
 
 

@@ -1,15 +1,25 @@
 """Phrases that must be said, and phrases that must not, in every way a tokenizer can write them."""
 
 import random
+import re
 from collections.abc import Callable
 
 import pytest
 from lively import bytes_model, characters_model, lively_model, model_of, pieces_model, sentences
 from tiny import SOURCES, TARGETS
 
-from attendo.text import Bytes, SentencePiece, Words
+from attendo.text import EOS, Bytes, SentencePiece, Words
 from attendo.text_model import TextModel
-from attendo.text_model.phrasing import banned_ways, behind_a_space, held, holds, inside, required_ways, written
+from attendo.text_model.phrasing import (
+    banned_ways,
+    behind_a_space,
+    goes_on,
+    held,
+    holds,
+    inside,
+    required_ways,
+    written,
+)
 
 KINDS = [lively_model, pieces_model, bytes_model, characters_model]
 
@@ -66,6 +76,9 @@ def test_a_longer_word_does_not_hold_a_shorter_one() -> None:
     assert not holds("scattered", "cat")
     assert holds("这只猫坐下了", "猫")
     assert holds("C++ is", "C++")
+    assert holds("我爱NLP处理", "NLP")
+    assert held("einer kleinen", ("ein",)) == (False,)
+    assert held("ein einer ein", ("ein", "ein", "ein")) == (True, True, False)
     assert held("猫 狗 猫", ("猫", "猫", "猫", "狗")) == (True, True, False, True)
 
 
@@ -147,3 +160,46 @@ def test_a_constraint_that_would_be_said_anyway_changes_nothing() -> None:
         free = model.generate([text], beam=4)[0]
         if free.text and not free.cut:
             assert model.generate([text], beam=4, constraints=[free.text.split()[0]])[0].score >= free.score - 1e-5
+
+
+@pytest.fixture(scope="module")
+def german() -> TextModel:
+    """Its pieces begin longer words and end them: "ein" and "er", "Mann" and "schaft"."""
+    texts = ["ein Mann", "eine", "einer", "einem", "Mann schaft", "Mannschaft", "schaft ein", "(schaft)", "."] * 4
+    return model_of(SentencePiece.train(texts, 310))
+
+
+@pytest.mark.parametrize("phrase", ["ein", "Mann", "schaft ein", "e"])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_constraint_is_met_by_a_word_of_its_own_and_not_inside_a_longer_one(
+    german: TextModel, phrase: str, beam: int
+) -> None:
+    for result in german.generate(sentences(4, longest=4), beam=beam, constraints=[phrase], max_length=24):
+        assert result.constraints == (True,)
+        assert re.search(rf"(?<!\w){phrase}(?!\w)", result.text)
+
+
+@pytest.mark.parametrize("make", [characters_model, bytes_model])
+def test_where_a_space_is_a_token_a_word_begins_behind_it_or_at_the_beginning(make: Callable[[], TextModel]) -> None:
+    for result in make().generate(sentences(3, longest=4), beam=4, constraints=["NLP"], max_length=24):
+        assert result.constraints == (True,)
+        assert re.search(r"(?<![A-Za-z])NLP(?![A-Za-z])", result.text)
+
+
+def test_a_token_goes_on_with_a_word_or_begins_another(german: TextModel) -> None:
+    pieces = german.target_tokenizer
+    ein = behind_a_space(pieces, "ein")
+    assert goes_on(pieces, ein, inside(pieces, "e")[0])
+    for other in (behind_a_space(pieces, "Mann")[0], pieces.encode(".")[-1], EOS):
+        assert not goes_on(pieces, ein, other)
+
+
+def test_a_ban_leaves_open_what_stands_inside_a_longer_word(german: TextModel) -> None:
+    pieces = german.target_tokenizer
+    whole = tuple(pieces.encode("Mannschaft"))
+    for way in banned_ways(pieces, ["schaft"]):
+        assert not any(whole[n : n + len(way)] == way for n in range(len(whole)))
+    assert any(pieces.decode(way).endswith("schaft") for way in banned_ways(pieces, ["schaft"]))
+    for result in german.generate(sentences(4, longest=4), beam=3, ban=["schaft", "ein"], max_length=12):
+        assert not holds(result.text, "schaft")
+        assert not holds(result.text, "ein")

@@ -26,6 +26,18 @@ from attendo.errors import UsageError
         ({"constraints": ["猫"], "ban": ["猫"]}, ["constraint '猫'", "ban '猫'"]),
         ({"prefix": "我 爱", "ban": ["爱"]}, ["prefix '我 爱'", "ban '爱'"]),
         ({"min_length": 5, "max_length": 4}, ["min_length 5", "max_length 4"]),
+        ({"max_length": 3, "max_length_factor": 9.0}, ["max_length", "max_length_factor", "3"]),
+        ({"max_length": 3, "max_length_extra": 9}, ["max_length", "max_length_extra", "3"]),
+        ({"min_length": 3, "min_length_extra": 9}, ["min_length", "min_length_extra", "3"]),
+        ({"min_length": 3, "min_length_factor": 2.0}, ["min_length", "min_length_factor", "3"]),
+        ({"max_length": 3, "min_length_factor": 2.0}, ["max_length", "min_length_factor"]),
+        ({"max_length": 3, "min_length_extra": 9}, ["max_length 3", "min_length_extra 9"]),
+        ({"normalise": "none", "length_penalty": 2.0}, ["length_penalty 2.0", "normalise none"]),
+        ({"compile": True, "engine": "cached"}, ["compile", "cached", "fast"]),
+        ({"compile": True, "engine": "textbook"}, ["compile", "textbook", "fast"]),
+        ({"compile": True}, ["compile", "cached", "CPU"]),
+        ({"beam": 1_001}, ["beam", "1000", "1001"]),
+        ({"beam": 1_000, "stop": "first", "patience": 11.0}, ["beam", "patience", "10,000", "11.0"]),
         ({"prefix": "我 爱 NLP", "max_length": 2}, ["prefix has 3 tokens", "max_length 2"]),
         ({"split": True, "prefix": "我"}, ["prefix", "split"]),
         ({"split": True, "n_best": 2, "beam": 2}, ["n_best 2", "split"]),
@@ -106,3 +118,9 @@ def test_the_limit_makes_room_for_the_least_length_and_for_the_prefix() -> None:
     prefix = " ".join(["猫"] * 30)
     (result,) = lively_model().generate(["cat"], prefix=prefix)
     assert result.text.startswith(prefix)
+
+
+@pytest.mark.parametrize("options", [{"min_length_factor": 20.0}, {"min_length_extra": 50}])
+def test_a_least_length_above_the_limit_raises_the_limit(options: dict[str, Any]) -> None:
+    (result,) = lively_model().generate(["the cat"], max_length_extra=2, **options)
+    assert len(result.ids) >= 40

@@ -1,0 +1,97 @@
+"""What a network computes that is no number is an error that names the text, and is no other text's trouble."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import SOURCES, tiny_model
+
+from attendo.decode.engines import FastEngine
+from attendo.errors import ModelError
+from attendo.serve.batching import Batcher, BatchLimits
+from attendo.serve.errors import Refusal
+from attendo.text_model import NotANumberError, TextModel, load
+
+BAD = "I love NLP"  # one of its words is no number
+TEXTS = [*SOURCES[1:], BAD, *SOURCES[1:]]
+WAYS: list[dict[str, Any]] = [{}, {"beam": 3}, {"sample": True}, {"beam": 4, "groups": 2}, {"mbr": "chrf"}]
+
+
+@pytest.fixture
+def model() -> TextModel:
+    model = tiny_model()
+    (word,) = model.source_tokenizer.encode("NLP")
+    assert model.network.source is not None
+    with torch.no_grad():
+        model.network.source.tokens.weight[word] = float("nan")
+    return model
+
+
+@pytest.mark.parametrize("engine", ["textbook", "cached", "fast"])
+@pytest.mark.parametrize("options", WAYS, ids=str)
+def test_every_engine_names_the_text(model: TextModel, engine: str, options: dict[str, Any]) -> None:
+    with pytest.raises(NotANumberError, match=r"text 4 of 7 .* not a number \(precision auto\): take bf16") as raised:
+        model.generate(TEXTS, engine=engine, **options)
+    assert raised.value.number == 3
+
+
+@pytest.mark.parametrize("options", [{"beam": 2, "constraints": ["猫"]}, {"ban": ["猫"]}, {"coverage_penalty": 0.2}])
+def test_so_does_every_other_search(model: TextModel, options: dict[str, Any]) -> None:
+    with pytest.raises(NotANumberError, match="text 4 of 7"):
+        model.generate(TEXTS, **options)
+
+
+def test_streams_alternatives_and_scores_do_too(model: TextModel) -> None:
+    with pytest.raises(NotANumberError, match="text 1 of 1"):
+        list(model.stream(BAD))
+    with pytest.raises(ModelError, match="not a number"):
+        model.alternatives(BAD)
+    with pytest.raises(NotANumberError, match="text 2 of 2"):
+        model.score(["the cat", BAD], ["猫", "猫"])
+
+
+def test_who_comes_behind_it_is_answered_as_ever(model: TextModel) -> None:
+    """Also in the place that it had: what it left there is not read, not even by a weight of zero."""
+    expected = [result.ids for result in model.generate(SOURCES[1:])]
+    call = model.call([BAD, *SOURCES[1:]])
+    requests, strategy, rules = call.search()
+    engine = FastEngine(model.network, 1)
+    found: dict[int, Sequence[int]] = {}
+    for each in requests:
+        for answers in engine.answers([each], strategy, rules):
+            for request, frontier in answers.one_by_one():
+                found[request.number] = frontier.ids[0].tolist()
+    assert [tuple(i for i in found[each.number][1:] if i > 3) for each in requests[1:]] == [
+        tuple(i for i in ids if i > 3) for ids in expected
+    ]
+
+
+@pytest.mark.parametrize("fixed", [False, True], ids=["crowd", "slots"])
+@pytest.mark.parametrize("options", [{}, {"beam": 2}], ids=["greedy", "beam"])
+def test_of_a_server_one_request_fails(model: TextModel, fixed: bool, options: dict[str, Any]) -> None:
+    expected = [each.text for each in model.generate(SOURCES[1:], **options)]
+    batcher = Batcher(model, BatchLimits(side_by_side=2), fixed)
+
+    async def all_of_them() -> list[Any]:
+        tasks = [batcher.generate([text], **options) for text in TEXTS]
+        try:
+            return await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            await batcher.drain()
+
+    found = asyncio.run(all_of_them())
+    assert isinstance(found[3], Refusal | NotANumberError)
+    assert [each[0].text for n, each in enumerate(found) if n != 3] == expected * 2
+
+
+def test_a_precision_that_overflows_is_named(tmp_path: Path) -> None:
+    model = tiny_model(tie="none")
+    with torch.no_grad():
+        model.network.output.weight.mul_(1e6)
+    model.save(tmp_path)
+    with pytest.raises(NotANumberError, match=r"\(precision fp16\): take bf16 or fp32"):
+        load(tmp_path, "cpu").generate(["the cat"], precision="fp16")
+    assert load(tmp_path, "cpu").generate(["the cat"], precision="bf16")[0].log_probability <= 0
