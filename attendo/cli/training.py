@@ -9,7 +9,7 @@ from attendo.cli.interrupt import interruptible
 from attendo.cli.preparing import show_preparing
 from attendo.cli.progress import Best, TrainingProgress
 from attendo.cli.steady import steady_console
-from attendo.errors import AttendoError, UsageError
+from attendo.errors import AttendoError
 from attendo.recipes.doctor import quick_faults
 from attendo.recipes.run import Run
 from attendo.train.loop import DivergedError
@@ -35,13 +35,14 @@ def follow(run: Run, stop_at: int | None = None) -> Followed:
     show_preparing(run)
     run.build()
     standing, config = run.trainer.standing, run.config.train
-    if stop_at is not None and stop_at <= run.trainer.step:
-        raise UsageError(f"--stop-at {stop_at}: the run stands at step {run.trainer.step} already; name a later one")
     best, by = standing.best, standing.best_by or config.best
     before = Best(best, standing.best_step) if best is not None and standing.best_step and by == config.best else None
     console = steady_console(quiet=not run.world.leads)
     with TrainingProgress(config.steps, config.best, before, console) as progress, interruptible() as interrupt:
         say = progress.say
+        if stop_at is not None and stop_at <= run.trainer.step:
+            say(f"the run stands at step {run.trainer.step} already: nothing to do up to step {stop_at}")
+            return Followed(run.folder / "model", standing.seconds, True, 0, say)
         _say_beginning(run, say)
         _look_before_the_first_step(run, say)
         stopped, faults = False, set(run.faults)

@@ -56,7 +56,10 @@ OPTIONS = {
     "bench": ["--help"],
     "demo": ["--device", "--help", "--out", "--seed"],
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
-    "doctor": ["--data", "--device", "--help", "--json", "--quick", "--set", "--source", "--target", "RUN.toml"],
+    "doctor": [
+        *("--data", "--device", "--help", "--json", "--quick", "--set", "--source", "--target", "--test-source"),
+        *("--test-target", "RUN.toml"),
+    ],
     "evaluate": [
         *("--beam", "--by", "--compare", "--device", "--help", "--json", "--length-penalty", "--like", "--metric"),
         *("--output", "--reference", "--source", "MODEL"),
@@ -109,7 +112,7 @@ OPTIONS = {
         *("--data", "--device", "--help", "--out", "--override", "--overwrite", "--resume", "--set", "--show"),
         *("--source", "--stop-at", "--target", "--tensorboard", "--text", "RUN.toml"),
     ],
-    "verify": ["--device", "--help", "--json", "--lines", "--source", "MODEL"],
+    "verify": ["--device", "--help", "--json", "--lines", "--precision", "--source", "MODEL"],
     "verify-resume": ["--data", "--device", "--help", "--set", "--steps", "RUN.toml"],
     "translate": GENERATE,
 }

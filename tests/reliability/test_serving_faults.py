@@ -44,7 +44,8 @@ def too_late(children: Children, folder: Path, times: int) -> list[float]:
             taken.append(time.monotonic() - begin)
             assert (late.status, late.code) == (504, "too_late")
             service.until_there(0)
-            assert service.generate(max_length=2).status == 200  # within a deadline that the one before would eat up
+            # Within deadlines that the one before would eat up, all five of them; others may be computing too.
+            assert any(service.generate(max_length=2).status == 200 for _ in range(5))
     return taken
 
 
