@@ -46,7 +46,7 @@ class ConstrainedBeam(Beam):
     recordable: ClassVar[bool] = False  # the host looks at every step
 
     constraints: Constraints = field(default_factory=dict, hash=False)
-    goes_on: GoesOn = field(default=never, compare=False)  # a phrase is not held inside a longer word
+    goes_on: GoesOn = field(default=never, compare=False, repr=False)  # a phrase is not held inside a longer word
 
     def __post_init__(self) -> None:
         super().__post_init__()
