@@ -62,11 +62,7 @@ def follow(run: Run, stop_at: int | None = None) -> Followed:
         except DivergedError:
             raise
         except Exception:
-            # Amid an update there is nothing whole to save: what would go on from it would be another run. And saving
-            # takes all ranks, which do not know of this.
-            if run.trainer.all_told and run.world.size == 1:
-                with suppress(AttendoError, OSError):  # what was learned must not be lost with whatever went wrong
-                    run.save()
+            _save_what_is_whole(run)
             raise
         if stopped:
             _save_early(run, say)
@@ -84,6 +80,17 @@ def _look_before_the_first_step(run: Run, say: Say) -> None:
         if finding.level == "fault":
             raise finding.error()
         say(f"{finding.level}: {finding.line}")
+
+
+def _save_what_is_whole(run: Run) -> None:
+    """What was learned must not be lost with whatever went wrong.
+
+    Amid an update there is nothing to save: what would go on from it would be another run. And saving takes all ranks,
+    which do not know of this.
+    """
+    if run.trainer.all_told and run.world.size == 1:
+        with suppress(AttendoError, OSError):
+            run.save()
 
 
 def _save_early(run: Run, say: Say) -> None:

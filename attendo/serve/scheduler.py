@@ -1,8 +1,9 @@
 """Who computes next: lanes of like requests and other work take turns, step by step."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from attendo.decode.search import Strategy
 from attendo.serve.errors import Refusal
@@ -103,7 +104,7 @@ class Scheduler:
             call.check_stream()
         if any(line.limit > self._limits.answer_tokens for line in call.lines):
             call = call.within(self._limits.answer_tokens)
-            job.asked = replace(asked, options={**asked.options, "max_length": self._limits.answer_tokens})
+            job.asked = replace(asked, options=_cut_at(self._limits.answer_tokens, asked.options))
         self._admit(job, call)
         several = asked.streamed and len(call.lines) > 1
         if several or not self._seats.can_answer(call):
@@ -169,3 +170,12 @@ class Scheduler:
             reply, lanes = there
             for lane in lanes:
                 lane.remove(reply)
+
+
+def _cut_at(tokens: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """With the limit of the server in place of lengths that follow the source: those lead beyond it."""
+    beyond = ("max_length_factor", "max_length_extra", "min_length_factor")
+    kept = {name: value for name, value in options.items() if name not in beyond}
+    if (kept.get("min_length_extra") or 0) > tokens:
+        del kept["min_length_extra"]
+    return {**kept, "max_length": tokens}

@@ -98,9 +98,10 @@ def test_a_prefix_leaves_its_last_space_to_what_follows(tokenizer: Tokenizer) ->
     assert prefix_ids(tokenizer, f"{LINE} ") == tuple(tokenizer.encode(LINE))
 
 
-def test_a_word_of_byte_pairs_is_banned_with_and_without_its_space(pairs: BytePairs) -> None:
+def test_a_word_of_byte_pairs_is_banned_with_its_space(pairs: BytePairs) -> None:
+    """Without it, the same pieces may be the end of a longer word."""
     word = LINE.split()[1]
-    assert banned_ways(pairs, [word]) == (tuple(pairs.encode(f" {word}")), tuple(pairs.encode(word)))
+    assert banned_ways(pairs, [word]) == (tuple(pairs.encode(f" {word}")),)
 
 
 @pytest.mark.parametrize(
