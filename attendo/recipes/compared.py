@@ -28,9 +28,7 @@ class Compared:
     count: int  # of answers or numbers; 0: there was nothing to compare
     different: int = 0  # with another token in one of their hypotheses
     ties: int = 0  # of these, where each hypothesis was as good as the other in its place: rounding decided
-    largest: float = (
-        0.0  # difference of the log-probabilities of equal hypotheses, or of values; infinite where no number
-    )
+    largest: float = 0.0  # difference of log-probabilities of equal hypotheses, or of values; infinite where no number
     allowed: float = 0.0
     example: str = ""  # of a difference
 
