@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,16 @@ def serving(app: ASGIApp, port: int = 0) -> Iterator[Serving]:
 
 def real_app(folder: Path) -> ASGIApp:
     return create_app([finished_run(folder)])
+
+
+def soon(check: Callable[[], bool]) -> bool:
+    """Whether it comes true in the time that a page is given: what follows a click may be drawn a moment later."""
+    patience = time.monotonic() + PATIENCE_MS / 1000
+    while not check():
+        if time.monotonic() > patience:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 class Visit:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from page_server import TEXT, Visit
+from page_server import TEXT, Visit, soon
 
 REFUSAL = {"code": "busy", "message": "too many requests wait", "message_zh": "等待的请求太多"}
 
@@ -142,9 +142,9 @@ def test_a_model_or_a_checkpoint_that_is_not_there_is_named(fresh_page: Any, add
     assert told.nth(0).inner_text().startswith("There is no model named “gone <b>” here: run is shown instead.")
     assert "step-00000099" in told.nth(1).inner_text()
     fresh_page.click("#language")
-    assert "没有名为“gone <b>”的模型" in told.nth(0).inner_text()
+    assert soon(lambda: "没有名为“gone <b>”的模型" in told.nth(0).inner_text())
     fresh_page.click("#drop-model")
     fresh_page.click("#drop-checkpoint")
     visit.drawn("alignment")
-    assert (told.count(), fresh_page.locator(".complaint").count()) == (0, 0)
+    assert soon(lambda: (told.count(), fresh_page.locator(".complaint").count()) == (0, 0))
     assert "gone" not in fresh_page.evaluate("location.hash")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_server import Visit, finished_run, serving
+from page_server import Visit, finished_run, serving, soon
 
 KEY = "s3cret-key"
 
@@ -35,7 +35,7 @@ def test_the_page_asks_for_the_key_until_it_is_right_and_keeps_it_for_the_tab(fr
     fresh_page.fill("#key", KEY)
     fresh_page.keyboard.press("Enter")
     visit.open("heads")
-    assert dialog.count() == 0
+    assert soon(lambda: dialog.count() == 0)
     fresh_page.reload()
     visit.drawn("heads")
     assert dialog.count() == 0

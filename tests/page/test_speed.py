@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from page_server import Visit, serving
+from page_server import Visit, serving, soon
 from stub_server import Stub, half
 
 HOVER = """async (selector) => {
@@ -64,7 +64,7 @@ def test_drawing_and_pointing_are_measured(
         told = ", ".join(f"{name} {time:.1f} ms" for name, time in times.items() if time is not None)
         print(f"\n{layers} x {heads} maps of {tokens} x {tokens}: {told}, longest task {longest:.0f} ms")
     assert all(time is None or math.isfinite(time) for time in times.values())
-    assert fresh_page.locator(".mark.cell:not([hidden])").count() >= 1
+    assert soon(lambda: fresh_page.locator(".mark.cell:not([hidden])").count() >= 1)
 
 
 def test_a_source_of_512_tokens_gets_a_choice_and_the_page_goes_on_answering(
