@@ -134,13 +134,14 @@ class MultiHeadAttention(nn.Module):
     def queries_keys_values(
         self, x: Float[Tensor, "B T D"], rotation: Rotation | None = None
     ) -> tuple[Float[Tensor, "B H T K"], KeysValues]:
-        width = self.num_heads * self.d_key
-        queries, keys, values = product(x, self.project.weight, self.project.bias).split(
-            (width, width, self.num_heads * self.d_value), dim=-1
-        )
-        queries, keys = self._heads(queries, self.d_key), self._heads(keys, self.d_key)
-        if rotation is not None:
-            queries, keys = rotation.turn(queries), rotation.turn(keys)
+        width, values_width = self.num_heads * self.d_key, self.num_heads * self.d_value
+        projected = product(x, self.project.weight, self.project.bias)
+        if rotation is None:
+            queries, keys, values = projected.split((width, width, values_width), dim=-1)
+            queries, keys = self._heads(queries, self.d_key), self._heads(keys, self.d_key)
+        else:  # both in one turn, as twice as many heads
+            both, values = projected.split((2 * width, values_width), dim=-1)
+            queries, keys = rotation.turn(self._heads(both, self.d_key)).chunk(2, dim=1)
         return queries, KeysValues(keys, self._heads(values, self.d_value))
 
     def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
@@ -188,7 +189,7 @@ class MultiHeadAttention(nn.Module):
         return _apart(mix(_together(weights, width), kv, dropout), width)
 
     def _heads(self, x: Float[Tensor, "B T D"], width: int) -> Float[Tensor, "B H T K"]:
-        return x.unflatten(-1, (self.num_heads, width)).transpose(1, 2)
+        return x.unflatten(-1, (-1, width)).transpose(1, 2)
 
 
 def _together(x: Float[Tensor, "R H T K"], width: int) -> Float[Tensor, "B H Q K"]:

@@ -82,6 +82,24 @@ def test_the_first_position_is_not_turned() -> None:
     assert torch.equal(rotation.turn(heads), heads)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_gradients_are_those_of_the_formula(dtype: torch.dtype) -> None:
+    rotation = RotaryPositions(6).rotation(torch.zeros(2, 5, 12), torch.tensor([0, 7]))
+    assert rotation is not None
+    heads, weights = torch.randn(2, 2, 5, 6).to(dtype), torch.randn(2, 2, 5, 6).to(dtype)
+    ours, plain = heads.clone().requires_grad_(), heads.clone().requires_grad_()
+    first, second = plain.to(torch.promote_types(dtype, torch.float32)).chunk(2, dim=-1)
+    turned = (
+        first * rotation.cosine - second * rotation.sine,
+        first * rotation.sine + second * rotation.cosine,
+    )
+    expected, found = torch.cat(turned, dim=-1).to(dtype), rotation.turn(ours)
+    torch.testing.assert_close(found, expected)
+    (found * weights).sum().backward()
+    (expected * weights).sum().backward()
+    torch.testing.assert_close(ours.grad, plain.grad)
+
+
 def test_rotary_positions_need_pairs() -> None:
     with pytest.raises(UsageError, match=r"even head width .*, not 5"):
         RotaryPositions(5)
