@@ -17,6 +17,16 @@ def looked_on_by(look: Callable[[], None]) -> Iterator[None]:
         _LOOK.reset(before)
 
 
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Nobody looks on, whoever did before."""
+    before = _LOOK.set(None)
+    try:
+        yield
+    finally:
+        _LOOK.reset(before)
+
+
 def between_steps() -> None:
     """To be called by everything that goes step by step."""
     if (look := _LOOK.get()) is not None:

@@ -13,7 +13,7 @@ from attendo.errors import UsageError
 from attendo.serve.errors import Refusal
 from attendo.serve.jobs import Event, Failed, Finished, Job, Texts, Told, Work
 from attendo.serve.pace import Pace
-from attendo.serve.requests_log import where
+from attendo.serve.requests_log import CURRENT, where
 from attendo.serve.scheduler import BatchLimits, Scheduler
 from attendo.serve.seats import SeatMaker
 from attendo.serve.turns import Turns
@@ -40,7 +40,7 @@ class Batcher:
         self.limits = limits or BatchLimits()
         seats = SeatMaker(model, self.limits.side_by_side, fixed)
         self._side_by_side = seats.most
-        self._scheduler = Scheduler(model, seats, self.limits, self._between_steps)
+        self._scheduler = Scheduler(model, seats, self.limits, self._meanwhile)
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._jobs: set[Job] = set()
         self._queue: set[Job] = set()  # those of them that have not begun: each takes itself out
@@ -165,9 +165,14 @@ class Batcher:
             if self._died or self._draining:
                 raise Refusal("stopped" if self._died else "draining")
             waiting = self.waiting
-            # A person at the page would rather wait than be told to try again.
-            if self._too_many(waiting, in_a_hurry=isinstance(job.asked, Texts)):
+            # A person at the page would rather wait than be told to try again. Who has been let in may wait for what it
+            # has asked itself, a long text for its first sentences.
+            request = CURRENT.get()
+            let_in = request is not None and request.let_in
+            if self._too_many(waiting, in_a_hurry=isinstance(job.asked, Texts) and not let_in):
                 raise Refusal("busy", waiting=waiting)
+            if request is not None:
+                request.let_in = True
             self._jobs.add(job)
             self._queue.add(job)
             if waiting:  # else it may have a seat already
@@ -186,9 +191,7 @@ class Batcher:
         """The thread: until it is told to end."""
         try:
             while self._taken_in():
-                if answered := self._scheduler.turn(time.monotonic()):
-                    with self._lock:
-                        self._pace.answered(time.monotonic(), answered, others_wait=self.waiting > 0)
+                self._answered(self._scheduler.turn(time.monotonic()))
                 self._between_steps()
         except BaseException as error:
             _log.critical("the thread that computes died: %s", where(error))
@@ -217,6 +220,21 @@ class Batcher:
         self._beat()
         self._idle = False
         return job
+
+    def _meanwhile(self) -> None:
+        """Within something that takes long: whoever has come is taken in, and the others go on."""
+        self._between_steps()
+        with suppress(queue.Empty):
+            if (job := self._inbox.get_nowait()) is None:
+                self._inbox.put(None)  # to end: when this is done
+            else:
+                self._scheduler.take(job)
+        self._answered(self._scheduler.aside(time.monotonic()))
+
+    def _answered(self, count: int) -> None:
+        if count:
+            with self._lock:
+                self._pace.answered(time.monotonic(), count, others_wait=self.waiting > 0)
 
     def _between_steps(self) -> None:
         self._turns.give()

@@ -88,6 +88,12 @@ MESSAGES: dict[str, Message] = {
         "a text has {characters} characters, and {most} is the most: send it in parts",
         "一段文本有 {characters} 个字符，最多 {most} 个：请分段发送",
     ),
+    "alignments_too_large": Message(
+        413,
+        "the alignments may have {count:,} weights, more than the {most:,} of an answer: ask for fewer texts, a "
+        "smaller n_best or a smaller max_length",
+        "对齐可能含 {count:,} 个权重，超过一次回答的上限 {most:,}：请减少文本，或减小 n_best 或 max_length",
+    ),
     "source_too_long": Message(
         413,
         "a text has {tokens} tokens, and {most} is the most: send it in parts",

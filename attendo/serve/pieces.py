@@ -20,15 +20,16 @@ class _NobodyWaits(Exception):  # noqa: N818  (it is no error)
 class Pieces:
     """First come, first served, but whoever has more than one piece goes behind the others after each.
 
-    `alive` is called all the time, also within a piece, wherever it searches.
+    `meanwhile` is called all the time within a piece, wherever it goes step by step.
     """
 
-    def __init__(self, model: TextModel, alive: Callable[[], None]) -> None:
-        self._model, self._alive = model, alive
+    def __init__(self, model: TextModel, meanwhile: Callable[[], None]) -> None:
+        self._model, self._meanwhile = model, meanwhile
         self._jobs: deque[Job] = deque()
         self._begun: dict[Job, Iterator[Any]] = {}
         self._found: dict[Job, list[Result]] = {}  # of those of whose texts some are answered
         self._alone: set[Job] = set()  # after trouble in a call for several
+        self._under_way: Sequence[Job] = ()
 
     @property
     def busy(self) -> bool:
@@ -49,12 +50,22 @@ class Pieces:
         """One piece."""
         job = self._jobs[0]
         shares = self._shares(job)
-        jobs = [*shares] or [job]
+        self._under_way = [*shares] or [job]
+        with looked_on_by(lambda: self._look(self._under_way)):
+            self._do(self._under_way, lambda: self._call(shares) if shares else self._piece(job))
+        self._under_way = ()
+
+    def aside(self) -> None:
+        """While a piece is under way: an item of other work, which is never long."""
+        others = [job for job in self._jobs if job.listened_to and job not in self._under_way]
+        if (job := next((each for each in others if isinstance(each.asked, Work)), None)) is not None:
+            self._do([job], lambda: self._piece(job))
+
+    def _do(self, jobs: Sequence[Job], work: Callable[[], None]) -> None:
         for each in jobs:
             each.begin()
         try:
-            with looked_on_by(lambda: self._look(jobs)):
-                self._call(shares) if shares else self._piece(job)
+            work()
         except _NobodyWaits:
             for each in jobs:
                 self.remove(each)
@@ -62,12 +73,12 @@ class Pieces:
             if len(jobs) > 1:
                 self._alone.update(jobs)
                 return
-            self.remove(job)
-            job.fail(error)
+            self.remove(jobs[0])
+            jobs[0].fail(error)
 
     def _look(self, jobs: Sequence[Job]) -> None:
         """Ends what is for nobody any more: their time is over, or they have left."""
-        self._alive()
+        self._meanwhile()
         now = time.monotonic()
         lost = [job.over or job.lost(now) for job in jobs]  # everybody whose time is over hears so
         if all(lost):

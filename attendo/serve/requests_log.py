@@ -32,6 +32,7 @@ class Entry:
     source_tokens: int = 0
     target_tokens: int = 0
     refused: str = ""  # the code of the message that it was refused with
+    let_in: bool = False  # once is enough: what else it asks of a model is not turned away for those who wait
 
     def write(self) -> None:
         quiet = self.route in QUIET and self.status < 400

@@ -1,11 +1,14 @@
 """Who computes next: lanes of like requests and other work take turns, step by step."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from attendo.decode.search import Strategy
+from attendo.decode.watching import unseen
 from attendo.serve.errors import Refusal
 from attendo.serve.jobs import Job, Texts
 from attendo.serve.lanes import Lane, Reply
@@ -31,18 +34,21 @@ class BatchLimits:
     drain_seconds: float = 10.0  # for what is there when the server is shut down
     source_tokens: int = 1_000_000  # of a text
     answer_tokens: int = 1_000_000  # of an answer: a longer one is cut, as it would be at its own limit
+    weights: int = 2_000_000  # of all alignments of a request: as JSON about ten bytes each
 
 
 class Scheduler:
-    """Everything happens in one thread. `alive` is called in between, wherever one thing takes long."""
+    """Everything happens in one thread. `meanwhile` is called all the time within a piece, which may take long: it can
+    `take` jobs, and have the others go on by `aside`.
+    """
 
-    def __init__(self, model: TextModel, seats: SeatMaker, limits: BatchLimits, alive: Callable[[], None]) -> None:
+    def __init__(self, model: TextModel, seats: SeatMaker, limits: BatchLimits, meanwhile: Callable[[], None]) -> None:
         self._model, self._seats, self._limits = model, seats, limits
         self._jobs: dict[Job, tuple[Reply, list[Lane]] | None] = {}
         self._lanes: dict[Kind, Lane] = {}  # the one that was asked for last at the end
         self._asking: deque[Lane] = deque()  # that have something to do and no turn
         self._open: dict[Lane, int] = {}  # that take turns, the first that came first, and how many it has had
-        self._pieces = Pieces(model, alive)
+        self._pieces = Pieces(model, meanwhile)
         self._turns: deque[Lane | Pieces] = deque()
 
     @property
@@ -67,31 +73,55 @@ class Scheduler:
 
         How many requests for texts it answered.
         """
-        for job in [job for job in self._jobs if job.over or job.lost(now)]:
-            self._remove(job)
+        self._removed(job for job in self._jobs if job.over or job.lost(now))
         self._give_turns()
         if not self._turns:
             return 0
-        next_one = self._turns.popleft()
-        if next_one.busy:
-            with computing(self._model):
-                next_one.step()
-            if isinstance(next_one, Lane):
-                self._open[next_one] += 1
-        if next_one.busy:
-            self._turns.append(next_one)
-        elif isinstance(next_one, Lane):
-            self._close(next_one)
-        done = [job for job in self._jobs if job.over]
-        for job in done:
-            self._remove(job)
-        return sum(isinstance(job.asked, Texts) for job in done)
+        self._step(self._turns.popleft())
+        return self._removed(job for job in self._jobs if job.over)
+
+    def aside(self, now: float) -> int:
+        """As `turn`, while a piece is under way, whose end nobody has to wait for: one step of a lane, and an item of
+        other work.
+        """
+        self._removed(job for job in self._seated() if job.over or job.lost(now))
+        self._give_turns()
+        lane = next((each for each in self._turns if isinstance(each, Lane)), None)
+        # In the mode that steps have otherwise: what is made in a piece's own may be changed nowhere else.
+        with unseen(), torch.inference_mode(mode=False):
+            if lane is not None:
+                self._turns.remove(lane)
+                self._step(lane)
+            self._pieces.aside()
+        return self._removed(job for job in self._seated() if job.over)
 
     def fail(self, refusal: Callable[[], Refusal]) -> None:
         """Everybody who is there is told."""
         for job in [*self._jobs]:
             job.fail(refusal())
         self._jobs.clear()
+
+    def _step(self, next_one: "Lane | Pieces") -> None:
+        if next_one.busy:
+            with computing(self._model):
+                next_one.step()
+            if isinstance(next_one, Lane):
+                self._open[next_one] += 1
+        if next_one.busy and next_one not in self._turns:
+            self._turns.append(next_one)
+        elif isinstance(next_one, Lane):
+            self._close(next_one)
+
+    def _seated(self) -> list[Job]:
+        """Those in lanes."""
+        return [job for job, there in self._jobs.items() if there is not None]
+
+    def _removed(self, jobs: Iterable[Job]) -> int:
+        """How many of them asked for texts."""
+        found = [*jobs]
+        for job in found:
+            self._remove(job)
+        return sum(isinstance(job.asked, Texts) for job in found)
 
     def _take(self, job: Job) -> None:
         asked = job.asked
@@ -116,6 +146,8 @@ class Scheduler:
     def _admit(self, job: Job, call: Call) -> None:
         if (longest := max(call.source_tokens, default=0)) > self._limits.source_tokens:
             raise Refusal("source_too_long", tokens=longest, most=self._limits.source_tokens)
+        if (weights := call.most_weights) > self._limits.weights:
+            raise Refusal("alignments_too_large", count=weights, most=self._limits.weights)
         strategy: Strategy = call.search()[1]
         job.tokens = sum(len(line.source) + line.limit for line in call.lines) * strategy.width
         others = [each.tokens for each in self._jobs if each.listened_to]

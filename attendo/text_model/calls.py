@@ -84,6 +84,12 @@ class Call:
         """Of each text, eos left out."""
         return [sum(line.read for line in lines) for lines in self.made]
 
+    @property
+    def most_weights(self) -> int:
+        """That the alignments may have: one for each token of an answer and of its source, with eos."""
+        wanted = self.wishes.n_best if self.wishes.alignments else 0
+        return wanted * sum((len(line.source) + 1) * line.limit for line in self.lines)
+
     def within(self, answer_tokens: int) -> "Call":
         """The same with no answer longer than this."""
         if (longest := max((len(line.prefix) for line in self.lines), default=0)) > answer_tokens:

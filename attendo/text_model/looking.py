@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attendo.data.batch import Batch, Example, collate
+from attendo.decode.watching import between_steps
 from attendo.errors import ModelError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
@@ -16,6 +17,7 @@ from attendo.text_model.grouping import of_like_length
 from attendo.text_model.results import Alignment, Result
 
 ALIGNMENT_HEAD = "alignment_head"  # in scores.json
+_POSITIONS = 4096  # of a batch: for each there is a weight for every token of the source and every head
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ def aligned(
         Example(source, each.ids) for result, source in zip(results, sources, strict=True) for each in result.hypotheses
     ]
     found: dict[int, Alignment] = {}
-    for group in of_like_length([pair.length for pair in pairs], batch_tokens):
+    for group in of_like_length([pair.length for pair in pairs], min(batch_tokens, _POSITIONS)):
+        between_steps()
         batch = collate([pairs[number] for number in group]).to(networks[0].output.weight.device)
         mean = torch.stack([_looks(each, batch, head) for each in networks]).mean(dim=0).cpu()
         for row, number in enumerate(group):

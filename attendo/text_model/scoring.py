@@ -9,6 +9,7 @@ from attendo.data.batch import Example, collate
 from attendo.data.line_breaks import as_line
 from attendo.decode.config import GenerationConfig
 from attendo.decode.requests import begun
+from attendo.decode.watching import between_steps
 from attendo.errors import UsageError
 from attendo.text import EOS, Tokenizer
 from attendo.text_model.faults import NotANumberError, TooLongError, is_wrong
@@ -90,6 +91,7 @@ def _read(pairs: Sequence[Example], reader: Reader, device: torch.device) -> lis
     """Of each target the log-probabilities of its tokens and of eos."""
     found: dict[int, list[float]] = {}
     for group in of_like_length([pair.length for pair in pairs], _POSITIONS):
+        between_steps()
         batch = collate([pairs[number] for number in group]).to(device)
         logits, _ = reader.step(batch.target_ids, begun(reader, batch.source_ids, batch.source_mask))
         each = logits.float().log_softmax(-1).gather(-1, batch.labels[..., None])[..., 0].tolist()

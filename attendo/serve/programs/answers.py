@@ -1,5 +1,6 @@
 """/generate: answers to texts, with every option of decoding, batched with whatever else is asked of the model."""
 
+import asyncio
 from contextlib import aclosing
 from typing import Any
 
@@ -25,7 +26,10 @@ def routes(office: Office) -> APIRouter:
     @router.post(
         "/generate",
         response_model=None,
-        responses={**refusals("ours", *OF_MODELS, "too_many_texts"), **events_or(GenerateReply)},
+        responses={
+            **refusals("ours", *OF_MODELS, "too_many_texts", "alignments_too_large"),
+            **events_or(GenerateReply),
+        },
     )
     async def generate(asked: GenerateRequest) -> Response:
         """Answers to texts, in their order. Settings are the model's own unless given."""
@@ -33,7 +37,10 @@ def routes(office: Office) -> APIRouter:
             # What cannot be meant is refused before the stream begins.
             return event_stream(await begun(_events(office, asked)))
         served = office.served(asked.model)
-        return answer(_whole(served, await office.answer(served, asked.texts, **asked.given()), asked))
+        results = await office.answer(served, asked.texts, **asked.given())
+        if asked.alignments:  # up to two million numbers: while they are written down, others are answered
+            return await asyncio.to_thread(lambda: answer(_whole(served, results, asked)))
+        return answer(_whole(served, results, asked))
 
     return router
 

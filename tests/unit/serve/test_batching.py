@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 from batcher_users import LONG, WORDS, asking, sentences, until
 from small_server import random_model
 
+from attendo.decode.watching import between_steps
 from attendo.errors import UsageError
 from attendo.serve.batching import Batcher, BatchLimits
 from attendo.serve.jobs import Event, Finished, Job, Texts
@@ -254,3 +256,50 @@ def test_a_batcher_serves_one_event_loop_after_another() -> None:
     for _ in range(2):
         assert asyncio.run(batcher.generate(["the cat"]))[0].text == expected
     asyncio.run(batcher.drain())
+
+
+@pytest.mark.parametrize(
+    "heavy",
+    [
+        {"constraints": ["猫"], "beam": 4},
+        {"mbr": "chrf", "sample": True, "mbr_candidates": 4},
+        {"alignments": True},
+        {"ban": ["zebra"]},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_nobody_waits_for_what_cannot_be_seated(small_model: TextModel, heavy: dict[str, Any]) -> None:
+    """Those who come later, for texts or for anything else, have their answers first."""
+    batcher = Batcher(small_model)
+    alone = [each.text for each in small_model.generate(sentences(3))]
+
+    async def work() -> None:
+        long = asyncio.create_task(batcher.generate(["the cat"], **{**LONG, **heavy}))
+        await until(lambda: batcher.running == 1)
+        assert [each.text for each in await batcher.generate(sentences(3))] == alone
+        assert await batcher.run(lambda: 7) == 7
+        assert not long.done()
+        found = await long
+        assert found[0].ids == small_model.generate(["the cat"], **{**LONG, **heavy})[0].ids
+
+    asking(batcher, work())
+
+
+def test_who_sat_down_meanwhile_goes_on_afterwards(small_model: TextModel) -> None:
+    """Also where what was under way is done in torch's inference mode, whose tensors nobody else may change."""
+    batcher = Batcher(small_model)
+
+    def under_way() -> None:
+        with torch.inference_mode():
+            while batcher.running < 2:
+                between_steps()
+
+    async def work() -> None:
+        piece = asyncio.create_task(batcher.run(under_way))
+        await until(lambda: batcher.running == 1)
+        longer = asyncio.create_task(batcher.generate(["a dog"], beam=3, **LONG))
+        await piece
+        assert not longer.done()
+        assert (await longer)[0].ids == small_model.generate(["a dog"], beam=3, **LONG)[0].ids
+
+    asking(batcher, work())

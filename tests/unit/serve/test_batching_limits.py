@@ -11,6 +11,7 @@ from batcher_users import LONG, asking, sentences, until
 from attendo.serve.batching import Batcher, BatchLimits
 from attendo.serve.errors import Refusal
 from attendo.serve.jobs import Failed, Job, Texts
+from attendo.serve.requests_log import CURRENT, Entry
 from attendo.serve.scheduler import Scheduler
 from attendo.serve.seats import SeatMaker
 from attendo.text_model import TextModel
@@ -125,6 +126,41 @@ def test_who_would_wait_too_long_is_refused_before_the_queue_is_full(
         assert refused.value.code == "busy"
         await asyncio.gather(*tasks)
         assert len(await batcher.generate(["a dog"])) == 1  # nobody is ahead
+
+    asking(batcher, work())
+
+
+def test_who_has_been_let_in_may_ask_on(small_model: TextModel) -> None:
+    """A long text is several calls, and those behind wait for the first ones: its own."""
+    batcher, released = Batcher(small_model, BatchLimits(queue_seconds=1e-4)), threading.Event()
+    batcher._pace.wait = lambda now, ahead: float(ahead)  # type: ignore[method-assign]
+
+    async def request(calls: int) -> None:
+        CURRENT.set(Entry("one"))
+        await asyncio.gather(*(batcher.generate(["the " * n + "cat"]) for n in range(calls)))
+
+    async def work() -> None:
+        holding = asyncio.create_task(batcher.run(released.wait))
+        await until(lambda: batcher.running == 1)
+        tasks = [asyncio.create_task(request(3))]
+        await until(lambda: batcher.waiting == 3)
+        with pytest.raises(Refusal, match="busy"):
+            await request(1)
+        released.set()
+        await asyncio.gather(holding, *tasks)
+
+    asking(batcher, work())
+
+
+def test_alignments_have_an_end(small_model: TextModel) -> None:
+    batcher = Batcher(small_model, BatchLimits(weights=100))
+
+    async def work() -> None:
+        assert (await batcher.generate(["the cat"], alignments=True, max_length=5))[0].best.alignment is not None
+        with pytest.raises(Refusal) as refused:
+            await batcher.generate(["the cat"] * 7, alignments=True, max_length=5)
+        assert (refused.value.code, refused.value.status_code) == ("alignments_too_large", 413)
+        assert len(await batcher.generate(["the cat"] * 7, max_length=5)) == 7
 
     asking(batcher, work())
 
