@@ -8,7 +8,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attendo.errors import AttendoError, UsageError
@@ -65,18 +65,51 @@ def explained(path: Path, needed: int) -> Iterator[None]:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keeps other processes out of a folder meanwhile; the system lets go of it however this one ends."""
-    path = folder / LOCK
+    with _held(folder / LOCK, f"another process is at work in {folder}: wait for it, or stop it first"):
+        yield
+
+
+@contextmanager
+def alone(goal: Path) -> Iterator[None]:
+    """Keeps others from writing `goal` meanwhile. Folders that are made to hold it go again if it did not come."""
+    made = [folder for folder in goal.parents if not folder.exists()]
+    try:
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        busy = f"another process is writing {goal}: wait for it, or stop it first"
+        with _held(goal.with_name(f"{TEMPORARY}{goal.name}{LOCK}"), busy):
+            yield
+    finally:
+        with suppress(OSError):  # something stands in them
+            for folder in made:
+                folder.rmdir()
+
+
+@contextmanager
+def _held(path: Path, busy: str) -> Iterator[None]:
+    """A file that one can hold at a time, and that is gone afterwards."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
-        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
-        raise UsageError(f"another process is at work in {folder}: wait for it, or stop it first") from None
+        raise UsageError(busy) from None
+    if not _is_at(path, handle):  # who held it has just removed it
+        os.close(handle)
+        with _held(path, busy):
+            yield
+        return
     try:
         yield
     finally:
         path.unlink(missing_ok=True)
         os.close(handle)
+
+
+def _is_at(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
 
 
 def sweep(folder: Path) -> list[Path]:

@@ -64,14 +64,14 @@ def _drawn(place: str, drawn: Tensor, scaled: bool) -> Tensor:
 
 
 def written(model: Any, folder: Path, **changes: Any) -> Path:
-    """The model as `save_pretrained` writes it, with changes of its config.json."""
+    """The model as `save_pretrained` writes it, with changes of its config.json and generation_config.json."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     model.save_pretrained(folder)
-    path = folder / "config.json"
-    settings = json.loads(path.read_text("utf-8"))
-    path.write_text(json.dumps({**settings, **changes}), "utf-8")
+    for path in (folder / "config.json", folder / "generation_config.json"):
+        settings = json.loads(path.read_text("utf-8"))
+        path.write_text(json.dumps({**settings, **changes}), "utf-8")
     return folder
 
 

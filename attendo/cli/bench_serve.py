@@ -64,6 +64,8 @@ def serve(
     With --rate requests come at random moments, also while the server is behind: an open loop. With --clients each asks
     again as soon as it is answered. Latency counts from the moment a request was due. Throughput is what was answered
     while the load lasted; with several loads it is also told in relation to the first.
+
+    Exit codes: 0 measured, 1 not one request was answered, or with --check-equal a text differs.
     """
     if (url is None) == (model is None):
         raise UsageError("give the URL of a server that runs, or --model FOLDER to start one")
@@ -90,7 +92,7 @@ def serve(
         plan = Plan(servers, loads, asked, api, fields, headers, rounds, warm_up)
         if check_equal:
             raise typer.Exit(asyncio.run(_compare(plan, _most_clients(loads), as_json)))
-        asyncio.run(_measure(plan, as_json))
+        raise typer.Exit(asyncio.run(_measure(plan, as_json)))
 
 
 @contextmanager
@@ -116,7 +118,7 @@ def _servers(url: str | None, model: Path | None, rival: str | None, options: li
         yield servers
 
 
-async def _measure(plan: "Plan", as_json: bool) -> None:
+async def _measure(plan: "Plan", as_json: bool) -> int:
     from attendo.recipes.bench_serving import Doing, measured
 
     found: list[Measured] = []
@@ -130,8 +132,27 @@ async def _measure(plan: "Plan", as_json: bool) -> None:
             print(json.dumps(asdict(each)), flush=True)
     else:
         print(_headline(plan), *_table(found), sep="\n", flush=True)
-        for reason in dict.fromkeys(why for each in found for why in each.summary.failures):
-            _tell(f"failed: {reason}")
+    for reason in dict.fromkeys(why for each in found for why in _reasons(each)):
+        _tell(reason)
+    answered, unwanted = (sum(map(count, found)) for count in (_answered, _unwanted))
+    if unwanted and not answered:
+        _tell("not one request was answered: there is nothing to measure")
+    return int(unwanted > 0 and answered == 0)
+
+
+def _reasons(each: "Measured") -> Iterator[str]:
+    """Of what failed, and of what was rejected for another reason than that there was too much of it."""
+    yield from (f"failed: {why}" for why in each.summary.failures)
+    yield from (f"rejected with {status}: {told}" for status, told in each.summary.told.items() if status != 429)
+
+
+def _answered(each: "Measured") -> int:
+    return each.summary.answered
+
+
+def _unwanted(each: "Measured") -> int:
+    """Who left, left; these would have stayed."""
+    return sum(each.summary.rejected.values()) + each.summary.failed + each.summary.late
 
 
 async def _compare(plan: "Plan", clients: int, as_json: bool) -> int:

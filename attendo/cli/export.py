@@ -1,6 +1,8 @@
 """`attendo export`: the model in the format of another system, with a certificate."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,6 +12,7 @@ from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from attendo.interop.argos import Languages
+    from attendo.text_model import TextModel
 
 
 Format = Literal["ctranslate2", "hf", "onnx", "argos"]
@@ -28,6 +31,9 @@ def export(
     max_loss: Annotated[
         float | None, typer.Option(min=0, help="BLEU that may be lost; 0.5 in int8 and 0.2 in float16 unless given.")
     ] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Store another decoding setting: beam=4.")
+    ] = None,
     from_lang: Annotated[str, typer.Option(help="Language of the sources, for argos: en.")] = "",
     to_lang: Annotated[str, typer.Option(help="Language of the answers, for argos: de.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
@@ -44,7 +50,7 @@ def export(
     from attendo.interop.opening import load
     from attendo.interop.sentences import sentences_of
 
-    text_model = load(model, "cpu")
+    text_model = _changed(load(model, "cpu"), change or [])
     texts, references = (None if path is None else _lines(path) for path in (source, target))
     sentences = sentences_of(text_model, texts, references)
     try:
@@ -66,6 +72,15 @@ def _languages(to: Format, from_lang: str, to_lang: str) -> "Languages | None":
     from attendo.interop.argos import Languages
 
     return Languages(from_lang, to_lang)
+
+
+def _changed(model: "TextModel", changes: Sequence[str]) -> "TextModel":
+    if not changes:
+        return model
+    from attendo.recipes.run_config import apply_changes
+    from attendo.text_model import TextModel
+
+    return TextModel(replace(model.stored, generation=apply_changes({**model.stored.generation}, changes)))
 
 
 def _lines(path: Path) -> list[str]:

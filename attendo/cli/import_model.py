@@ -47,5 +47,6 @@ def import_model(
     if certificate is not None:
         print(json.dumps(certificate.as_json()) if as_json else certificate.as_table(), flush=True)
     typer.echo(f"{imported.folder.kind} model written to {out}", err=True)
-    for side in imported.unnamed_languages():
-        typer.echo(f"it has several languages: name that of the {side} with --{side}-language", err=True)
+    if certificate is None or as_json:  # the table has them
+        for remark in imported.remarks():
+            typer.echo(remark, err=True)

@@ -1,9 +1,12 @@
-"""Ctrl-C, SIGTERM and a lost terminal as a request: finish the step, save, then leave. A second one leaves at once."""
+"""Ctrl-C, SIGTERM and a lost terminal: requests to finish the step and save, or reasons to tidy up and leave."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
+
+_Handler = Callable[[int, FrameType | None], None]
 
 
 class Interrupt:
@@ -18,6 +21,7 @@ class Interrupt:
 
 @contextmanager
 def interruptible() -> Iterator[Interrupt]:
+    """A signal is remembered; a second one leaves at once."""
     interrupt = Interrupt()
 
     def remember(number: int, frame: FrameType | None) -> None:
@@ -25,12 +29,35 @@ def interruptible() -> Iterator[Interrupt]:
         for each, handler in before.items():  # whichever comes next is the second one
             signal.signal(each, handler)
 
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it: work that is to outlive its terminal
-        numbers.append(signal.SIGHUP)
-    before = {int(number): signal.signal(number, remember) for number in numbers}
+    before = _handled([signal.SIGINT, *_ending()], remember)
     try:
         yield interrupt
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def tidying() -> Iterator[None]:
+    """A signal is an exception, as Ctrl-C always is, so that half-written files go. Decorates a command too."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = _handled(_ending(), leave)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ending() -> list[signal.Signals]:
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as nohup has it: work that is to outlive its terminal
+        return [signal.SIGTERM]
+    return [signal.SIGTERM, signal.SIGHUP]
+
+
+def _handled(numbers: Sequence[signal.Signals], handler: _Handler) -> dict[int, Any]:
+    """From now on; what did it before comes back."""
+    return {int(number): signal.signal(number, handler) for number in numbers}

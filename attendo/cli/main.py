@@ -18,6 +18,7 @@ from attendo.cli.finetune import finetune
 from attendo.cli.generate import generate
 from attendo.cli.heads import heads
 from attendo.cli.import_model import import_model
+from attendo.cli.interrupt import tidying
 from attendo.cli.plot import plot
 from attendo.cli.plot_attention import plot_attention
 from attendo.cli.prepare import prepare
@@ -60,8 +61,8 @@ app.command()(serve)
 app.command()(explore)
 app.command()(heads)
 app.command("plot-attention")(plot_attention)
-app.command("import")(import_model)
-app.command()(export)
+app.command("import")(tidying()(import_model))
+app.command()(tidying()(export))
 app.add_typer(bench, name="bench")
 
 

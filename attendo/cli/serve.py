@@ -68,7 +68,7 @@ def serve(
     """
     if threads is not None:
         os.environ["OMP_NUM_THREADS"] = str(threads)  # before torch is imported, which reads it once
-    from attendo.serve.running import listening
+    from attendo.serve.running import check_place, listening
     from attendo.serve.running import serve as run
 
     options = {
@@ -81,6 +81,7 @@ def serve(
     settings = _settings(options, [host, *(allow_host or [])], key_file, change or [])
     as_what = (device, precision, languages or (), task or (), threads)
     if check:
+        check_place(host, port)
         _check(_app(models, as_what, settings))
         return
     with listening(host, port, everywhere=True) as place:  # a port that is taken is told before a model is read
@@ -93,14 +94,17 @@ def serve(
 
 def _app(models: list[Path], as_what: tuple[Any, ...], settings: "ServeSettings") -> "Guard":
     from attendo.serve.app import create_app
+    from attendo.serve.documents.folder import check_usable
     from attendo.serve.starting import opened
 
+    if settings.documents_folder is not None:
+        check_usable(settings.documents_folder)
     return create_app(opened(models, *as_what), settings)
 
 
 def _settings(options: dict[str, Any], names: list[str], key_file: Path | None, changes: list[str]) -> "ServeSettings":
     from attendo.recipes.run_config import apply_changes
-    from attendo.serve.key_file import read_keys
+    from attendo.serve.key_file import check_key, read_keys
     from attendo.serve.settings import LOOPBACK, ServeSettings
 
     given = {name: value for name, value in options.items() if value is not None}
@@ -113,7 +117,10 @@ def _settings(options: dict[str, Any], names: list[str], key_file: Path | None, 
         )
     keys = read_keys(key_file, os.environ.get("ATTENDO_KEYS"))
     hosts = tuple(dict.fromkeys((*LOOPBACK, *called)))
-    return ServeSettings(**apply_changes({**given, "hosts": hosts, "keys": keys}, changes))
+    settings = ServeSettings(**apply_changes({**given, "hosts": hosts, "keys": keys}, changes))
+    for key in settings.keys:
+        check_key(key, "--set keys")  # the others have been looked at
+    return settings
 
 
 def _check(app: "Guard") -> None:

@@ -13,6 +13,7 @@ from attendo.interop.ctranslate2 import to_ctranslate2
 from attendo.interop.ctranslate2_folder import Precision, longest_of, require, write_json
 from attendo.interop.place import SUFFIX
 from attendo.interop.sentences import prefixes_of
+from attendo.interop.stored_settings import portable
 from attendo.interop.vocabularies import names_of, sentencepiece_file
 from attendo.text import BOS, PAD
 from attendo.text_model import TextModel
@@ -74,7 +75,11 @@ def write_tree(model: TextModel, folder: Path, precision: Precision, languages: 
         "with is in certificate.json.\n",
         "utf-8",
     )
-    return tree, ["Argos joins pieces as they are: a letter that the tokenizer writes as bytes shows as <0xE4>"]
+    notes = ["Argos joins pieces as they are: a letter that the tokenizer writes as bytes shows as <0xE4>"]
+    if settings := portable(model.stored.generation):
+        told = ", ".join(f"{name} {value}" for name, value in settings.items())
+        notes.append(f"Argos searches by settings of its own: those of the model stay behind ({told})")
+    return tree, notes
 
 
 def pack(tree: Path, file: Path) -> None:

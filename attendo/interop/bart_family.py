@@ -1,6 +1,5 @@
 """The encoder–decoders of transformers whose weights have BART's names: Marian, BART, mBART, M2M100 with NLLB."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +7,7 @@ import torch
 from torch import Tensor
 
 from attendo.errors import ModelError, UsageError
+from attendo.interop.foreign_weights import DECODER, ENCODER, OUTPUT, SHARED, FoundWeights
 from attendo.interop.huggingface import HuggingFaceFolder
 from attendo.interop.rearranged import Rearranged
 from attendo.model.config import ModelConfig
@@ -15,35 +15,8 @@ from attendo.model.transformer import Transformer
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_python": "gelu", "silu": "silu", "swish": "silu"}
 
-_SHARED, _ENCODER, _DECODER, _OUTPUT = (
-    "shared.weight",
-    "encoder.embed_tokens.weight",
-    "decoder.embed_tokens.weight",
-    "lm_head.weight",
-)
 _BIAS = "final_logits_bias"
 _FIXED_POSITIONS = ("encoder.embed_positions.weight", "decoder.embed_positions.weight")
-
-_PARTS = {
-    "self_attention.project": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-    "self_attention.output": ("self_attn.out_proj",),
-    "self_residual.normalise": ("self_attn_layer_norm",),
-    "cross_attention.project": ("encoder_attn.q_proj", "encoder_attn.k_proj", "encoder_attn.v_proj"),
-    "cross_attention.output": ("encoder_attn.out_proj",),
-    "cross_residual.normalise": ("encoder_attn_layer_norm",),
-    "feed_forward.expand": ("fc1",),
-    "feed_forward.contract": ("fc2",),
-    "feed_forward_residual.normalise": ("final_layer_norm",),
-}
-_OUTSIDE_BLOCKS = {
-    "source.positions.table": "encoder.embed_positions.weight",
-    "target.positions.table": "decoder.embed_positions.weight",
-    "source.norm": "encoder.layernorm_embedding",
-    "target.norm": "decoder.layernorm_embedding",
-    "encoder_norm": "encoder.layer_norm",
-    "decoder_norm": "decoder.layer_norm",
-}
-
 
 # Of every config.json of the family that leaves them out.
 _DEFAULTS: dict[str, Any] = {
@@ -64,6 +37,7 @@ _DEFAULTS: dict[str, Any] = {
 
 def settings_of(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """config.json with what it leaves out, and a vocabulary for each side."""
+    _refuse_others(folder)
     given = {name: value for name, value in folder.settings.items() if value is not None}
     settings = {**_DEFAULTS, **defaults, **given}
     settings.setdefault("share_encoder_decoder_embeddings", settings["tie_word_embeddings"])
@@ -76,6 +50,16 @@ def settings_of(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dict[
     settings["source_vocab_size"] = settings["vocab_size"]
     settings["target_vocab_size"] = settings.get("decoder_vocab_size", settings["vocab_size"])
     return settings
+
+
+def _refuse_others(folder: HuggingFaceFolder) -> None:
+    two_stacks = folder.setting("is_encoder_decoder")
+    if two_stacks.value is not None and not two_stacks.flag():
+        raise two_stacks.wrong("true (a network with an encoder and a decoder)")
+    if folder.setting("quantization_config").content():
+        raise ModelError(
+            f"{folder.path} has weights of fewer bits (quantization_config): import the model that they were made from"
+        )
 
 
 def _fits(settings: Mapping[str, Any], name: str, known: Mapping[str, Any]) -> bool:
@@ -113,9 +97,11 @@ def network_from(
     """
     if reasons := obstacles(settings):
         raise ModelError(f"{folder.path}: this {folder.kind} model is none that attendo can hold: {'; '.join(reasons)}")
-    found = _Found(folder.weights)
+    found = FoundWeights(folder.weights)
     tables = _tables(found, settings)
     bias = found.take(_BIAS, (1, settings["target_vocab_size"]))[0] if _BIAS in folder.weights else None
+    _check_sizes(found, settings, choices)
+    found.check(folder)
     tables["output.bias"] = target.bias(torch.zeros(settings["target_vocab_size"]) if bias is None else bias)
     tables["source.tokens.weight"] = source.table(tables["source.tokens.weight"])
     for name in ("target.tokens.weight", "output.weight"):
@@ -132,10 +118,18 @@ def network_from(
             parameter.copy_(tables[name] if name in tables else found.part(name, parameter.shape))
     if config.positions != "learned":
         found.leave(_FIXED_POSITIONS)
-    if faults := found.faults():
-        told = f"{'; '.join(faults[:5])} ({len(faults)} in all)"
-        raise ModelError(f"{folder.path}: its weights do not fit its config.json: {told}")
+    found.check(folder, complete=True)
     return network.eval()
+
+
+def _check_sizes(found: FoundWeights, settings: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
+    """Before a network is made of them: with a wrong one it could have no place in memory."""
+    for stack in ("encoder", "decoder"):
+        shape = settings[f"{stack}_ffn_dim"], settings["d_model"]
+        found.take(f"{stack}.layers.{settings[f'{stack}_layers'] - 1}.fc1.weight", shape)
+        if choices["positions"] == "learned":
+            positions = settings["max_position_embeddings"] + choices["position_offset"]
+            found.take(f"{stack}.embed_positions.weight", (positions, settings["d_model"]))
 
 
 def _config(
@@ -166,73 +160,21 @@ def _tie(settings: Mapping[str, Any]) -> str:
     return "all" if settings["share_encoder_decoder_embeddings"] else "output"
 
 
-def _tables(found: "_Found", settings: Mapping[str, Any]) -> dict[str, Tensor]:
+def _tables(found: FoundWeights, settings: Mapping[str, Any]) -> dict[str, Tensor]:
     """Where a table is shared, it may be stored under any name of those who share it, or under all.
 
     Without tie_word_embeddings nothing is shared, whatever the other flag says: so transformers reads them.
     """
     shared, tied = settings["share_encoder_decoder_embeddings"], settings["tie_word_embeddings"]
-    encoder, decoder, output = {_ENCODER}, {_DECODER}, {_OUTPUT}
+    encoder, decoder, output = {ENCODER}, {DECODER}, {OUTPUT}
     if tied:
-        decoder = output = {_DECODER, _OUTPUT, *([_SHARED, _ENCODER] if shared else [])}
+        decoder = output = {DECODER, OUTPUT, *([SHARED, ENCODER] if shared else [])}
         encoder = decoder if shared else encoder
     sizes = {"source": settings["source_vocab_size"], "target": settings["target_vocab_size"]}
     flags = f"share_encoder_decoder_embeddings {shared} and tie_word_embeddings {tied}"
     shapes = {side: (size, settings["d_model"]) for side, size in sizes.items()}
     return {
-        "source.tokens.weight": found.one_of(encoder, _ENCODER, shapes["source"], flags),
-        "target.tokens.weight": found.one_of(decoder, _DECODER, shapes["target"], flags),
-        "output.weight": found.one_of(output, _OUTPUT, shapes["target"], flags),
+        "source.tokens.weight": found.one_of(encoder, ENCODER, shapes["source"], flags),
+        "target.tokens.weight": found.one_of(decoder, DECODER, shapes["target"], flags),
+        "output.weight": found.one_of(output, OUTPUT, shapes["target"], flags),
     }
-
-
-class _Found:
-    """Their weights, and what was wrong with those that were asked for."""
-
-    def __init__(self, weights: Mapping[str, Tensor]) -> None:
-        self._weights = weights
-        self._taken: set[str] = set()
-        self._faults: list[str] = []
-
-    def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """Zeros where it is not as it should be: all that is wrong is told together."""
-        self._taken.add(name)
-        if name not in self._weights:
-            self._faults.append(f"{name} is missing")
-        elif tuple(self._weights[name].shape) != shape:
-            self._faults.append(f"{name} is {list(self._weights[name].shape)}, not {list(shape)}")
-        else:
-            return self._weights[name]
-        return torch.zeros(shape)
-
-    def one_of(self, names: set[str], own: str, shape: tuple[int, ...], flags: str) -> Tensor:
-        """The table that all of these names stand for; `_SHARED` stands in for an embedding that is not there."""
-        stand_in = _SHARED if own != _OUTPUT and _SHARED in self._weights else own
-        there = sorted(name for name in names if name in self._weights) or [stand_in]
-        first = self.take(there[0], shape)
-        for other in there[1:]:
-            if not torch.equal(first, self.take(other, shape)):
-                self._faults.append(f"{there[0]} and {other} differ, against {flags}")
-        self._taken.add(_SHARED)
-        return first
-
-    def part(self, name: str, shape: torch.Size) -> Tensor:
-        """What stands for a parameter of ours; queries, keys and values are one here."""
-        if (outside := next((each for each in _OUTSIDE_BLOCKS if name.startswith(each)), None)) is not None:
-            return self.take(_OUTSIDE_BLOCKS[outside] + name.removeprefix(outside), tuple(shape))
-        block = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(.+)\.(weight|bias)", name)
-        assert block is not None, name
-        stack, number, part, what = block.groups()
-        parts = _PARTS[part]
-        each_shape = (shape[0] // len(parts), *shape[1:])
-        return torch.cat([self.take(f"{stack}.layers.{number}.{each}.{what}", each_shape) for each in parts])
-
-    def leave(self, names: tuple[str, ...]) -> None:
-        """They may be there and are not needed."""
-        self._taken.update(names)
-
-    def faults(self) -> list[str]:
-        return [
-            *dict.fromkeys(self._faults),
-            *(f"{name} has no place" for name in self._weights if name not in self._taken),
-        ]

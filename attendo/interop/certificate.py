@@ -1,14 +1,17 @@
 """A certificate: two systems that hold the same model are asked the same, and what differs is measured and judged."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from attendo.errors import UsageError
+from attendo.interop.certificate_json import json_of
 from attendo.interop.certificate_table import table_of
 from attendo.text import BOS, PAD
 
@@ -125,9 +128,7 @@ class Certificate:
 
     def as_json(self) -> dict[str, Any]:
         """For `json.dumps`."""
-        lost = {} if self.scored is None else {"lost_bleu": self.scored.lost_bleu}
-        content = asdict(self)
-        return {"passed": self.passed, **content, "scored": content["scored"] and {**content["scored"], **lost}}
+        return json_of(self)
 
     def as_table(self) -> str:
         """Plain lines for a screen."""
@@ -216,10 +217,15 @@ def _logit_differences(
         said = torch.ones(difference.size(1), dtype=torch.bool)
         said[[PAD, BOS]] = False
         difference = difference[:, said]
-        largest = max(largest, float(difference.max()))
+        largest = _larger(largest, float(difference.max()))
         total += float(difference.sum(dtype=torch.float64))
         count += difference.numel()
     return largest, total / count
+
+
+def _larger(one: float, other: float) -> float:
+    """Of which neither can hide that the other is no number, as they can from `max`."""
+    return other if other > one or math.isnan(other) else one
 
 
 def _compared(beam: int, both: _Both) -> Compared:
@@ -236,7 +242,7 @@ def _compared(beam: int, both: _Both) -> Compared:
         beam=beam,
         same_tokens=same / places if places else 1.0,
         same_answers=len(alike),
-        score_difference=max(differences, default=None),
+        score_difference=reduce(_larger, differences) if differences else None,
         ours_per_second=_tokens(both.ours) / both.our_seconds,
         theirs_per_second=_tokens(both.theirs) / both.their_seconds,
     )

@@ -13,6 +13,7 @@ from attendo.interop.certificate import Bounds, Certificate, Party, certify
 from attendo.interop.ctranslate2_folder import Precision, longest_of, write_json
 from attendo.interop.parties import OnnxParty, OurNetwork
 from attendo.interop.sentences import Sentences, prefixes_of, sentences_of
+from attendo.interop.stored_settings import ctranslate2_notes, require_onnx
 from attendo.store import write_manifest
 from attendo.text_model import TextModel
 
@@ -120,7 +121,8 @@ class _Proof:
         reading = self.sentences.reading
         certificate = certify(*parties, self.sentences.sources, self.bounds, reading)
         on_random = self.bounds.agreement is not None and (reading is None or not reading.sentences)
-        certificate = replace(certificate, notes=(*notes, *([_ON_RANDOM] if on_random else [])))
+        told = (*self.sentences.notes, *notes, *([_ON_RANDOM] if on_random else []))
+        certificate = replace(certificate, notes=told)
         if not certificate.passed:
             raise NotTheSameError(self.goal, certificate)
         return certificate
@@ -129,11 +131,16 @@ class _Proof:
 def _way(to: Format, precision: Precision) -> _Way:
     match to:
         case "ctranslate2":
-            return _Way(ctranslate2_folder.write_ctranslate2, ctranslate2_folder.ctranslate2_parties)
+            return _Way(_write_ctranslate2, ctranslate2_folder.ctranslate2_parties)
         case "hf":
             return _Way(marian_folder.write_marian, marian_folder.marian_parties)
         case _:
             return _onnx(precision)
+
+
+def _write_ctranslate2(model: TextModel, folder: Path, precision: Precision) -> list[str]:
+    notes = ctranslate2_notes(model.stored.generation)
+    return [*notes, *ctranslate2_folder.write_ctranslate2(model, folder, precision)]
 
 
 def _onnx(precision: Precision) -> _Way:
@@ -142,6 +149,7 @@ def _onnx(precision: Precision) -> _Way:
     from attendo.interop.onnx_files import to_onnx
 
     def write(model: TextModel, folder: Path, precision: Precision) -> list[str]:
+        require_onnx(model.stored.generation)
         to_onnx(model, folder, "int8" if precision == "int8" else "fp32")
         return []
 

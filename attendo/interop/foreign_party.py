@@ -7,11 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attendo.errors import UsageError
+from attendo.errors import ModelError, UsageError
 from attendo.interop.certificate import Answer
 from attendo.interop.imported import Imported, token_id
 from attendo.interop.without_bars import without_bars
 from attendo.text import BOS, EOS, PAD
+
+_SHOWN = 200  # characters of their error
 
 
 class ForeignParty:
@@ -45,7 +47,7 @@ class ForeignParty:
             input_ids=ids,
             attention_mask=mask,
             generation_config=self._settings(beam, limit + len(self._prefix)),
-            logits_processor=[_Begin(self._target.theirs(self._prefix))],
+            logits_processor=[Begin(self._target.theirs(self._prefix))],
         )
         answers = [self._spoken(row[1:]) for row in said.sequences.tolist()]
         if beam == 1:
@@ -86,7 +88,7 @@ class ForeignParty:
 
 
 @dataclass(frozen=True)
-class _Begin:
+class Begin:
     """At the first places nothing but the prefix; its tokens keep their probability, as with us."""
 
     prefix: Sequence[int]
@@ -106,9 +108,16 @@ def _opened(imported: Imported) -> Any:
         raise UsageError(
             "the proof of an import needs transformers: pip install transformers, or leave it out with --no-proof"
         ) from None
-    with without_bars():
-        model = AutoModelForSeq2SeqLM.from_pretrained(
-            imported.folder.path, local_files_only=True, use_safetensors=True, dtype=torch.float32
-        )
+    try:
+        with without_bars():
+            model = AutoModelForSeq2SeqLM.from_pretrained(
+                imported.folder.path, local_files_only=True, use_safetensors=True, dtype=torch.float32
+            )
+    except Exception as error:  # it reads more of config.json than we do, and has errors of every kind
+        reason = " ".join(str(error).split())[:_SHOWN]
+        raise ModelError(
+            f"transformers cannot open {imported.folder.path} for the proof: {type(error).__name__}: {reason}; "
+            "mend that, or leave the proof out with --no-proof"
+        ) from None
     model.generation_config = GenerationConfig()
     return model.eval()

@@ -1,16 +1,17 @@
 """Vocabularies of other systems: pieces with their ids, and whether they fit a network and its SentencePiece."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from attendo.errors import ModelError
+from attendo.interop.foreign_values import Field
 from attendo.interop.huggingface import HuggingFaceFolder, read_json
 from attendo.interop.rearranged import Rearranged
 from attendo.text import CONTROL_PIECES
 from attendo.text.sentencepiece_file import PieceKind, pieces
 
-_KNOWN_SHARE = 0.5  # of the pieces of a SentencePiece model: with fewer it belongs to another vocabulary
+_KNOWN_SHARE = 0.9  # of the pieces of a SentencePiece model: with fewer it belongs to another vocabulary
+_SHOWN = 5  # pieces in a message
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
@@ -40,12 +41,24 @@ def pieces_of(path: Path, vocabulary: Mapping[str, int]) -> bytes:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
     except (ModelError, ValueError):
         raise ModelError(f"{path} is not a SentencePiece model: copy the folder again") from None
-    known = sum(piece in vocabulary for piece in normal)
+    known = len(normal) - len(_missing(model, vocabulary))
     if not normal or known < _KNOWN_SHARE * len(normal):
         raise ModelError(
             f"{path} and the vocabulary disagree: it knows {known} of {len(normal)} pieces; they are of two models"
         )
     return model
+
+
+def missing(path: Path, model: bytes, vocabulary: Mapping[str, int]) -> Iterator[str]:
+    """Pieces of SentencePiece that the vocabulary does not have, in a line that tells how many."""
+    if lacking := _missing(model, vocabulary):
+        shown = ", ".join(map(repr, lacking[:_SHOWN])) + (", …" if len(lacking) > _SHOWN else "")
+        yield f"{path.name}: {len(lacking)} of its pieces are not in the vocabulary, and read as unknown ({shown})"
+
+
+def _missing(model: bytes, vocabulary: Mapping[str, int]) -> list[str]:
+    normal = (piece.text for piece in pieces(model) if piece.kind == PieceKind.NORMAL)
+    return [piece for piece in normal if piece not in vocabulary]
 
 
 def named(
@@ -76,9 +89,33 @@ def unspoken(vocabulary: Mapping[str, int]) -> list[int]:
 
 def added_tokens(folder: HuggingFaceFolder) -> dict[str, int]:
     """Tokens with ids that tokenizer files tell beside the vocabulary, such as those of languages."""
-    found: dict[str, Any] = dict(folder.json("added_tokens.json"))
-    for number, token in folder.json("tokenizer_config.json").get("added_tokens_decoder", {}).items():
-        found[token["content"]] = int(number)
-    for token in folder.json("tokenizer.json").get("added_tokens", []):
-        found[token["content"]] = token["id"]
+    found = {name: _id(field) for name, field in folder.fields("added_tokens.json").items()}
+    for number, token in folder.told("tokenizer_config.json", "added_tokens_decoder").fields().items():
+        if not number.isdecimal():
+            raise Field(token.path, "a key of added_tokens_decoder", number).wrong("the number of a token")
+        found[_content(token)] = int(number)
+    added = folder.told("tokenizer.json", "added_tokens")
+    for token in (Field(added.path, added.name, each) for each in added.items()):
+        found[_content(token)] = _id(token.fields().get("id", Field(token.path, "added_tokens.id", None)))
     return found
+
+
+def special_tokens(folder: HuggingFaceFolder) -> list[str]:
+    """Those that follow the vocabulary, in their order; each is a text, or an object that has it."""
+    told = folder.told("special_tokens_map.json", "additional_special_tokens")
+    each_field = [Field(told.path, told.name, each) for each in told.items()]
+    return [str(each.value) if isinstance(each.value, str) else _content(each) for each in each_field]
+
+
+def _content(token: Field) -> str:
+    """The text of a token."""
+    found = token.fields().get("content", Field(token.path, f"{token.name}.content", None))
+    if (text := found.text()) is None:
+        raise found.wrong("a text")
+    return text
+
+
+def _id(field: Field) -> int:
+    if (token := field.token()) is None:
+        raise field.wrong("one token")
+    return token

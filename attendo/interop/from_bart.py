@@ -2,16 +2,18 @@
 
 from typing import Any
 
+from attendo.errors import ModelError
 from attendo.interop.bart_family import network_from, settings_of
+from attendo.interop.foreign_generation import behind_prefix, generation_from
 from attendo.interop.foreign_vocabulary import named, read_vocabulary, require_fit, unspoken
 from attendo.interop.huggingface import HuggingFaceFolder
-from attendo.interop.imported import Imported, generation_from, token_id
+from attendo.interop.imported import Imported, token_id
 from attendo.interop.rearranged import rearranged
 from attendo.interop.tokenizer_json import byte_pairs_from_json, has_pieces
 from attendo.text.byte_pairs import BytePairs, Merge, read_merges
 
 _DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu", "scale_embedding": False}
-_BEGIN, _UNUSED_POSITIONS = "<<s>>", 2  # how its own bos is called here; positions that no token ever has
+BEGIN, UNUSED_POSITIONS = "<<s>>", 2  # how its own bos is called here; positions that no token ever has
 
 
 def from_bart(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Imported:
@@ -28,24 +30,28 @@ def from_bart(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Import
         "norm": "post",
         "embedding_norm": True,
         "positions": "learned",
-        "position_offset": _UNUSED_POSITIONS,
+        "position_offset": UNUSED_POSITIONS,
         "max_length": settings["max_position_embeddings"],
     }
     network = network_from(folder, settings, choices, order, order)
-    generation = generation_from(folder)
     if not with_tokenizers:
-        return Imported(folder, network, order, order, generation=generation)
+        taken = generation_from(folder, order)
+        return Imported(folder, network, order, order, generation=taken.settings, notes=taken.notes)
     names, symbols = named(vocabulary, order, first)
     tokenizer = BytePairs(merges, names, symbols)
-    if _BEGIN in symbols:
-        generation["source_prefix"] = [_BEGIN]
-        if folder.setting("forced_bos_token_id") == vocabulary["<s>"]:
-            generation["target_prefix"] = [_BEGIN]
-    return Imported(folder, network, order, order, tokenizer, tokenizer, generation)
+    taken = generation_from(folder, order, symbols)
+    generation = behind_prefix(taken.settings) | ({"source_prefix": [BEGIN]} if BEGIN in symbols else {})
+    return Imported(folder, network, order, order, tokenizer, tokenizer, generation, taken.notes)
 
 
 def _pieces(folder: HuggingFaceFolder) -> tuple[tuple[Merge, ...], dict[str, int]]:
     """Merges, and the ids of the vocabulary, from two files or from one."""
+    if folder.told("tokenizer_config.json", "add_prefix_space").flag():
+        raise ModelError(
+            f"{folder.path / 'tokenizer_config.json'}: add_prefix_space puts a space before every text, which attendo "
+            "does not: such a model is read from Python, without its tokenizer (from_folder(path, "
+            "with_tokenizers=False))"
+        )
     if not (folder.path / "vocab.json").is_file() and has_pieces(folder):
         return byte_pairs_from_json(folder)
     return read_merges(folder.file("merges.txt")), read_vocabulary(folder.file("vocab.json"))

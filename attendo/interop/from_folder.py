@@ -14,6 +14,7 @@ SUPPORTED = {
     "bart": "BART",
     "m2m_100": "M2M100 and NLLB",
     "mbart": "mBART",
+    "pegasus": "with a MarianTokenizer, as attendo exports it",
 }
 
 
@@ -30,11 +31,13 @@ def from_folder(
     if source_language or target_language:
         raise UsageError(f"{folder.path}: a {folder.kind} model has no languages to choose from: leave them out")
     match folder.kind:
-        case "marian":
+        case "marian" | "pegasus":
             return from_marian(folder, with_tokenizers)
         case "bart":
             return from_bart(folder, with_tokenizers)
         case kind:
             known = ", ".join(f"{name} ({what})" for name, what in SUPPORTED.items())
-            architectures = ", ".join(folder.settings.get("architectures") or ["nothing"])
+            told = folder.setting("architectures")
+            names = [told.value] if isinstance(told.value, str) else map(str, told.items())
+            architectures = ", ".join(names) or "nothing"
             raise ModelError(f"{folder.path} holds a {kind} model ({architectures}); supported are {known}")

@@ -4,9 +4,19 @@ from typing import Any
 
 from attendo.errors import ModelError, UsageError
 from attendo.interop.bart_family import network_from, settings_of
-from attendo.interop.foreign_vocabulary import added_tokens, named, pieces_of, read_vocabulary, require_fit, unspoken
+from attendo.interop.foreign_generation import behind_prefix, generation_from
+from attendo.interop.foreign_vocabulary import (
+    added_tokens,
+    missing,
+    named,
+    pieces_of,
+    read_vocabulary,
+    require_fit,
+    special_tokens,
+    unspoken,
+)
 from attendo.interop.huggingface import HuggingFaceFolder
-from attendo.interop.imported import Imported, generation_from, token_id
+from attendo.interop.imported import Imported, token_id
 from attendo.interop.rearranged import rearranged
 from attendo.interop.tokenizer_json import has_pieces, pieces_from_json
 from attendo.text.foreign_pieces import ForeignPieces
@@ -49,13 +59,16 @@ def from_m2m100(
     unk = vocabulary.get("<unk>", _FAIRSEQ["<unk>"])
     order = rearranged(settings["vocab_size"], pad, unk, start, eos, first)
     network = network_from(folder, settings, _choices(folder.kind, settings, pad), order, order)
-    generation = generation_from(folder)
     if not with_tokenizers:
-        return Imported(folder, network, order, order, generation=generation)
+        taken = generation_from(folder, order)
+        return Imported(folder, network, order, order, generation=taken.settings, notes=taken.notes)
     names, symbols = named({**vocabulary, **languages}, order, first)
     tokenizer = ForeignPieces(model, names, symbols)
-    generation |= _prefixes(folder, languages, source_language, target_language)
-    return Imported(folder, network, order, order, tokenizer, tokenizer, generation)
+    taken = generation_from(folder, order, symbols, begins=target_language is None)
+    prefixes = _prefixes(folder, languages, source_language, target_language)
+    generation = behind_prefix({**prefixes, **taken.settings})
+    notes = (*taken.notes, *missing(folder.path / PIECES, model, vocabulary))
+    return Imported(folder, network, order, order, tokenizer, tokenizer, generation, notes)
 
 
 def _choices(kind: str, settings: dict[str, Any], pad: int) -> dict[str, Any]:
@@ -73,8 +86,8 @@ def _vocabulary(folder: HuggingFaceFolder, size: int) -> tuple[bytes, dict[str, 
         model, languages = pieces_of(folder.file(PIECES), vocabulary), _languages_behind(folder, len(vocabulary), size)
     else:
         model, vocabulary = _pieces(folder)
-        told = folder.json("special_tokens_map.json").get("additional_special_tokens", [])
-        following = {str(name): len(vocabulary) + n for n, name in enumerate(told) if name not in vocabulary}
+        told = special_tokens(folder)
+        following = {name: len(vocabulary) + n for n, name in enumerate(told) if name not in vocabulary}
         added = {**following, **added_tokens(folder)}
         languages = {name: each for name, each in added.items() if name not in (*_FAIRSEQ, "<mask>")}
         vocabulary |= {name: each for name, each in added.items() if name == "<mask>"}
@@ -85,7 +98,7 @@ def _vocabulary(folder: HuggingFaceFolder, size: int) -> tuple[bytes, dict[str, 
 
 def _languages_behind(folder: HuggingFaceFolder, count: int, size: int) -> dict[str, int]:
     """Those of M2M100, behind so many pieces."""
-    codes = _LANGUAGES[folder.json("tokenizer_config.json").get("language_codes", "m2m100")].split()
+    codes = folder.told("tokenizer_config.json", "language_codes").one_of(_LANGUAGES, _LANGUAGES["m2m100"]).split()
     following = {f"__{code}__": count + n for n, code in enumerate(codes)}
     languages = {name: each for name, each in {**following, **added_tokens(folder)}.items() if each < size}
     return {name: each for name, each in languages.items() if name.startswith("__")}
@@ -103,31 +116,29 @@ def _pieces(folder: HuggingFaceFolder) -> tuple[bytes, dict[str, int]]:
 def _prefixes(
     folder: HuggingFaceFolder, languages: dict[str, int], source: str | None, target: str | None
 ) -> dict[str, Any]:
-    told = folder.json("tokenizer_config.json")
+    told = {name: folder.told("tokenizer_config.json", name).text() for name in ("src_lang", "tgt_lang")}
     if reason := _language_behind(folder, languages):
         raise ModelError(
             f"{folder.path} puts the language behind the source ({reason}), attendo before it: such a model is read "
             "from Python, without its tokenizers (from_folder(path, with_tokenizers=False))"
         )
-    forced = {each: name for name, each in languages.items()}.get(folder.setting("forced_bos_token_id"))
     chosen = {
-        "source_prefix": _language(languages, source or told.get("src_lang")),
-        "target_prefix": _language(languages, target or forced or told.get("tgt_lang")),
+        "source_prefix": _language(languages, source or told["src_lang"]),
+        "target_prefix": _language(languages, target or told["tgt_lang"]),
     }
     return {name: [language] for name, language in chosen.items() if language is not None}
 
 
 def _language_behind(folder: HuggingFaceFolder, languages: dict[str, int]) -> str | None:
     """Why its sources end with their language, if they do. Of mBART only that of 50 languages has it before them."""
-    told = folder.json("tokenizer_config.json")
-    if told.get("legacy_behaviour"):
+    if folder.told("tokenizer_config.json", "legacy_behaviour").flag():
         return "legacy_behaviour"
     if folder.kind != "mbart":
         return None
-    name = told.get("tokenizer_class") or folder.settings.get("tokenizer_class")
+    name = folder.told("tokenizer_config.json", "tokenizer_class").text() or folder.setting("tokenizer_class").text()
     if name is None:
         return None if _ONLY_OF_50 in languages else "mBART-cc25"
-    return None if str(name).startswith("MBart50") else str(name)
+    return None if name.startswith("MBart50") else name
 
 
 def _language(languages: dict[str, int], name: str | None) -> str | None:

@@ -1,36 +1,51 @@
-"""Marian and OPUS-MT models, as transformers keeps them: post-norm, sines before cosines, a bias on the logits."""
+"""Marian and OPUS-MT models, as transformers keeps them: post-norm, sines before cosines, a bias on the logits.
+
+Pegasus is the same with the norms before the sub-layers, which is how our own models of that kind are exported: with a
+MarianTokenizer. Others of its models have another tokenizer, and are refused for want of its files.
+"""
 
 from typing import Any
 
 from attendo.errors import ModelError
 from attendo.interop.bart_family import network_from, settings_of
-from attendo.interop.foreign_vocabulary import named, pieces_of, read_vocabulary, require_fit, unspoken
+from attendo.interop.foreign_generation import behind_prefix, generation_from
+from attendo.interop.foreign_vocabulary import missing, named, pieces_of, read_vocabulary, require_fit, unspoken
 from attendo.interop.huggingface import HuggingFaceFolder
-from attendo.interop.imported import Imported, generation_from, token_id
+from attendo.interop.imported import Imported, token_id
 from attendo.interop.rearranged import Rearranged, rearranged
-from attendo.text import Tokenizer
 from attendo.text.foreign_pieces import ForeignPieces
 
-DEFAULTS: dict[str, Any] = {
-    "activation_function": "gelu",
-    "scale_embedding": False,
-    "share_encoder_decoder_embeddings": True,
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "marian": {
+        "activation_function": "gelu",
+        "scale_embedding": False,
+        "share_encoder_decoder_embeddings": True,
+    },
+    "pegasus": {"activation_function": "gelu", "scale_embedding": False, "vocab_size": 50265},
 }
-_CHOICES = {"norm": "post", "positions": "sinusoidal", "position_layout": "halves"}
-_UNK, _END = 1, 0  # ids of theirs where no file tells
+_CHOICES = {"positions": "sinusoidal", "position_layout": "halves"}
+_NORMS = {"marian": "post", "pegasus": "pre"}
+_UNK = 1  # ids of theirs where no file tells
+_ENDS = {"marian": 0, "pegasus": 1}
 
 
 def from_marian(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Imported:
     """Without tokenizers the folder needs no more than config.json and weights."""
-    settings = settings_of(folder, DEFAULTS)
+    settings = settings_of(folder, _DEFAULTS[folder.kind])
     vocabularies = _vocabularies(folder, settings) if with_tokenizers else ({}, {})
     source, target = _orders(folder, settings, vocabularies)
-    network = network_from(folder, settings, _CHOICES, source, target)
-    generation = generation_from(folder)
+    network = network_from(folder, settings, {**_CHOICES, "norm": _NORMS[folder.kind]}, source, target)
     if not with_tokenizers:
-        return Imported(folder, network, source, target, generation=generation)
+        taken = generation_from(folder, target)
+        return Imported(folder, network, source, target, generation=taken.settings, notes=taken.notes)
     ours = _tokenizers(folder, vocabularies, (source, target))
-    return Imported(folder, network, source, target, ours[0], ours[1], generation)
+    taken = generation_from(folder, target, ours[1].symbols)
+    notes = [
+        note
+        for side, tokenizer, vocabulary in zip(("source", "target"), ours, vocabularies, strict=True)
+        for note in missing(folder.path / f"{side}.spm", tokenizer.model, vocabulary)
+    ]
+    return Imported(folder, network, source, target, *ours, behind_prefix(taken.settings), (*taken.notes, *notes))
 
 
 def _vocabularies(folder: HuggingFaceFolder, settings: dict[str, Any]) -> tuple[dict[str, int], dict[str, int]]:
@@ -51,9 +66,12 @@ def _orders(
     folder: HuggingFaceFolder, settings: dict[str, Any], vocabularies: tuple[dict[str, int], dict[str, int]]
 ) -> tuple[Rearranged, Rearranged]:
     """The decoder begins from pad, unless it was told otherwise; with one vocabulary both orders are the same."""
-    eos, pad = token_id(folder, "eos_token_id", _END), token_id(folder, "pad_token_id", settings["vocab_size"] - 1)
+    last = settings["vocab_size"] - 1
+    eos = token_id(folder, "eos_token_id", _ENDS[folder.kind])
+    pad = token_id(folder, "pad_token_id", last if folder.kind == "marian" else 0)
     start = token_id(folder, "decoder_start_token_id", pad)
-    silent = start in (folder.setting("suppress_tokens") or ()) or [start] in (folder.setting("bad_words_ids") or ())
+    silent = start in folder.answering("suppress_tokens").tokens()
+    silent = silent or [start] in folder.answering("bad_words_ids").sequences()
     orders = []
     for vocabulary, side in zip(vocabularies, ("source", "target"), strict=True):
         size = settings[f"{side}_vocab_size"]
@@ -75,7 +93,7 @@ def _tokenizers(
     folder: HuggingFaceFolder,
     vocabularies: tuple[dict[str, int], dict[str, int]],
     orders: tuple[Rearranged, Rearranged],
-) -> tuple[Tokenizer, Tokenizer]:
+) -> tuple[ForeignPieces, ForeignPieces]:
     made = []
     for side, vocabulary, order in zip(("source", "target"), vocabularies, orders, strict=True):
         model = pieces_of(folder.file(f"{side}.spm"), vocabulary)

@@ -65,7 +65,7 @@ def from_torch(
         tie=_tie(source_embedding, target_embedding, output),
         scale_embedding=scale_embedding,
         output_bias=output.bias is not None,
-        **_position_settings(positions),
+        **_position_settings(positions, output.in_features),
     )
     with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
         network = Transformer(config)
@@ -81,23 +81,33 @@ def obstacles(
     """Why our network cannot be this one, one line a reason; nothing where it can."""
     stacks = _stacks(transformer)
     layers: list[Any] = [layer for stack in stacks for layer in stack]
-    kinds = {type(layer).__name__ for layer in layers}
-    if not all(stacks) or kinds != {"TransformerEncoderLayer", "TransformerDecoderLayer"}:
-        return [f"its layers are {', '.join(sorted(kinds)) or 'none'}, not those of torch.nn"]
-    attentions = [module for module in transformer.modules() if isinstance(module, nn.MultiheadAttention)]
-    norms = (transformer.encoder.norm, transformer.decoder.norm)
+    if not all(stacks) or {type(layer) for layer in layers} != {nn.TransformerEncoderLayer, nn.TransformerDecoderLayer}:
+        kinds = sorted({f"{type(layer).__module__}.{type(layer).__qualname__}" for layer in layers})
+        return [f"its layers are {', '.join(kinds) or 'none'}, not those of torch.nn"]
+    attentions = [each for layer in layers for each in _attentions(layer)]
+    final = (transformer.encoder.norm, transformer.decoder.norm)
+    norms = [each for each in (*final, *(norm for layer in layers for norm in _norms(layer))) if each is not None]
+    kinds_of_norms = {type(each).__name__ for each in norms}
+    if kinds_of_norms != {"LayerNorm"} or any(each.weight is None for each in norms):
+        return [f"its norms are {', '.join(sorted(kinds_of_norms))}, and not all are a LayerNorm with gains"]
     widths = {output.in_features, source_embedding.embedding_dim, target_embedding.embedding_dim, transformer.d_model}
     fits = {
         f"widths differ: {sorted(widths)}": len(widths) == 1,
         f"{output.out_features} outputs and {target_embedding.num_embeddings} target tokens": output.out_features
         == target_embedding.num_embeddings,
         "an embedding has a max_norm": source_embedding.max_norm is None and target_embedding.max_norm is None,
-        "only one stack has a norm behind it": (norms[0] is None) == (norms[1] is None),
+        "only one stack has a norm behind it": (final[0] is None) == (final[1] is None),
         "an attention has a bias_k, a zero or widths of its own": all(
-            each.bias_k is None and not each.add_zero_attn and each.in_proj_weight is not None for each in attentions
+            each.bias_k is None
+            and not each.add_zero_attn
+            and each.in_proj_weight is not None
+            and each.embed_dim == transformer.d_model
+            for each in attentions
         ),
         "the activation is none of relu, gelu (not tanh), silu": all(_activation(each) for each in layers),
-        "layers differ in heads, width, activation, norm_first or norm epsilon": len(set(map(_shape, layers))) == 1,
+        "layers differ in heads, width, activation or norm_first": len(set(map(_shape, layers))) == 1
+        and len({each.num_heads for each in attentions}) == 1,
+        f"norms differ in epsilon: {sorted({each.eps for each in norms})}": len({each.eps for each in norms}) == 1,
     }
     return [reason for reason, fit in fits.items() if not fit]
 
@@ -110,13 +120,17 @@ def _stacks(transformer: nn.Transformer) -> tuple[Sequence[Any], Sequence[Any]]:
 
 
 def _shape(layer: Any) -> tuple[object, ...]:
-    return (
-        layer.self_attn.num_heads,
-        layer.linear1.out_features,
-        _activation(layer),
-        layer.norm_first,
-        layer.norm1.eps,
-    )
+    return layer.linear1.out_features, layer.linear2.in_features, _activation(layer), layer.norm_first
+
+
+def _attentions(layer: Any) -> list[nn.MultiheadAttention]:
+    cross = isinstance(layer, nn.TransformerDecoderLayer)
+    return [layer.self_attn, *([layer.multihead_attn] if cross else [])]
+
+
+def _norms(layer: Any) -> list[Any]:
+    cross = isinstance(layer, nn.TransformerDecoderLayer)
+    return [layer.norm1, layer.norm2, *([layer.norm3] if cross else [])]
 
 
 def _activation(layer: Any) -> str | None:
@@ -132,14 +146,19 @@ def _tie(source: nn.Embedding, target: nn.Embedding, output: nn.Linear) -> str:
     return "all" if source.weight is target.weight else "output"
 
 
-def _position_settings(positions: AddedPositions | None) -> dict[str, Any]:
+def _position_settings(positions: AddedPositions | None, width: int) -> dict[str, Any]:
     if positions is None:
         return {"positions": "none"}
-    if positions.layout is not None:
-        return {"positions": "sinusoidal", "position_layout": positions.layout, "position_offset": positions.offset}
     source, target = positions.source_table, positions.target_table
-    if source is None or target is None or source.shape != target.shape:
+    if positions.layout is not None and source is target is None:
+        return {"positions": "sinusoidal", "position_layout": positions.layout, "position_offset": positions.offset}
+    if positions.layout is not None or source is None or target is None or source.shape != target.shape:
         raise ModelError("positions are a layout of sines, or a table for each side, both of the same shape")
+    if source.dim() != 2 or source.size(1) != width or not 0 <= positions.offset < len(source):
+        raise ModelError(
+            f"a table of positions must be [positions, {width}], with more rows than its offset {positions.offset}, "
+            f"not {list(source.shape)}"
+        )
     return {"positions": "learned", "position_offset": positions.offset, "max_length": len(source) - positions.offset}
 
 

@@ -1,7 +1,8 @@
 """A model folder of transformers as it lies on disk: config.json, generation_config.json, safetensors."""
 
 import json
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,12 @@ from torch import Tensor
 
 from attendo import store
 from attendo.errors import ModelError
+from attendo.interop.foreign_values import Field, fields
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-CONVERT = (
-    "python -c \"from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained('{0}').save_pretrained('{0}')\""
-)
-_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.npz", "*.h5", "*.msgpack")
+CONFIG, GENERATION = "config.json", "generation_config.json"
+_OF_TORCH = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_PICKLES = (*_OF_TORCH, ".npz", ".h5", ".msgpack")
 
 
 @dataclass(frozen=True)
@@ -25,15 +26,19 @@ class HuggingFaceFolder:
     path: Path
     kind: str  # model_type of config.json
     settings: Mapping[str, Any]
-    generation: Mapping[str, Any] = field(default_factory=dict)
+    generation: Mapping[str, Any] | None = None  # of its own file, where there is one
     weights: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
 
-    def setting(self, name: str, default: Any = None) -> Any:
-        """Of the generation's file where it has one, else of config.json; null is as if left out."""
-        for settings in (self.generation, self.settings):
-            if settings.get(name) is not None:
-                return settings[name]
-        return default
+    def setting(self, name: str) -> Field:
+        """Of the network or of a control token: of the generation's file where it tells it, else of config.json."""
+        told = (self.generation or {}).get(name) is not None
+        return self.answering(name) if told else Field(self.path / CONFIG, name, self.settings.get(name))
+
+    def answering(self, name: str) -> Field:
+        """How answers are searched. transformers takes it from config.json only where generation has no file."""
+        if self.generation is None:
+            return Field(self.path / CONFIG, name, self.settings.get(name))
+        return Field(self.path / GENERATION, name, self.generation.get(name))
 
     def file(self, name: str) -> Path:
         """One that must be there."""
@@ -47,6 +52,13 @@ class HuggingFaceFolder:
         """The content of a file, or nothing where there is none."""
         return read_json(self.path / name) if (self.path / name).is_file() else {}
 
+    def told(self, file: str, name: str) -> Field:
+        """A value of one of its files."""
+        return Field(self.path / file, name, self.json(file).get(name))
+
+    def fields(self, file: str) -> dict[str, Field]:
+        return fields(self.path / file, self.json(file))
+
 
 def read_folder(path: str | Path) -> HuggingFaceFolder:
     """Anything missing or damaged is a `ModelError`; so are weights in a file that could run code."""
@@ -54,17 +66,15 @@ def read_folder(path: str | Path) -> HuggingFaceFolder:
     if not path.is_dir():
         raise ModelError(f"{path} is not a folder: give the one that holds config.json and {WEIGHTS}")
     _refuse_ours(path)
-    if not (path / "config.json").is_file():
+    if not (path / CONFIG).is_file():
         there = ", ".join(sorted(each.name for each in path.iterdir())) or "nothing"
         raise ModelError(f"{path} is no model of transformers: it has no config.json, but {there}")
-    settings = read_json(path / "config.json")
+    settings = read_json(path / CONFIG)
     kind = settings.get("model_type")
     if not isinstance(kind, str):
-        raise ModelError(f"{path / 'config.json'} does not say what it is: model_type is {kind!r}")
-    generation = path / "generation_config.json"
-    return HuggingFaceFolder(
-        path, kind, settings, read_json(generation) if generation.is_file() else {}, _read_weights(path)
-    )
+        raise ModelError(f"{path / CONFIG} does not say what it is: model_type is {kind!r}")
+    generation = read_json(path / GENERATION) if (path / GENERATION).is_file() else None
+    return HuggingFaceFolder(path, kind, settings, generation, _read_weights(path))
 
 
 def _refuse_ours(path: Path) -> None:
@@ -96,6 +106,8 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     weights: dict[str, Tensor] = {}
     for file in _weight_files(path):
         found = store.read_tensors(file)
+        if whole := [f"{name} ({weight.dtype})" for name, weight in found.items() if not weight.is_floating_point()]:
+            raise ModelError(f"{file} has weights that are no fractions, {whole[0]}: import the model as it was before")
         weights |= {name.removeprefix("model."): weight.float() for name, weight in found.items()}
     return weights
 
@@ -111,11 +123,36 @@ def _weight_files(path: Path) -> list[Path]:
         if missing := [file.name for file in files if not file.is_file()]:
             raise ModelError(f"{path} lacks {', '.join(missing)}, which {INDEX} names: copy the folder again")
         return files
-    pickles = sorted(file.name for pattern in _PICKLES for file in path.glob(pattern))
+    pickles = sorted(file.name for file in path.iterdir() if file.suffix in _PICKLES)
     if pickles:
         raise ModelError(
-            f"{path} has its weights in {', '.join(pickles)}, which may run code when read: turn them into {WEIGHTS} "
-            f"where that is safe, by {CONVERT.format(path)}"
+            f"{path} has its weights in {', '.join(pickles)}, which may run code when read: "
+            f"{_way_out(path.resolve(), pickles)}"
         )
     there = ", ".join(sorted(each.name for each in path.iterdir()))
     raise ModelError(f"{path} has neither {WEIGHTS} nor {INDEX}; it holds {there}")
+
+
+def _way_out(path: Path, names: Sequence[str]) -> str:
+    """What turns these files into safetensors, where it can be told in a line."""
+    of_torch = [name for name in names if Path(name).suffix in _OF_TORCH]
+    if not of_torch:
+        return f"load them with what wrote them, and write {WEIGHTS} by save_pretrained of transformers"
+    if any(name.startswith("pytorch_model") for name in of_torch):  # the only name that transformers looks for
+        where = _quoted(path)
+        code = (
+            f"from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained({where}).save_pretrained({where})"
+        )
+    else:
+        code = (
+            "import torch; from safetensors.torch import save_file; "
+            f'found = torch.load({_quoted(path / of_torch[0])}, map_location="cpu"); '
+            "weights = {name: weight.clone() for name, weight in found.items()}; "
+            f'save_file(weights, {_quoted(path / WEIGHTS)}, {{"format": "pt"}})'
+        )
+    return f"turn them into {WEIGHTS} where that is safe, by python -c {shlex.quote(code)}"
+
+
+def _quoted(path: Path) -> str:
+    """As Python reads it; in double quotes, since a shell needs the single ones."""
+    return json.dumps(str(path), ensure_ascii=False)

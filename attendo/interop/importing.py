@@ -1,7 +1,9 @@
 """From a folder of another system to a model folder of ours, which is kept only if it answers the same."""
 
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from attendo import durable, store
@@ -9,6 +11,7 @@ from attendo.errors import UsageError
 from attendo.interop.certificate import Bounds, Certificate, certify
 from attendo.interop.exporting import NotTheSameError
 from attendo.interop.foreign_party import ForeignParty
+from attendo.interop.foreign_tokenizer import compare_cuts
 from attendo.interop.imported import Imported
 from attendo.interop.parties import OurNetwork
 from attendo.interop.sentences import prefixes_of, sentences_of
@@ -29,7 +32,7 @@ def import_model(
     out = Path(out).resolve()
     if out.exists():
         raise UsageError(f"{out} exists already: name another place, or remove it first")
-    with durable.new_folder(out) as place:
+    with durable.alone(out), durable.new_folder(out) as place:
         place.rmdir()
         imported.model().save(place)
         if not prove:
@@ -40,20 +43,38 @@ def import_model(
 
 
 def _proven(out: Path, imported: Imported, model: TextModel, texts: Sequence[str] | None) -> Certificate:
-    _, begin = prefixes_of(model)
-    theirs = ForeignParty(imported, begin)
+    before, begin = prefixes_of(model)
     room = _room(imported, len(begin))
-    sources = [source[:room] for source in sentences_of(model, texts).sources]
+    asked = sentences_of(model, texts)
+    sentences = asked.sources
+    cuts = compare_cuts(imported, model, before, texts or _texts(model, len(before), sentences))
+    theirs = ForeignParty(imported, begin)
+    sources = [source[:room] for source in sentences]
     certificate = certify(OurNetwork(model.network, "hf", begin), theirs, sources, Bounds())
+    certificate = replace(
+        certificate,
+        notes=(*asked.notes, *imported.remarks(), *([cuts.told] if cuts.same else [])),
+        reasons=(*certificate.reasons, *([] if cuts.same else [f"the tokenizer is another one: {cuts.told}"])),
+    )
     if not certificate.passed:
         raise NotTheSameError(out, certificate)
     return certificate
 
 
+def _texts(model: TextModel, begun: int, sources: Sequence[Sequence[int]]) -> list[str]:
+    """What random sources read like, behind what stands before each; but for ids that have no piece, only a number."""
+    texts = (model.source_tokenizer.decode(source[begun:]) for source in sources)
+    return [text for text in texts if not re.search(r"<\d+>", text)]
+
+
 def _room(imported: Imported, begun: int) -> int:
     """Tokens of a source whose answer still has positions there: at most 10, and 3 for every 2 of the source."""
-    positions = int(imported.folder.setting("max_position_embeddings", _POSITIONS))
-    return max(1, (positions - begun - 12) * 2 // 3)
+    field = imported.folder.setting("max_position_embeddings")
+    positions = field.count() or _POSITIONS
+    room = (positions - begun - 12) * 2 // 3
+    if room < 1:
+        raise field.wrong(f"at least {begun + 14} for a proof (--no-proof leaves it out)")
+    return room
 
 
 def _write(place: Path, certificate: Certificate) -> None:

@@ -7,11 +7,10 @@ from typing import Any
 from attendo import text_model
 from attendo.errors import ModelError, UsageError
 from attendo.interop.place import FORMAT, SUFFIX
+from attendo.interop.stored_settings import portable
 from attendo.store import ABOUT, read_about
 from attendo.text_model import ExportedFolder, Runtime, TextModel, pick_device
 from attendo.text_model.runtimes import OUTSIDE
-
-_OF_THE_MACHINE = ("engine", "compile", "precision", "batch_tokens")  # settings for the computer of the model folder
 
 
 def load(folder: str | Path, device: str = "auto") -> TextModel:
@@ -30,9 +29,9 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
             f"from, or export that to {' or '.join(OUTSIDE)}"
         )
     opened, runtime = _onnx(folder, device) if engine == "onnx" else _ctranslate2(folder, device)
-    own = {name: value for name, value in opened.generation.items() if name not in _OF_THE_MACHINE}
     about = read_about(folder) if (folder / ABOUT).is_file() else {}
-    found = ExportedFolder(folder, opened.source_tokenizer, opened.target_tokenizer, own, about=about)
+    settings = portable(opened.generation)
+    found = ExportedFolder(folder, opened.source_tokenizer, opened.target_tokenizer, settings, about=about)
     try:
         return TextModel(found, runtime)
     except UsageError as error:

@@ -23,6 +23,18 @@ from attendo.text_model.scoring import scored
 from attendo.text_model.searching import SearchEngine
 
 
+def check_onnx(wishes: Wishes, config: GenerationConfig) -> None:
+    """What ONNX Runtime cannot honour is a `UsageError`."""
+    asked = {
+        "alignments": (wishes.alignments, OWN),
+        "coverage_penalty": (config.coverage_penalty > 0, ("cached", "fast")),
+        "compile": (config.compile, ("fast",)),
+        f"precision {config.precision}": (config.precision != "auto", OWN),
+    }
+    if refused := {name: engines for name, (given, engines) in asked.items() if given}:
+        raise refusal("onnx", refused)
+
+
 class OnnxRuntime:
     """ONNX Runtime steps, and our own search chooses: all that needs no look inside the network is as ever."""
 
@@ -41,14 +53,7 @@ class OnnxRuntime:
         return config
 
     def check(self, wishes: Wishes, config: GenerationConfig) -> None:
-        asked = {
-            "alignments": (wishes.alignments, OWN),
-            "coverage_penalty": (config.coverage_penalty > 0, ("cached", "fast")),
-            "compile": (config.compile, ("fast",)),
-            f"precision {config.precision}": (config.precision != "auto", OWN),
-        }
-        if refused := {name: engines for name, (given, engines) in asked.items() if given}:
-            raise refusal(self.name, refused)
+        check_onnx(wishes, config)
 
     def engine(self, config: GenerationConfig, constrained: bool) -> Engine:
         return OnnxEngine(self._network, config.positions(on_gpu=False))

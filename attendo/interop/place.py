@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from attendo import durable, store
+from attendo import durable
 from attendo.errors import UsageError
 
 FORMAT, VERSION = "attendo.export", 1
@@ -21,6 +21,7 @@ def new_export(goal: Path) -> Iterator[Path]:
     with _beside(goal) as place:
         yield place
         _settle(place)
+        _check_folder(goal)  # again: writing took its time
         _replace(place, goal)
 
 
@@ -28,39 +29,48 @@ def new_export(goal: Path) -> Iterator[Path]:
 def new_package(goal: Path) -> Iterator[Path]:
     """A folder to write into, of which the file named as `goal` takes its place, replacing an earlier package."""
     goal = goal.resolve()
-    if goal.is_dir() or (goal.exists() and not zipfile.is_zipfile(goal)):
-        raise UsageError(f"{goal} exists and is not a package: name another place, or remove it first")
+    _check_file(goal)
     with _beside(goal) as place:
         yield place
         durable.sync(place / goal.name)
+        _check_file(goal)
         durable.move(place / goal.name, goal)
         durable.sync(goal.parent)
-        durable.remove(place)
 
 
 @contextmanager
 def _beside(goal: Path) -> Iterator[Path]:
     place = goal.with_name(f"{durable.TEMPORARY}{goal.name}")
-    durable.remove(place)
-    try:
-        with durable.explained(goal, 0):
-            place.mkdir(parents=True)
-            yield place
-    except BaseException:
+    with durable.explained(goal, 0), durable.alone(goal):
         durable.remove(place)
-        raise
+        try:
+            place.mkdir()
+            yield place
+        finally:
+            durable.remove(place)
 
 
 def _check_folder(goal: Path) -> None:
-    """Nothing but an earlier export is ever replaced, least of all the model itself."""
+    """Nothing but an earlier export is ever replaced, least of all a model or a checkpoint."""
     if not goal.exists() or (goal.is_dir() and not any(goal.iterdir())):
         return
     try:
         kind = json.loads((goal / "manifest.json").read_text("utf-8"))["format"]
     except (OSError, ValueError, KeyError, TypeError):
         kind = None
-    if not isinstance(kind, str) or not kind.startswith("attendo.") or kind == store.FORMAT:
+    if kind != FORMAT:
         raise UsageError(f"{goal} exists and is not an exported model: name another place, or empty it first")
+
+
+def _check_file(goal: Path) -> None:
+    """The same for a package: one of ours brings its certificate."""
+    if not goal.exists():
+        return
+    if goal.is_file() and zipfile.is_zipfile(goal):
+        with zipfile.ZipFile(goal) as package:
+            if any(Path(name).name == "certificate.json" for name in package.namelist()):
+                return
+    raise UsageError(f"{goal} exists and is not an exported package: name another place, or remove it first")
 
 
 def _settle(place: Path) -> None:
@@ -76,8 +86,8 @@ def _replace(place: Path, goal: Path) -> None:
         durable.move(goal, old)
     try:
         durable.move(place, goal)
-    except OSError:
-        if old.exists():
+    except BaseException:  # a signal too
+        if old.exists() and not goal.exists():
             durable.move(old, goal)
         raise
     durable.sync(goal.parent)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from attendo.errors import UsageError
+from attendo.errors import DataError, UsageError
 from attendo.interop.certificate import Reading
 from attendo.text import CONTROL_PIECES, UNK
 from attendo.text_model import TextModel
@@ -22,19 +22,22 @@ class Sentences:
 
     sources: list[list[int]]
     reading: Reading | None = None
+    notes: tuple[str, ...] = ()  # what became of the given ones
 
 
 def sentences_of(
     model: TextModel, texts: Sequence[str] | None = None, references: Sequence[str] | None = None, least: int = LEAST
 ) -> Sentences:
-    """All texts that are given, or as many of the sample as are needed."""
+    """All texts that are given, or as many of the sample as are needed. Given ones that cannot be asked are told."""
     if references is not None and len(references) != len(texts or ()):
         raise UsageError(f"each source needs its reference: {len(texts or ())} sources, {len(references)} references")
+    given = texts is not None
     if texts is None:
         texts, references = [source for source, _ in model.stored.sample], [each for _, each in model.stored.sample]
         texts, references = texts[:least], references[:least]
     encoded, room = model.source_tokenizer.encode_many(texts), _room(model)
     kept = [number for number, ids in enumerate(encoded) if 0 < len(ids) <= room]
+    notes = _left_out(encoded, room) if given else []
     sources = [encoded[number] for number in kept]
     reading = None
     if find_spec("sacrebleu") is not None:
@@ -42,7 +45,20 @@ def sentences_of(
         reading = Reading(model.target_tokenizer.decode, len(kept), beside)
     before, _ = prefixes_of(model)
     sources += [ids[:room] for ids in random_sources(model.source_tokenizer.vocab_size, least - len(sources))]
-    return Sentences([[*before, *source] for source in sources], reading)
+    return Sentences([[*before, *source] for source in sources], reading, tuple(notes))
+
+
+def _left_out(encoded: Sequence[Sequence[int]], room: int) -> list[str]:
+    """Of the given ones; where none is left, a certificate would not be what was asked for."""
+    empty, long = sum(not ids for ids in encoded), sum(len(ids) > room for ids in encoded)
+    reasons = [
+        *([f"{empty} say nothing"] if empty else []),
+        *([f"{long} have more than {room} tokens"] if long else []),
+    ]
+    if empty + long == len(encoded):
+        told = f": {' and '.join(reasons)}" if reasons else ", there are none"
+        raise DataError(f"none of the {len(encoded)} given sentences can be compared{told}; give others, or none")
+    return [f"of {len(encoded)} given sentences {' and '.join(reasons)}, and are left out"] if reasons else []
 
 
 def random_sources(vocab_size: int, count: int) -> list[list[int]]:

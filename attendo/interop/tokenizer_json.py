@@ -22,7 +22,7 @@ def has_pieces(folder: HuggingFaceFolder) -> bool:
 def byte_pairs_from_json(folder: HuggingFaceFolder) -> tuple[tuple[tuple[str, str], ...], dict[str, int]]:
     """Merges of bytes, best first, and the ids of the vocabulary."""
     content, path = folder.json(FILE), folder.path / FILE
-    before = content.get("pre_tokenizer") or {}
+    before = folder.told(FILE, "pre_tokenizer").content()
     plain = (
         before.get("type") == "ByteLevel" and not before.get("add_prefix_space") and content.get("normalizer") is None
     )
@@ -46,9 +46,9 @@ def pieces_from_json(folder: HuggingFaceFolder) -> tuple[bytes, dict[str, int]]:
     try:
         scores, ids = _unigram(model) if model["type"] == "Unigram" else _byte_pairs(model)
         charsmap = base64.b64decode(_charsmap(content.get("normalizer")) or "")
+        special = {token["content"] for token in content.get("added_tokens") or () if token.get("special")}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise _damaged(path) from None
-    special = {token["content"] for token in content.get("added_tokens", []) if token.get("special")}
     normal = {piece: score for piece, score in scores.items() if piece not in special}
     return _written(normal, _MODEL_KINDS[model["type"]], charsmap), ids
 

@@ -21,22 +21,29 @@ _WRITTEN = ("out_proj.weight", "out_proj.bias", "fc2.weight", "fc2.bias", "layer
 
 def common_obstacles(config: ModelConfig) -> dict[str, bool]:
     """What the whole family asks for, and whether the network is so. The order of sines and cosines is no obstacle."""
-    width, uneven = divmod(config.d_model, config.num_heads)
     fits = {
-        f"norm_kind is {config.norm_kind}, not layer": config.norm_kind == "layer",
-        f"norm_epsilon is {config.norm_epsilon}, not {EPSILON}": config.norm_epsilon == EPSILON,
+        **block_obstacles(config),
         "it has a norm on the embedding": not config.embedding_norm,
-        f"activation is {config.activation}, which has a gate": config.activation != "swiglu",
         f"positions are {config.positions}, not sinusoidal": config.positions == "sinusoidal",
         f"position_offset is {config.position_offset}, not 0": config.position_offset == 0,
-        f"d_key is {config.d_key}, not d_model / num_heads": config.d_key in (None, width),
-        f"d_value is {config.d_value}, not d_model / num_heads": config.d_value in (None, width),
-        f"d_model {config.d_model} is no multiple of num_heads {config.num_heads}": not uneven,
     }
     if config.positions == "sinusoidal":
         layout = config.position_layout
         fits[f"position_layout is {layout}, not halves or interleaved"] = layout in ("halves", "interleaved")
     return fits
+
+
+def block_obstacles(config: ModelConfig) -> dict[str, bool]:
+    """The same for all but what stands before the first block."""
+    width, uneven = divmod(config.d_model, config.num_heads)
+    return {
+        f"norm_kind is {config.norm_kind}, not layer": config.norm_kind == "layer",
+        f"norm_epsilon is {config.norm_epsilon}, not {EPSILON}": config.norm_epsilon == EPSILON,
+        f"activation is {config.activation}, which has a gate": config.activation != "swiglu",
+        f"d_key is {config.d_key}, not d_model / num_heads": config.d_key in (None, width),
+        f"d_value is {config.d_value}, not d_model / num_heads": config.d_value in (None, width),
+        f"d_model {config.d_model} is no multiple of num_heads {config.num_heads}": not uneven,
+    }
 
 
 def settings_of(config: ModelConfig, longest: int) -> dict[str, Any]:
@@ -73,7 +80,7 @@ def filled(model: Any, network: Transformer) -> Any:
     """
     from transformers import GenerationConfig
 
-    positions = {name: each for name, each in model.state_dict().items() if "embed_positions" in name}
+    positions = {name: each for name, each in model.state_dict().items() if "embed_positions" in name}  # if computed
     weights = {name: each for name, each in _weights(network) if name in model.state_dict()}
     model.load_state_dict({**positions, **weights})
     model.generation_config = GenerationConfig(
@@ -83,9 +90,9 @@ def filled(model: Any, network: Transformer) -> Any:
 
 
 def _weights(network: Transformer) -> Iterator[tuple[str, Tensor]]:
-    """All of them, with the components of vectors in the order of `halves`."""
+    """All of them, with the components of vectors in the order of `halves`, where positions are computed."""
     config = network.config
-    if config.position_layout == "halves":
+    if config.position_layout == "halves" or config.positions == "learned":
         yield from _named(network)
         return
     order = torch.cat((torch.arange(0, config.d_model, 2), torch.arange(1, config.d_model, 2)))
@@ -106,10 +113,15 @@ def _named(network: Transformer) -> Iterator[tuple[str, Tensor]]:
     yield "lm_head.weight", network.output.weight
     bias = network.output.bias
     yield "final_logits_bias", torch.zeros(1, network.output.out_features) if bias is None else bias[None]
-    for stack, blocks, norm in (
-        ("encoder", network.encoder, network.encoder_norm),
-        ("decoder", network.decoder, network.decoder_norm),
+    for stack, embedding, blocks, norm in (
+        ("encoder", network.source, network.encoder, network.encoder_norm),
+        ("decoder", network.target, network.decoder, network.decoder_norm),
     ):
+        if embedding.norm is not None:
+            for kind, gains in embedding.norm.named_parameters():
+                yield f"model.{stack}.layernorm_embedding.{kind}", gains
+        for _, table in embedding.positions.named_parameters():
+            yield f"model.{stack}.embed_positions.weight", table
         for kind, gains in norm.named_parameters():
             yield f"model.{stack}.layer_norm.{kind}", gains
         for n, block in enumerate(blocks):

@@ -4,6 +4,7 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
 from typing import NamedTuple
@@ -79,6 +80,15 @@ def detect(text: str, languages: Sequence[str]) -> list[Detected]:
         among = _told_apart(text[:_MOST_CHARACTERS], rivals) if len(rivals) > 1 else dict.fromkeys(rivals, 1.0)
         found |= {language: shares[main] * part for language, part in among.items()}
     return sorted((Detected(*each) for each in found.items()), key=lambda each: -each.confidence)
+
+
+def warm_up(languages: Sequence[str]) -> None:
+    """Loads py3langid, which takes a second or more, where some of the languages share their letters."""
+    scripts = {_script(language) for language in languages} | {*_OTHERWISE.values()}
+    distinct = [*{_base(language): language for language in languages}.values()]
+    if any(len(_written_in(script, distinct)) > 1 for script in scripts):
+        with suppress(UsageError):  # it is not there, which whoever needs it will be told
+            _told_apart("a", distinct)
 
 
 def _base(language: str) -> str:

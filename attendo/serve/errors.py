@@ -159,7 +159,7 @@ def _fault(fault: Mapping[str, Any], known: Sequence[str]) -> tuple[str, str]:
     last = str(fault["loc"][-1])[:_TOLD]
     near = nearest(last, [each for each in known if each != last])  # another request may have a field of that name
     context = fault.get("ctx") or {}
-    values = {**context, "near": near, "near_zh": _chinese_near(near), "expected_zh": _chinese_list(context)}
+    values = {**context, "near": near, "near_zh": chinese_near(near), "expected_zh": _chinese_list(context)}
     english, chinese = FAULTS.get(fault["type"], OTHER_FAULT)
     return f"{name} {english.format(**values)}", f"{name} {chinese.format(**values)}"
 
@@ -169,5 +169,6 @@ def _chinese_list(context: Mapping[str, Any]) -> str:
     return re.sub(r"'(?:, | or )'", "'、'", str(context.get("expected", "")))
 
 
-def _chinese_near(near: str) -> str:
+def chinese_near(near: str) -> str:
+    """Of what `nearest` says."""
     return near.replace(" (did you mean ", "（是否指 ").replace("?)", "？）")

@@ -43,6 +43,8 @@ ASKING = (
     "/hf/models/{name}",
     "/api/v1/generate",
 )
+# Whoever has brought a document comes for it also while the server ends: the next one knows nothing of it.
+FETCHING = ("/v2/document/{document_id}", "/v2/document/{document_id}/result")
 # Whoever watches a server asks it by an address that nobody named; nothing is told that another page could use.
 PROBES = ("/livez", "/readyz", "/health")
 _READ_OFF = 8  # times the largest body: so much of one that is refused is read, for its client to hear why
@@ -101,7 +103,7 @@ class Guard:
         answering.headers.update(allowed)
         try:
             self._check_headers(scope, most)
-            if self.office.draining and scope["path"] not in QUIET:  # who came before is still answered
+            if self.office.draining and scope["path"] not in QUIET and route not in FETCHING:
                 raise Refusal("draining")
             if (told := preflight(scope["method"], scope["headers"], allowed)) is not None:
                 await Response(status_code=204, headers=told)(scope, receive, answering)

@@ -25,6 +25,7 @@ from attendo.serve.request_values import json_object
 from attendo.serve.shelf import Served
 from attendo.serve.strict_json import StrictRoute
 from attendo.serve.translating import translated
+from attendo.serve.unnamed_sources import found_source
 
 Task = Literal["translation", "summarization"]
 Chat = Callable[[ChatRequest, Request], Awaitable[Response]]
@@ -50,7 +51,7 @@ def routes(office: Office) -> APIRouter:
 
     @router.post("/hf/summarization", **described("/hf/summarization"))
     async def summarization(request: Request) -> Response:
-        """By the first model that says it summarizes, or else by the first of all."""
+        """By the first model that says it summarizes, or else by the first that says nothing of what it is for."""
         asked = await _asked(office, request)
         return answer(await _answers(office, _for_task(office, "summarization"), asked, "summarization"))
 
@@ -127,23 +128,38 @@ def _for_languages(office: Office, asked: _Asked) -> Served | None:
     if target is None:
         raise Refusal("unknown_language", language=asked.target[:40])
     if asked.source is None:
-        return office.for_pair(office.detected(" ".join(asked.texts), target).language, target)
-    source = closest(asked.source, [each for each, _ in pairs])
-    if source is None:
+        source = found_source(office, " ".join(asked.texts), target).language
+    elif (named := closest(asked.source, [each for each, _ in pairs])) is not None:
+        source = named
+    else:
         raise Refusal("unknown_language", language=asked.source[:40])
+    if source == target:
+        raise Refusal("no_such_pair", source=source, target=target)
     return office.for_pair(source, target)
 
 
 def _for_task(office: Office, task: Task) -> Served:
-    """The first that says so; or else the first: whoever serves a model knows what it is for."""
-    return next((each for each in office.shelf.all() if each.about.task == task), office.served(None))
+    """The first that says so; or else the first of which nobody has said what it is for."""
+    served = office.shelf.all()
+    for wanted in (task, None):
+        for each in served:
+            if _task(each) == wanted:
+                return each
+    told = ", ".join(f"{each.name} ({_task(each)})" for each in served)
+    raise Refusal("hf_task", task=task, served=told)
+
+
+def _task(served: Served) -> str | None:
+    """With two languages it is translation, said or not."""
+    about = served.about
+    return about.task or ("translation" if about.source_language and about.target_language else None)
 
 
 async def _answers(office: Office, served: Served, asked: _Asked, task: Task | None = None) -> list[dict[str, str]]:
     """Under the name that the task has for them; where nobody has said what a model is for, under each."""
     about = served.about
     _check_languages(served, asked)
-    if about.task == "translation" or (about.task is None and about.source_language and about.target_language):
+    if _task(served) == "translation":
         texts = [each.text for each in await translated(office, served, asked.texts, **asked.options)]
     elif served.model.decoder_only:
         texts = await _continued(office, served, asked)

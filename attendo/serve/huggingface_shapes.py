@@ -42,6 +42,8 @@ _REFUSED = (
     "too_many_sentences",
     "unknown_language",
     "no_such_pair",
+    "no_language",
+    "hf_task",
     "hf_inputs",
     "hf_object",
     "hf_value",
@@ -59,5 +61,9 @@ def described(path: str) -> dict[str, Any]:
 
 CHAT_RESPONSES = {
     **events_or(ChatReply),
-    **refusals("huggingface", *OF_MODELS, "too_many_sentences", "unmet_parameter", "one_stream", "no_user_turn"),
+    **refusals(
+        "huggingface",
+        *OF_MODELS,
+        *("too_many_sentences", "unmet_parameter", "unknown_parameter", "one_stream", "no_user_turn"),
+    ),
 }

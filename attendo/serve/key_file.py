@@ -21,8 +21,13 @@ def read_keys(file: Path | None, environment: str | None) -> tuple[str, ...]:
     lines += [("ATTENDO_KEYS", each) for each in re.split(r"[,\s]+", environment or "")]
     keys = [(place, key) for place, key in lines if key and not key.startswith("#")]
     for place, key in keys:
-        if not _KEY.fullmatch(key) or len(key) < _SHORTEST:  # the key itself is not for a terminal
-            raise UsageError(f"{place}: a key is {_SHORTEST} or more letters, digits and signs without a space")
+        check_key(key, place)
     if file is not None and not keys:
         raise UsageError(f"--key-file {file} holds no key: write one a line, or leave it out")
     return tuple(dict.fromkeys(key for _, key in keys))
+
+
+def check_key(key: str, place: str) -> None:
+    """Whether it is one that a header can carry and nobody guesses; the key itself is not for a terminal."""
+    if not _KEY.fullmatch(key) or len(key) < _SHORTEST:
+        raise UsageError(f"{place}: a key is {_SHORTEST} or more letters, digits and signs without a space")

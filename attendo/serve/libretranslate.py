@@ -3,6 +3,8 @@
 Limits that LibreTranslate leaves open are set: 50 texts, 5,000 characters, 5 alternatives.
 """
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -29,9 +31,12 @@ from attendo.serve.libretranslate_shapes import (
 from attendo.serve.office import Office
 from attendo.serve.openapi import refusals
 from attendo.serve.request_values import values_of
-from attendo.serve.translating import Translation, translated
+from attendo.serve.sentences import Reading
+from attendo.serve.translating import Translation, translated_from
+from attendo.serve.unnamed_sources import found_sources
 
 _PAGE_MILLISECONDS = 500
+_DIGITS = re.compile(r"-?\d+", re.ASCII)
 
 
 def routes(office: Office) -> APIRouter:
@@ -147,12 +152,14 @@ def _number(value: Any, name: str, most: int) -> int:
     """Forms have it as text."""
     if value is None or value == "":
         return 0
-    whole = isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
-    if not whole and not (isinstance(value, str) and value.isascii() and value.lstrip("-").isdecimal()):
+    if isinstance(value, str) and _DIGITS.fullmatch(value):
+        value = float(value)  # which no number of digits is too many for
+    whole = isinstance(value, int) or (isinstance(value, float) and (value.is_integer() or math.isinf(value)))
+    if isinstance(value, bool) or not whole:
         raise Refusal("libre_no_number", name=name)
-    if len(str(value)) > 20 or int(value) > most:
+    if value > most:
         raise Refusal("libre_above", name=name, most=most)
-    return max(0, int(value))
+    return int(max(0, value))
 
 
 def _check_sizes(office: Office, texts: Sequence[str]) -> None:
@@ -196,20 +203,14 @@ def _names(office: Office) -> dict[str, str]:
 
 
 async def _translations(office: Office, asked: _Asked) -> tuple[list[Translation], list[Detected]]:
-    """Of each text, and where the source is to be detected its language; texts of one language go together."""
-    if asked.source is not None:
-        return await _of(office, asked, asked.source, asked.texts), []
-    found = [office.detected(text, asked.target) for text in asked.texts]
-    told: dict[int, Translation] = {}
-    for language in dict.fromkeys(each.language for each in found):
-        places = [place for place, each in enumerate(found) if each.language == language]
-        told |= zip(places, await _of(office, asked, language, [asked.texts[place] for place in places]), strict=True)
-    return [told[place] for place in range(len(found))], found
-
-
-async def _of(office: Office, asked: _Asked, source: str, texts: Sequence[str]) -> list[Translation]:
-    served = office.for_pair(source, asked.target)
-    return await translated(office, served, texts, asked.kind, alternatives=asked.alternatives)
+    """Of each text, and where the source is to be detected its language."""
+    found: list[Detected] = []
+    sources = [asked.source or ""] * len(asked.texts)
+    if asked.source is None:
+        found = await found_sources(office, asked.texts, asked.target, asked.kind)
+        sources = [each.language for each in found]
+    how = Reading(asked.kind)
+    return await translated_from(office, sources, asked.target, asked.texts, how, asked.alternatives), found
 
 
 def _told(asked: _Asked, found: Sequence[Translation], detected: Sequence[Detected]) -> dict[str, Any]:

@@ -105,5 +105,7 @@ REFUSED_TRANSLATION = refusals(
     "libre_format",
     "libre_unsupported",
     "libre_no_pair",
+    "no_such_pair",
+    "no_language",
     "too_many_sentences",
 )

@@ -62,6 +62,11 @@ MESSAGES: dict[str, Message] = {
         401, "this is no key of this server: ask whoever runs it for one", "密钥无效：请向服务器的管理者索取"
     ),
     "bad_http": Message(400, "this is no request that HTTP knows", "这不是有效的 HTTP 请求"),
+    "too_many_connections": Message(
+        503,
+        "this server has {most} connections, and all are being answered: try again in a moment",
+        "服务器已有 {most} 个连接，且都在应答：请稍后再试",
+    ),
     "bad_form": Message(400, "the form cannot be read: {detail}", "无法读取表单：{detail}"),
     "two_lengths": Message(
         400,

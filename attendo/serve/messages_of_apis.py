@@ -1,4 +1,4 @@
-"""What is refused to clients of other servers: in English as those say it, where clients know the words."""
+"""What is refused to programs, ours and those of other servers: in English as those say it, where clients know it."""
 
 from attendo.serve.message import Message
 
@@ -29,6 +29,9 @@ OF_APIS: dict[str, Message] = {
     ),
     "libre_no_suggestions": Message(403, "Suggestions are disabled on this server.", "本服务器不接受译文建议"),
     "libre_no_files": Message(403, "Files translation are disabled on this server.", "本服务器不翻译文件"),
+    "hf_task": Message(
+        400, "no model here is for {task}; served are {served}", "这里没有用于 {task} 的模型；现有：{served}"
+    ),
     "hf_inputs": Message(400, "inputs must be a text or a list of texts", "inputs 必须是文本或文本列表"),
     "hf_object": Message(400, "{name} must be an object", "{name} 必须是对象"),
     "hf_value": Message(400, "{name} cannot be {value}", "{name} 不能是 {value}"),
@@ -45,9 +48,17 @@ OF_APIS: dict[str, Message] = {
         "an answer to inputs comes whole: leave out stream, or ask by chat completion",
         "inputs 的回答不能流式发送：请去掉 stream，或改用对话接口",
     ),
+    "no_language": Message(
+        400,
+        "the text is in none of the languages that are served ({languages}): name its language if it is in one of them",
+        "文本不属于所支持的语言（{languages}）：如果属于，请注明源语言",
+    ),
     # DeepL and OpenAI
     "unmet_parameter": Message(
         400, "{name} cannot be met by this server: leave it out", "本服务器不支持参数 {name}：请去掉"
+    ),
+    "unknown_parameter": Message(
+        400, "{name} means nothing to this server{near}: leave it out", "本服务器不认识参数 {name}{near_zh}：请去掉"
     ),
     "one_stream": Message(
         400,
@@ -60,6 +71,11 @@ OF_APIS: dict[str, Message] = {
         "messages 必须以用户的消息结尾：没有可回答的内容",
     ),
     "bad_type": Message(400, "type is source or target, not {kind!r}", "type 只能是 source 或 target，不能是 {kind!r}"),
+    "pair_too_long": Message(
+        413,
+        "the {side} of a pair has {tokens} tokens, and {most} is the most that is scored: shorten it",
+        "一对文本的{side_zh}有 {tokens} 个词元，最多只能给 {most} 个打分：请缩短",
+    ),
     # Documents
     "no_file": Message(
         400, "there is no file in the form: send it as the part named file", "表单里没有文件：请放在名为 file 的部分"

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 from attendo.errors import AttendoError, ModelError
-from attendo.serve.detection import Detected, detect
+from attendo.serve import detection
 from attendo.serve.errors import Refusal
 from attendo.serve.metrics import Tally
 from attendo.serve.settings import ServeSettings
@@ -24,16 +24,23 @@ class Office:
         self.shelf, self.settings, self.tally = shelf, settings, tally
         self.warm = False  # every model has answered once
         self.draining = False  # nothing new is taken
+        self.awaited: list[Callable[[], bool]] = []  # each says whether somebody may still come for what was done
 
     async def warm_up(self) -> None:
-        """Has every model answer once: what it prepares for its first answer nobody has to wait for."""
+        """Has every model answer once: what is prepared for the first answer nobody has to wait for."""
         for served in self.shelf.all():
             try:
                 await served.batcher.generate([served.sample])
             except (Refusal, AttendoError) as error:
                 told = error.english if isinstance(error, Refusal) else str(error)
                 raise ModelError(f"the model {served.name} cannot answer {served.sample!r}: {told}") from None
+        detection.warm_up([*dict.fromkeys(code for pair in self.pairs() for code in pair)])
         self.warm = True
+
+    @property
+    def to_be_fetched(self) -> bool:
+        """Whether somebody who is not connected now may come for an answer: it is too soon to stop listening."""
+        return any(awaited() for awaited in self.awaited)
 
     @property
     def full(self) -> bool:
@@ -72,13 +79,6 @@ class Office:
         for source, target in self.pairs():
             found.setdefault(source, []).append(target)
         return found
-
-    def detected(self, text: str, target: str | None = None) -> Detected:
-        """The likeliest language of a text, among those that are served (into that target)."""
-        sources = [source for source, targets in self.languages().items() if target is None or target in targets]
-        if not sources:
-            raise Refusal("unknown_language", language=(target or "auto")[:100])
-        return detect(text, sources)[0]
 
     def check(self, texts: Sequence[str]) -> None:
         """How many, and how long each."""

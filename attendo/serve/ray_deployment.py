@@ -1,6 +1,7 @@
 """The same server as a deployment of Ray Serve: replicas on one or several machines behind one address."""
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 from starlette.types import Receive, Scope, Send
 
-from attendo.errors import UsageError
+from attendo.errors import ModelError, UsageError
+from attendo.recipes.run_config import apply_changes
+from attendo.serve.key_file import check_key, read_keys
 from attendo.serve.settings import LOOPBACK, ServeSettings
 from attendo.settings import Settings
 
@@ -23,20 +26,24 @@ class Arguments(Settings):
     models: str = Field(description="model folders with commas between them, by paths that every machine has")
     hosts: str = Field("", description="names beside those of this machine that requests may call the server by")
     languages: str = Field("", description="such as en-zh, one for each model, where the folders do not tell")
+    tasks: str = Field("", description="such as translation, one for each model, where the folders do not tell")
+    key_file: Path | None = Field(None, description="keys, one a line, one of which every request must bring")
+    limits: str = Field("", description="other settings, such as waiting=64,deadline_seconds=4")
     replicas: int = Field(1, ge=1)
     device: str = Field("cpu", description="cpu, or cuda for a GPU of its own for each replica")
     threads: int = Field(1, ge=1, description="CPU threads of each replica")
 
 
 def application(arguments: Arguments) -> Any:
-    """What Ray's command line runs."""
+    """What Ray's command line runs. Keys are read here, from the file and ATTENDO_KEYS, and told to the replicas."""
     return deployment(
         [Path(each) for each in _parts(arguments.models)],
-        ServeSettings(hosts=(*LOOPBACK, *(each.lower() for each in _parts(arguments.hosts)))),
+        _settings(arguments),
         arguments.replicas,
         arguments.device,
         arguments.threads,
         _parts(arguments.languages),
+        _parts(arguments.tasks),
     )
 
 
@@ -47,6 +54,7 @@ def deployment(
     device: str = "cpu",
     threads: int = 1,
     languages: Sequence[str] = (),
+    tasks: Sequence[str] = (),
 ) -> Any:
     """An application for `ray.serve.run`. Every replica reads the folders itself and has all models in its process."""
     serve, settings = _ray_serve(), settings or ServeSettings()
@@ -63,11 +71,15 @@ def deployment(
         ray_actor_options={"num_cpus": threads, "num_gpus": 1 if device.startswith("cuda") else 0},
     )
     folders = [each.resolve() for each in models]  # a replica runs in another folder
-    return deployed(serve.ingress(builder(folders, settings, device, languages))()).bind()
+    return deployed(serve.ingress(builder(folders, settings, device, languages, tasks))(LookedAfter)).bind()
 
 
 def builder(
-    folders: Sequence[Path], settings: ServeSettings, device: str, languages: Sequence[str]
+    folders: Sequence[Path],
+    settings: ServeSettings,
+    device: str,
+    languages: Sequence[str] = (),
+    tasks: Sequence[str] = (),
 ) -> Callable[[], "Replica"]:
     """A function that makes the application in the process of a replica; only what it holds travels there."""
     places, values = [str(each) for each in folders], settings.model_dump(mode="json")
@@ -76,7 +88,7 @@ def builder(
         from attendo.serve.app import create_app
         from attendo.serve.starting import opened
 
-        models = opened([Path(each) for each in places], device, languages=languages)
+        models = opened([Path(each) for each in places], device, languages=languages, tasks=tasks)
         return Replica(create_app(models, ServeSettings(**values)))
 
     return build
@@ -86,7 +98,14 @@ class Replica:
     """The application, which answers once before Ray asks it, and finishes what is there before Ray ends it."""
 
     def __init__(self, app: "Guard") -> None:
-        self._app = app
+        from attendo.serve.watchdog import Watchdog
+
+        self._app, self._watchdog = app, Watchdog(app.office)
+
+    def check_health(self) -> None:
+        """Raises where the part that computes has died or hangs."""
+        if (fault := self._watchdog.fault()) is not None:
+            raise ModelError(fault)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -98,11 +117,33 @@ class Replica:
         office = self._app.office
         await receive()
         await office.warm_up()
+        self._watchdog.start()  # it ends the process, and Ray starts another
         await send({"type": "lifespan.startup.complete"})
         await receive()
         office.draining = True
         await asyncio.gather(*(each.batcher.drain() for each in office.shelf.all()))
+        self._watchdog.stop()
         await send({"type": "lifespan.shutdown.complete"})
+
+
+class LookedAfter:
+    """What a replica has beside its application: an answer to whether all is well, which Ray asks every few seconds."""
+
+    app: Replica  # Ray's own class, which is made of this one, has it
+
+    def check_health(self) -> None:
+        self.app.check_health()
+
+
+def _settings(arguments: Arguments) -> ServeSettings:
+    given = {
+        "hosts": (*LOOPBACK, *_parts(arguments.hosts)),
+        "keys": read_keys(arguments.key_file, os.environ.get("ATTENDO_KEYS")),
+    }
+    settings = ServeSettings(**apply_changes(given, _parts(arguments.limits)))
+    for key in settings.keys:
+        check_key(key, "limits: keys")
+    return settings
 
 
 def _parts(text: str) -> list[str]:

@@ -4,17 +4,17 @@ from typing import Any
 
 from pydantic_core import from_json
 from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from attendo.serve.errors import Refusal
+from attendo.serve.forms import form_of, pairs_in
 
 
 async def values_of(request: Request) -> dict[str, Any]:
     """Of a JSON body its own; otherwise those of the address, then those of a form that the address has not."""
     if is_json(request):
         return await json_object(request)
-    return {**await _form(request), **_first(request.query_params.multi_items())}
+    return _first([*pairs_in(request.scope["query_string"]), *await _fields(request)])
 
 
 def is_json(request: Request) -> bool:
@@ -33,13 +33,13 @@ async def json_object(request: Request) -> dict[str, Any]:
     return found
 
 
-async def _form(request: Request) -> dict[str, Any]:
-    """Files are left out: nobody asks for them here."""
+async def _fields(request: Request) -> list[tuple[str, Any]]:
+    """Of a form. Files are left out: nobody asks for them here."""
+    form = await form_of(request)
     try:
-        async with request.form() as form:
-            return _first([(name, each) for name, each in form.multi_items() if not isinstance(each, UploadFile)])
-    except HTTPException as error:
-        raise Refusal("bad_form", detail=str(error.detail)[:200]) from None
+        return [(name, each) for name, each in form.multi_items() if not isinstance(each, UploadFile)]
+    finally:
+        await form.close()
 
 
 def _first(items: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 _NOTICE_SECONDS = 0.5  # in which whoever asks /readyz hears of the end, before nobody can connect any more
 _TELLING_SECONDS = 1.0  # of the time to end, for those who must be told that it is over
+_LEAST_SECONDS = 1.0  # of it, for those who are being answered when nobody can connect any more
 _FORCED_SECONDS = 0.5  # that a second signal leaves
+QUEUE = 2048  # connections that wait to be taken in
 _SWITCH_SECONDS = 0.00005
 _LEFT = 128  # added to the number of a signal, where not all were answered
 
@@ -51,11 +53,7 @@ def listening(host: str, port: int, everywhere: bool = False) -> Iterator[Place]
 
     `everywhere`: also on all addresses of this machine at once.
     """
-    kind, address = _resolved(host, everywhere)
-    # Named as TCP, so that the event loop sends small answers at once instead of waiting for more to send.
-    taken = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with _socket(host, everywhere) as (taken, address):
         try:
             taken.bind((address, port))
             taken.listen()  # while models are read, nobody else can take it
@@ -63,15 +61,23 @@ def listening(host: str, port: int, everywhere: bool = False) -> Iterator[Place]
             raise UsageError(_why(error, host, port)) from None
         shown = f"[{host}]" if ":" in host else host
         yield Place(taken, f"http://{shown}:{taken.getsockname()[1]}/")
-    finally:
-        taken.close()
+
+
+def check_place(host: str, port: int) -> None:
+    """Raises `UsageError` where a server could not listen there. One that does so already is the one to be replaced."""
+    with _socket(host, everywhere=True) as (tried, address):
+        try:
+            tried.bind((address, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise UsageError(_why(error, host, port)) from None
 
 
 def serve(app: "Guard", place: Place, begun: Callable[[], None], quiet: bool = False) -> int:
     """Until Ctrl-C or SIGTERM: the exit code. `begun` is called when requests are answered; `quiet`: only of trouble.
 
-    Every model answers once before anybody is listened to. Told to end, it says so (/readyz), stops listening, and
-    answers whoever is there. Told twice, it ends at once.
+    Every model answers once before anybody is listened to. Told to end, it says so (/readyz), stops listening once all
+    documents are fetched or time is up, and answers whoever is there. Told twice, it ends at once.
     """
     from attendo.serve.connections import uvicorn_options
     from attendo.serve.watchdog import Watchdog
@@ -79,12 +85,10 @@ def serve(app: "Guard", place: Place, begun: Callable[[], None], quiet: bool = F
     # Each of the two threads lets go of the interpreter this soon. With Python's own 5 ms refusals under load took
     # seconds; with 0.5 ms a flood of requests halved what was computed, which asks for the interpreter with every step.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    settings = app.office.settings
-    seconds = max(1.0, settings.drain_seconds - _NOTICE_SECONDS - _TELLING_SECONDS)
-    options = uvicorn_options(settings)
+    options = uvicorn_options(app.office.settings)
     if quiet:
         options["log_config"]["loggers"]["attendo"]["level"] = "WARNING"
-    config = uvicorn.Config(app, lifespan="off", timeout_graceful_shutdown=seconds, **options)  # type: ignore[arg-type]
+    config = uvicorn.Config(app, lifespan="off", **options)
     server = _Server(config, app, Watchdog(app.office), begun)
     with suppress(KeyboardInterrupt):  # it has ended by then
         server.run(sockets=[place.socket])
@@ -102,20 +106,25 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: "Guard", watchdog: "Watchdog", begun: Callable[[], None]) -> None:
         super().__init__(config)
         self._office, self._watchdog, self._begun = app.office, watchdog, begun
-        self._end_at: float | None = None
+        self._end_at: float | None = None  # listening, unless for documents
+        self._over_at = 0.0  # for everybody
         self.code = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self._office.warm_up()
         await super().startup(sockets)
+        for each in sockets or []:
+            each.listen(QUEUE)  # asyncio has set it to as many as it takes in at once
         self._watchdog.start()
         self._begun()
 
     async def on_tick(self, counter: int) -> bool:
         await super().on_tick(counter)
-        return self.should_exit or (self._end_at is not None and time.monotonic() >= self._end_at)
+        return self.should_exit or self._listened_enough()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        left = max(_LEAST_SECONDS, self._over_at - time.monotonic())
+        self.config.timeout_graceful_shutdown = left  # type: ignore[assignment]
         await super().shutdown(sockets)
         if not self.force_exit:
             draining = [each.batcher.drain() for each in self._office.shelf.all()]
@@ -139,13 +148,31 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._end_at is None:
             self._office.draining = True
-            self._end_at = time.monotonic() + (_NOTICE_SECONDS if sig == signal.SIGTERM else 0)
+            now = time.monotonic()
+            self._end_at = now + (_NOTICE_SECONDS if sig == signal.SIGTERM else 0)
+            self._over_at = now + self._office.settings.drain_seconds - _TELLING_SECONDS
             return
         self.code = _LEFT + sig
         self.should_exit = self.force_exit = True
         forced = threading.Timer(_FORCED_SECONDS, os._exit, (self.code,))  # whatever still hangs
         forced.daemon = True
         forced.start()
+
+    def _listened_enough(self) -> bool:
+        now = time.monotonic()
+        if self._end_at is None or now < self._end_at:
+            return False
+        return now >= self._over_at - _LEAST_SECONDS or not self._office.to_be_fetched
+
+
+@contextmanager
+def _socket(host: str, everywhere: bool) -> Iterator[tuple[socket.socket, str]]:
+    """With the address to bind it to."""
+    kind, address = _resolved(host, everywhere)
+    # Named as TCP, so that the event loop sends small answers at once instead of waiting for more to send.
+    with socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP) as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        yield made, address
 
 
 def _resolved(host: str, everywhere: bool) -> tuple[socket.AddressFamily, str]:

@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from attendo.text.markup import CharacterLinks, Markup
+from attendo.text.markup import CharacterLinks, Markup, Outline
 from attendo.text_model.splitting import joined, sentences
 
+TextKind = Literal["text", "html", "xml"]
+Split = Literal["lines", "signs", "never"]
 _LINE_BREAKS = {ord(sign): " " for sign in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
 
 
@@ -19,14 +21,26 @@ class Said(Protocol):
     def links(self) -> CharacterLinks | None: ...
 
 
+class Reading(NamedTuple):
+    """How texts are taken apart: their kind, elements that stay as they are, and what ends a sentence.
+
+    `split`: the end of a line as well as signs; signs alone, so that sentences go on in the next line; or nothing, so
+    that a text, or what stands between tags that divide, is one. `outline`: what is known of such tags.
+    """
+
+    kind: TextKind = "text"
+    ignored: Sequence[str] = ()
+    split: Split = "lines"
+    outline: Outline = Outline()
+
+
 class TextPlan:
     """`asked` are the sentences for a model, in order: those that have a letter."""
 
-    def __init__(
-        self, text: str, kind: Literal["text", "html", "xml"], ignored: Sequence[str] = (), by_sentence: bool = True
-    ) -> None:
-        self._document = _Lines(text) if kind == "text" else Markup(text, kind, ignored)
-        self._units = [_Unit(each, by_sentence) for each in self._document.texts]
+    def __init__(self, text: str, how: Reading | TextKind) -> None:
+        how = Reading(how) if isinstance(how, str) else how
+        self._document = _document(text, how)
+        self._units = [_Unit(each, how.split != "never") for each in self._document.texts]
         self.asked = [part.text for unit in self._units for part in unit.parts if part.asked]
 
     def written(self, translations: Sequence[Said]) -> str:
@@ -36,28 +50,47 @@ class TextPlan:
         return self._document.translated([text for text, _ in written], [links for _, links in written])
 
 
+def _document(text: str, how: Reading) -> "_Lines | Markup":
+    return _Lines(text, how.split) if how.kind == "text" else Markup(text, how.kind, how.ignored, how.outline)
+
+
 class _Lines:
     """A text without tags, taken apart as `Markup` does it."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, split: Split) -> None:
         self._text = text
-        self._places = [*_bodies(text)]
+        self._places = [*_bodies(text, split)]
 
     @property
     def texts(self) -> list[str]:
-        return [self._text[begin:end] for begin, end in self._places]
+        """Each on one line."""
+        return [joined([line.strip() for line in self._text[slice(*place)].splitlines()]) for place in self._places]
 
     def translated(self, translations: Sequence[str], links: Sequence[CharacterLinks | None] | None = None) -> str:
+        """What is translated by itself keeps its lines."""
         pieces: list[str] = []
         at = 0
-        for (begin, end), translation in zip(self._places, translations, strict=True):
-            pieces += [self._text[at:begin], translation]
+        for (begin, end), text, translation in zip(self._places, self.texts, translations, strict=True):
+            pieces += [self._text[at:begin], self._text[begin:end] if translation == text else translation]
             at = end
         return "".join([*pieces, self._text[at:]])
 
 
-def _bodies(text: str) -> Iterator[tuple[int, int]]:
-    """Where each line begins and ends, without the white space around it; blank ones left out."""
+def _bodies(text: str, split: Split) -> Iterator[tuple[int, int]]:
+    """Where what is read in one go begins and ends, without the white space around it."""
+    begun: int | None = None
+    end = 0
+    for begin, end in _stripped_lines(text):
+        begun = begin if begun is None else begun
+        if split == "lines" or (split == "signs" and sentences(f"{text[begin:end]} x")[-1] == "x"):
+            yield begun, end
+            begun = None
+    if begun is not None:
+        yield begun, end
+
+
+def _stripped_lines(text: str) -> Iterator[tuple[int, int]]:
+    """Blank ones left out."""
     at = 0
     for line in text.splitlines(keepends=True):
         if body := line.strip():

@@ -1,13 +1,28 @@
 """What a server allows: hosts, keys, sizes, lengths, times."""
 
+import ipaddress
+import re
+import resource
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from attendo.settings import Settings
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_NAME = re.compile(r"\w([\w.-]*\w)?\.?", re.ASCII)
+_PORTS = {"http": 80, "https": 443}  # that browsers leave out
+_MOST_CONNECTIONS = 1000
+
+
+def most_connections() -> int:
+    """Fewer than the files that this process may have open: it needs some for itself."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return _MOST_CONNECTIONS
+    return max(1, min(_MOST_CONNECTIONS, max(files // 2, files - 128)))
 
 
 class ServeSettings(Settings):
@@ -20,6 +35,11 @@ class ServeSettings(Settings):
     metrics_open: bool = Field(False, description="whether others than this machine may read /metrics")
 
     # how a request arrives
+    connections: int = Field(
+        default_factory=most_connections,
+        ge=1,
+        description="at a time; 1,000, or fewer where this process may not have so many files open",
+    )
     header_bytes: int = Field(16 * 1024, ge=1, description="of all headers of a request together")
     body_bytes: int = Field(1024 * 1024, ge=1, description="of the body of a request")
     body_seconds: float = Field(10.0, gt=0, description="in which a body must have arrived")
@@ -55,3 +75,45 @@ class ServeSettings(Settings):
     )
 
     log_format: Literal["text", "json"] = Field("text", description="of the lines that a server writes of itself")
+
+    @field_validator("hosts")
+    @classmethod
+    def _names(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if not _NAME.fullmatch(host) and not _is_address(host):
+                raise ValueError(
+                    f"no request calls a server {host}: name it as in translate.example.org or 192.0.2.7, without "
+                    "http:// and without a port"
+                )
+        return tuple(host.lower() for host in hosts)
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if origin != "*" and not _is_origin(origin):
+                raise ValueError(
+                    f"no browser says that it asks from {origin}: write it as browsers do, such as "
+                    "https://example.org or http://localhost:3000, without a path; * is every page"
+                )
+        return origins
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_origin(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return False
+    host = parts.netloc.rpartition(":")[0] if port is not None else parts.netloc
+    named = _NAME.fullmatch(host) or (host[:1] + host[-1:] == "[]" and _is_address(host[1:-1]))
+    plain = text == text.lower() == f"{parts.scheme}://{parts.netloc}"
+    return bool(named) and plain and parts.scheme in _PORTS and port != _PORTS[parts.scheme]

@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from attendo.serve.errors import Refusal
 from attendo.serve.linking import Answer, answers_of, distinct, together
-from attendo.serve.sentences import TextPlan
+from attendo.serve.sentences import Reading, TextPlan
 
 if TYPE_CHECKING:
     from attendo.serve.office import Office
     from attendo.serve.shelf import Served
 
-TextKind = Literal["text", "html", "xml"]
+_BY_LINES = Reading()
 MOST_SENTENCES = 1_000  # of one request; 5,000 characters of what people write have about a hundred
 
 
@@ -33,35 +33,56 @@ async def translated(
     office: "Office",
     served: "Served",
     texts: Sequence[str],
-    kind: TextKind = "text",
-    ignored: Sequence[str] = (),
+    how: Reading = _BY_LINES,
     alternatives: int = 0,
     **options: Any,
 ) -> list[Translation]:
     """One translation of each text, in order, with at most so many alternatives; `options` as of `generate`.
 
-    Lines stay lines, with the white space around them; tags, and elements whose names are `ignored`, stay too. Each
-    line, or run of text between tags that divide, is translated sentence by sentence: models that learned from
-    sentences leave out what comes behind the first. With split=False it is translated whole. What has no letters stays
-    as it is, and a text without any takes no model.
+    Lines stay lines, with the white space around them, unless sentences go on over them; tags stay too. Each line, or
+    run of text between tags that divide, is translated sentence by sentence: models that learned from sentences leave
+    out what comes behind the first. What has no letters stays as it is, and a text without any takes no model.
     """
     office.check(texts)
-    by_sentence = options.pop("split", True)
-    plans = [plan async for plan in _plans(texts, kind, ignored, by_sentence)]
+    plans = [plan async for plan in _plans(texts, how)]
     asked = [sentence for plan in plans for sentence in plan.asked]
     if len(asked) > MOST_SENTENCES:
         raise Refusal("too_many_sentences", count=len(asked), most=MOST_SENTENCES)
     searches = _searches(served, alternatives, office.settings.beam, options) if asked else []
-    found = await together([answers_of(office, served, asked, kind != "text", **each) for each in searches])
+    found = await together([answers_of(office, served, asked, how.kind != "text", **each) for each in searches])
     answers = (distinct(chain(*each)) for each in zip(*found, strict=True))
     return [_translation(plan, [*islice(answers, len(plan.asked))], alternatives) for plan in plans]
 
 
-async def _plans(
-    texts: Sequence[str], kind: TextKind, ignored: Sequence[str], by_sentence: bool
-) -> AsyncIterator[TextPlan]:
+async def translated_from(
+    office: "Office", sources: Sequence[str], target: str, texts: Sequence[str], how: Reading, alternatives: int = 0
+) -> list[Translation]:
+    """Each from its own language, by the model for it, in order. What is in the target's already stays as it is."""
+    told = {place: _untouched(text) for place, text in enumerate(texts)}
+    places = {
+        source: [place for place, each in enumerate(sources) if each == source]
+        for source in sources
+        if source != target
+    }
+    served = {source: office.for_pair(source, target) for source in places}
+    done = await together(
+        [
+            translated(office, served[source], [texts[place] for place in there], how, alternatives)
+            for source, there in places.items()
+        ]
+    )
+    for there, found in zip(places.values(), done, strict=True):
+        told |= zip(there, found, strict=True)
+    return [told[place] for place in range(len(texts))]
+
+
+def _untouched(text: str) -> Translation:
+    return Translation(text, (), 0, 0, cut=False)
+
+
+async def _plans(texts: Sequence[str], how: Reading) -> AsyncIterator[TextPlan]:
     for text in texts:
-        yield TextPlan(text, kind, ignored, by_sentence)
+        yield TextPlan(text, how)
         await asyncio.sleep(0)  # 5,000 characters take milliseconds, and others are to be heard meanwhile
 
 

@@ -71,6 +71,7 @@ OPTIONS = {
             "--json",
             "--max-loss",
             "--precision",
+            "--set",
             "--source",
             "--target",
             "--to",

@@ -1,6 +1,7 @@
 """Small models with much to say, and the sources they answer, for exports to other systems."""
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -33,9 +34,9 @@ def wordy(seed: int = 1, words: Words | None = None, **changes: Any) -> TextMode
     return _model(words, words, seed, changes)
 
 
-def pieces(seed: int = 1, apart: bool = False, **changes: Any) -> TextModel:
+def pieces(seed: int = 1, apart: bool = False, symbols: Sequence[str] = (), **changes: Any) -> TextModel:
     """Subwords, of their own for each side if they are to be apart."""
-    source = SentencePiece.train(TEXTS * 4, 330)
+    source = SentencePiece.train(TEXTS * 4, 330, symbols=list(symbols))
     target = SentencePiece.train([text.upper() for text in TEXTS] * 4, 325) if apart else source
     return _model(source, target, seed, changes)
 

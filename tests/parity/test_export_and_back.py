@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from exported import WORDS, some_sentences, wordy
 from foreign_models import random_model, written
-from foreign_tokenizers import some_lines, write_marian
+from foreign_tokenizers import some_lines, write_bart, write_marian
 
 from attendo.errors import ModelError
+from attendo.interop import to_bart
 from attendo.interop.argos import Languages
 from attendo.interop.exporting import export
 from attendo.interop.from_folder import from_folder
 from attendo.interop.sentences import sentences_of
-from attendo.text import Words
+from attendo.text import EOS, Words
 from attendo.text_model import TextModel
 
 transformers = pytest.importorskip("transformers")
@@ -43,6 +44,28 @@ def test_marian_comes_back_with_the_same_texts_for_the_same_texts(marian: Path, 
     assert len(set(_told(marian))) > 3
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_bart_comes_back_with_the_same_texts_for_the_same_texts(tmp_path: Path, tied: bool) -> None:
+    size = len(write_bart(tmp_path))
+    bart = written(random_model("bart", vocab_size=size, tie_word_embeddings=tied), tmp_path)
+    model = from_folder(bart).model()
+    certificate = export(model, tmp_path / "back", "hf", "float32", some_sentences(model, 6))
+    assert certificate.notes[0].startswith("BartForConditionalGeneration loads it")
+    ours = [model.source_tokenizer.encode(text) for text in TEXTS]
+    begin = model.source_tokenizer.encode("<<s>>")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "back")
+    assert tokenizer(TEXTS).input_ids == [[*begin, *ids, EOS] for ids in ours]
+    assert _told_by_bart(tmp_path / "back") == _told_by_bart(bart)
+    assert len(set(_told_by_bart(bart))) > 3
+
+
+def test_what_bart_cannot_hold_is_told_in_full() -> None:
+    changes = {"norm": "pre", "activation": "swiglu", "position_offset": 0}
+    reasons = ["norm is pre, not post", "it has a norm behind each stack", "it has no norm on the embedding"]
+    told = [*reasons, "position_offset is 0, not 2", "activation is swiglu, which has a gate"]
+    assert to_bart.obstacles(wordy(positions="learned", **changes).network.config) == told
+
+
 def test_marian_goes_on_to_ctranslate2_and_argos(marian: Path, tmp_path: Path) -> None:
     model = from_folder(marian).model()
     sentences = some_sentences(model, 6)
@@ -57,7 +80,7 @@ def test_prefixes_go_along_where_a_format_has_a_place_for_them(tmp_path: Path) -
     assert all(source[0] == 4 for source in sentences.sources)
     certificate = export(model, tmp_path / "ct2", "ctranslate2", "float32", sentences)
     assert [each.same_answers for each in certificate.searches] == [8, 8]
-    with pytest.raises(ModelError, match="a Marian folder has no place for what this model puts before"):
+    with pytest.raises(ModelError, match="a Pegasus model cannot hold this network: it puts <en> before every source"):
         export(model, tmp_path / "hf", "hf", "float32", sentences)
     assert [each.name for each in tmp_path.iterdir()] == ["ct2"]
 
@@ -74,6 +97,16 @@ def _with_prefixes() -> TextModel:
     model = wordy(words=words)
     generation = {**model.stored.generation, "source_prefix": ["<en>"], "target_prefix": ["<de>"]}
     return TextModel(replace(model.stored, generation=generation))
+
+
+def _told_by_bart(folder: Path) -> list[str]:
+    model: Any = transformers.BartForConditionalGeneration.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    settings = model.generation_config
+    settings.forced_eos_token_id, settings.suppress_tokens = None, [model.config.pad_token_id]
+    given = tokenizer(TEXTS, return_tensors="pt", padding=True)
+    said = model.generate(**given, max_new_tokens=12, min_new_tokens=4, max_length=None, num_beams=4)
+    return tokenizer.batch_decode(said, skip_special_tokens=True)
 
 
 def _told(folder: Path) -> list[str]:

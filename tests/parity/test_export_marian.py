@@ -1,18 +1,19 @@
 """Exports to transformers: the folder loads by from_pretrained, answers the same, and its tokenizer cuts the same."""
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from exported import MARIAN, pieces, some_sentences, some_texts, wordy
+from exported import MARIAN, WORDS, pieces, some_sentences, some_texts, wordy
 
 from attendo.errors import ModelError, UsageError
-from attendo.interop import marian_folder
+from attendo.interop import marian
 from attendo.interop.certificate import Certificate
 from attendo.interop.exporting import NotTheSameError, Precision, export
-from attendo.text import BOS, EOS, PAD
+from attendo.text import BOS, EOS, PAD, Words
 from attendo.text_model import TextModel
 
 transformers = pytest.importorskip("transformers")
@@ -83,9 +84,8 @@ def test_text_in_and_text_out_by_their_classes_alone(tmp_path: Path, changes: di
 
 def test_a_tokenizer_of_another_kind_stays_behind_and_that_is_told(tmp_path: Path) -> None:
     certificate = _export(wordy(**MARIAN), tmp_path / "out")
-    assert certificate.notes == (
-        "the tokenizers stay behind: a MarianTokenizer is of sentencepiece, that of the source is of words",
-    )
+    told = "the tokenizers stay behind: a MarianTokenizer is of sentencepiece, that of the source is of words"
+    assert told in certificate.notes
     assert not list((tmp_path / "out").glob("*.spm"))
 
 
@@ -93,8 +93,8 @@ def test_another_weight_in_the_folder_fails_and_leaves_nothing(tmp_path: Path, m
     model, other = wordy(**MARIAN), wordy(**MARIAN)
     with torch.no_grad():
         other.network.decoder[0].get_submodule("cross_attention.output").get_parameter("bias")[0] += 0.5
-    make = marian_folder.to_marian
-    monkeypatch.setattr(marian_folder, "to_marian", lambda network, longest: make(other.network, longest))
+    make = marian.to_marian
+    monkeypatch.setattr(marian, "to_marian", lambda network, longest: make(other.network, longest))
     with pytest.raises(NotTheSameError, match="the mean difference of logits"):
         _export(model, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
@@ -103,11 +103,44 @@ def test_another_weight_in_the_folder_fails_and_leaves_nothing(tmp_path: Path, m
 def test_what_it_cannot_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="a MarianMTModel cannot hold this network: norm_kind is rms, not layer"):
         _export(wordy(**MARIAN, norm_kind="rms"), tmp_path / "out")
+    words = Words.build([" ".join(WORDS)], symbols=("<a>", "<b>"))
+    prefixes = {"source_prefix": ["<a>"], "target_prefix": ["<a>", "<b>"]}
+    several = _storing(wordy(words=words, norm="post", positions="learned"), prefixes)
+    reasons = (
+        "it puts <a> before every source; its answers begin with <a> <b>, more than one token; "
+        "positions are learned, not sinusoidal"
+    )
+    with pytest.raises(ModelError, match=f"a MarianMTModel cannot hold this network: {reasons}"):
+        _export(several, tmp_path / "out")
     with pytest.raises(ModelError, match="a Pegasus model cannot hold this network: source and target have"):
         _export(pieces(apart=True, norm="pre"), tmp_path / "out")
     with pytest.raises(UsageError, match="precision int8 is not for hf: take float32 or float16"):
         _export(wordy(**MARIAN), tmp_path / "out", "int8")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_class_that_loads_it_is_told(tmp_path: Path) -> None:
+    assert _export(wordy(**MARIAN), tmp_path / "post").notes[0].startswith("MarianMTModel loads it")
+    told = _export(wordy(norm="pre"), tmp_path / "pre").notes[0]
+    assert told.startswith("PegasusForConditionalGeneration loads it")
+    assert "a MarianMTModel has its norms elsewhere, and answers something else" in told
+
+
+def test_what_every_answer_begins_with_goes_along(tmp_path: Path) -> None:
+    settings = {"max_length_factor": 0.0, "max_length_extra": 12, "at_limit": "free"}
+    model = _storing(pieces(**MARIAN, tie="all", symbols=("<de>",)), {"target_prefix": ["<de>"], **settings})
+    _export(model, tmp_path / "out")
+    theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "out")
+    tokenizer, texts = _tokenizer(tmp_path / "out"), some_texts(8)
+    begin = theirs.generation_config.forced_bos_token_id
+    assert model.target_tokenizer.pieces([begin]) == ["<de>"]
+    said = theirs.generate(**tokenizer(texts, return_tensors="pt", padding=True)).tolist()
+    ours = [list(each.ids) for each in model.generate(texts)]
+    assert [[each for each in row if each not in (PAD, BOS, EOS)] for row in said] == ours
+
+
+def _storing(model: TextModel, generation: dict[str, Any]) -> TextModel:
+    return TextModel(replace(model.stored, generation=generation))
 
 
 def _export(model: TextModel, out: Path, precision: Precision = "float32") -> Certificate:

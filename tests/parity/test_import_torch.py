@@ -1,6 +1,7 @@
 """`torch.nn.Transformer` with its embeddings and output layer, imported: the same logits."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -152,3 +153,67 @@ def test_sizes_that_do_not_fit_are_told_together() -> None:
 def test_positions_need_a_layout_or_two_tables() -> None:
     with pytest.raises(ModelError, match="a layout of sines, or a table for each side"):
         from_torch(*parts(), positions=AddedPositions(source_table=torch.zeros(3, WIDTH)))
+
+
+def rms_norm(where: str) -> Callable[[nn.Transformer], None]:
+    def change(transformer: nn.Transformer) -> None:
+        if where == "behind a stack":
+            transformer.decoder.norm = nn.RMSNorm(WIDTH)
+        for layer in transformer.decoder.layers if where == "in layers" else ():
+            layer.norm2 = nn.RMSNorm(WIDTH)
+
+    return change
+
+
+def epsilon(find: Callable[[nn.Transformer], Any]) -> Callable[[nn.Transformer], None]:
+    return lambda transformer: setattr(find(transformer), "eps", 0.5)
+
+
+def other_heads(transformer: nn.Transformer) -> None:
+    transformer.decoder.layers[0].multihead_attn = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
+
+
+def doubled(transformer: nn.Transformer) -> None:
+    class TransformerEncoderLayer(nn.TransformerEncoderLayer):
+        def forward(self, *given: Any, **named: Any) -> Tensor:
+            return 2 * super().forward(*given, **named)
+
+    transformer.encoder.layers[0] = TransformerEncoderLayer(WIDTH, 4, 24, batch_first=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (rms_norm("behind a stack"), "its norms are LayerNorm, RMSNorm"),
+        (rms_norm("in layers"), "its norms are LayerNorm, RMSNorm"),
+        (epsilon(lambda transformer: transformer.encoder.norm), "norms differ in epsilon"),
+        (epsilon(lambda transformer: transformer.encoder.layers[0].norm2), "norms differ in epsilon"),
+        (epsilon(lambda transformer: transformer.decoder.layers[1].norm3), "norms differ in epsilon"),
+        (other_heads, "layers differ in heads"),
+        (doubled, "its layers are .*doubled.*TransformerEncoderLayer"),
+    ],
+)
+def test_a_part_that_was_exchanged_is_seen(change: Callable[[nn.Transformer], None], reason: str) -> None:
+    made = parts()
+    change(made[0])
+    with pytest.raises(ModelError, match=f"attendo cannot hold this network: {reason}"):
+        from_torch(*made)
+
+
+@pytest.mark.parametrize(
+    ("added", "reason"),
+    [
+        (AddedPositions(source_table=torch.zeros(9, 8), target_table=torch.zeros(9, 8)), r"must be \[positions, 16\]"),
+        (
+            AddedPositions(source_table=torch.zeros(5, WIDTH), target_table=torch.zeros(5, WIDTH), offset=9),
+            "more rows than its offset 9",
+        ),
+        (
+            AddedPositions("halves", source_table=torch.zeros(5, WIDTH), target_table=torch.zeros(5, WIDTH)),
+            "a layout of sines, or a table",
+        ),
+    ],
+)
+def test_tables_of_positions_must_fit(added: AddedPositions, reason: str) -> None:
+    with pytest.raises(ModelError, match=reason):
+        from_torch(*parts(), positions=added)

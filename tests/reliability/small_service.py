@@ -31,7 +31,8 @@ class Answered:
 
     @property
     def code(self) -> str:
-        return str(self.content["error"]["code"])
+        told = self.content.get("error")
+        return str(self.content["detail"] if told is None else told["code"])  # DeepL's, or our own
 
 
 class Service:
@@ -65,6 +66,18 @@ class Service:
     def generate(self, *texts: str, **options: Any) -> Answered:
         return self._ask("POST", "/api/v1/generate", {"texts": texts or SOURCES[:1], **options})
 
+    def upload(self, text: str) -> Answered:
+        """A document, as DeepL's clients bring one."""
+        head = "Content-Disposition: form-data; name="
+        parts = [f'{head}"target_lang"\r\n\r\nZH', f'{head}"file"; filename="a.txt"\r\n\r\n{text}']
+        body = "".join(f"--part\r\n{each}\r\n" for each in parts) + "--part--\r\n"
+        return self._ask("POST", "/v2/document", body, "multipart/form-data; boundary=part")
+
+    def asked_after(self, given: Answered, what: str = "") -> Answered:
+        """A document that was brought."""
+        key = {"document_key": given.content["document_key"]}
+        return self._ask("POST", f"/v2/document/{given.content['document_id']}{what}", key)
+
     def marked(self) -> Answered:
         """A request that the fault strikes, if there is one."""
         return self.generate(max_length=MARK, min_length=MARK)
@@ -90,11 +103,11 @@ class Service:
         self._ended = self._ended or self._child.wait()
         return self._ended
 
-    def _ask(self, method: str, path: str, content: Any) -> Answered:
+    def _ask(self, method: str, path: str, content: Any, kind: str = "application/json") -> Answered:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
-            body = None if content is None else json.dumps(content)
-            connection.request(method, path, body, {"content-type": "application/json"})
+            body = content if content is None or isinstance(content, str) else json.dumps(content)
+            connection.request(method, path, body, {"content-type": kind})
             answered = connection.getresponse()
             text = answered.read().decode()
             is_json = answered.headers.get_content_type() == "application/json"

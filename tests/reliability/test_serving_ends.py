@@ -95,6 +95,36 @@ def told_twice(children: Children, folder: Path, number: int) -> float:
         return taken
 
 
+def test_S8_told_to_end_it_waits_for_documents_and_hands_them_out(children: Children, folder: Path) -> None:
+    """Whoever brought one asks every few seconds, each time on a new connection."""
+    options = (*PATIENT, "--languages", "en-zh", "--set", "drain_seconds=30")
+    with Service(children, folder, *options, before=[VERY_SLOW]) as service:
+        service.until_ready()
+        first, second = service.upload("the cat sat\n"), service.upload("a small dog\n" * 3)
+        assert (first.status, second.status) == (200, 200)
+        begin = time.monotonic()
+        service.kill(signal.SIGTERM)
+        service.until(lambda: service.get("/readyz").status != 200)
+        time.sleep(max(0.0, begin + 1.0 - time.monotonic()))  # by now nobody would be listened to, were it not for them
+        assert service.upload("the cat sat\n").code == "draining"
+        assert service.generate().code == "draining"
+        for given in (first, second):
+            service.until(lambda given=given: service.asked_after(given).content["status"] == "done")
+            assert service.asked_after(given, "/result").status == 200
+        ended = service.wait()
+        assert (ended.code, "Traceback" in ended.errors) == (0, False)
+
+
+def test_S8_documents_that_nobody_comes_for_do_not_keep_it(children: Children, folder: Path) -> None:
+    options = (*PATIENT, "--languages", "en-zh", "--set", "drain_seconds=3")
+    with Service(children, folder, *options, before=[VERY_SLOW]) as service:
+        service.until_ready()
+        assert service.upload("the cat sat\n" * 500).status == 200
+        service.kill(signal.SIGTERM)
+        ended = service.wait()
+        assert (ended.code, "Traceback" in ended.errors) == (0, False)
+
+
 def test_S8_with_nobody_there_it_ends_as_well(children: Children, folder: Path) -> None:
     with Service(children, folder) as service:
         service.until_ready()

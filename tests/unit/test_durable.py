@@ -1,6 +1,7 @@
 """Writing that survives a crash: in the right order, whole or not at all, and nothing left lying about."""
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from attendo import durable
 from attendo.durable import DiskFullError
-from attendo.errors import AttendoError
+from attendo.errors import AttendoError, UsageError
 
 Verb = tuple[str, str]
 
@@ -211,3 +212,43 @@ def test_a_lock_is_let_go_after_an_error_too(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="wrong"), durable.locked(tmp_path):
         raise ValueError("wrong")
     assert names(tmp_path) == []
+
+
+def test_a_place_is_written_by_one_at_a_time(tmp_path: Path) -> None:
+    goal = tmp_path / "new" / "goal"
+    other = "from attendo.durable import alone\nfrom pathlib import Path\nwith alone(Path('goal')): print('inside')"
+    command = [sys.executable, "-c", other]
+    with durable.alone(goal):
+        refused = subprocess.run(command, capture_output=True, text=True, cwd=goal.parent, check=False)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "another process is writing goal" in refused.stderr
+        with pytest.raises(UsageError, match="another process is writing"), durable.alone(goal):
+            raise AssertionError("never here")
+        with durable.alone(goal.with_name("neighbour")):
+            goal.mkdir()
+    assert names(goal.parent) == ["goal"]
+
+
+def test_a_lock_that_was_given_up_while_it_was_waited_for_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, real = tmp_path / ".tmp-goal.lock", fcntl.flock
+    rounds: list[int] = []
+
+    def too_late(handle: int, how: int) -> None:
+        rounds.append(handle)
+        if len(rounds) == 1:
+            lock.unlink()
+        real(handle, how)
+
+    monkeypatch.setattr("attendo.durable.fcntl.flock", too_late)
+    with durable.alone(tmp_path / "goal"):
+        assert lock.exists()
+    assert len(rounds) == 2
+    assert names(tmp_path) == []
+
+
+def test_folders_for_a_place_stay_if_something_is_in_them(tmp_path: Path) -> None:
+    with durable.alone(tmp_path / "a" / "b" / "goal"):
+        (tmp_path / "a" / "mine").write_text("x")
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["a", "mine"]

@@ -8,6 +8,7 @@ from typing import Literal
 from attendo.recipes.bench_serving.shapes import Said, Shape
 from attendo.recipes.bench_serving.wire import Ear, Wire, WireError
 
+_TOLD = 300  # bytes of what a server says when it rejects a request
 End = Literal["answered", "rejected", "late", "left", "failed"]
 
 
@@ -22,7 +23,7 @@ class Outcome:
     first: float | None = None  # seconds until the first part of its text
     said: Said | None = None
     text: int = 0  # which text was asked for
-    why: str = ""  # it failed
+    why: str = ""  # it failed, or what was told with a rejection
 
     @property
     def seconds(self) -> float:
@@ -73,7 +74,8 @@ class Asker:
             return Outcome("failed", due, self.now, text=number, why=str(error))
         over = self.now
         if reply.status != 200:
-            return Outcome("rejected", due, over, reply.status, text=number)
+            told = reply.body[:_TOLD].decode("utf-8", "replace")
+            return Outcome("rejected", due, over, reply.status, text=number, why=" ".join(told.split()))
         try:
             said = self._shape.said(reply.body)
         except ValueError as error:

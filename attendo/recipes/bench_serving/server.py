@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -17,6 +17,9 @@ from attendo.errors import AttendoError, ModelError
 
 _SECONDS_TO_START = 300.0  # a large model is read, checked and compiled
 _SECONDS_TO_END = 20.0
+_SECONDS_TO_EXPLAIN = 1.0
+# Without -P Python would take modules from the folder that this is called in, whatever lies there.
+_ATTENDO = (sys.executable, "-P", "-m", "attendo")
 _ANNOUNCED = "http://"  # what the line begins with that `attendo serve` prints when it listens
 
 
@@ -35,7 +38,7 @@ class Started:
 @contextmanager
 def started(folders: Sequence[Path], *options: str) -> Iterator[Started]:
     """`attendo serve` with these options in a process of its own, until the end of the block."""
-    command = [sys.executable, "-m", "attendo", "serve", *map(str, folders), "--port", "0", *options]
+    command = [*_ATTENDO, "serve", *map(str, folders), "--port", "0", *options]
     with TemporaryFile("w+", encoding="utf-8") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
@@ -49,10 +52,10 @@ def exported(folder: Path, engine: str) -> Iterator[Path]:
     """The model as another engine has it, in a folder that is gone after the block."""
     with TemporaryDirectory(prefix="attendo-bench-") as place:
         out = Path(place, engine)
-        command = [sys.executable, "-m", "attendo", "export", str(folder), str(out), "--to", engine]
+        command = [*_ATTENDO, "export", str(folder), str(out), "--to", engine]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise ModelError(f"{folder} cannot be exported to {engine}: {_last_line(done.stderr)}")
+            raise ModelError(f"{folder} cannot be exported to {engine}: {_last_line(done.stderr, done.returncode)}")
         yield out
 
 
@@ -67,15 +70,16 @@ def _address(process: "subprocess.Popen[str]", errors: IO[str]) -> str:
                 return line.strip().rstrip("/")
             if not line:
                 break
+    with suppress(subprocess.TimeoutExpired):  # it may be about to end by itself, and its exit code says more
+        process.wait(_SECONDS_TO_EXPLAIN)
     process.kill()
-    process.wait()
     errors.seek(0)
-    raise ServerError(f"the server did not start: {_last_line(errors.read())}")
+    raise ServerError(f"the server did not start: {_last_line(errors.read(), process.wait())}")
 
 
-def _last_line(text: str) -> str:
+def _last_line(text: str, code: int) -> str:
     lines = text.strip().splitlines()
-    return lines[-1].removeprefix("attendo: ") if lines else "it said nothing"
+    return lines[-1].removeprefix("attendo: ") if lines else f"it said nothing, and ended with exit code {code}"
 
 
 def _stop(process: "subprocess.Popen[str]") -> None:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from attendo.recipes.bench_serving.asking import Outcome
 
@@ -42,6 +42,7 @@ class Summary:
     first_token: Spread | None
     rejection: Spread | None
     failures: tuple[str, ...] = ()  # different reasons
+    told: dict[int, str] = field(default_factory=dict)  # with the first rejection of each status
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome], seconds: float) -> "Summary":
@@ -62,5 +63,6 @@ class Summary:
             Spread.of([each.seconds for each in answered]),
             Spread.of([each.first for each in answered if each.first is not None]),
             Spread.of([each.seconds for each in rejected]),
-            tuple(dict.fromkeys(each.why for each in outcomes if each.why)),
+            tuple(dict.fromkeys(each.why for each in outcomes if each.end == "failed")),
+            {each.status or 0: each.why for each in reversed(rejected)},
         )

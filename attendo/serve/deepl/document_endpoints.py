@@ -5,7 +5,7 @@ from starlette.background import BackgroundTask
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
-from attendo.serve.deepl.languages import found_out, pair_of
+from attendo.serve.deepl.languages import pair_of
 from attendo.serve.deepl.replies import (
     DOCUMENT_BODY,
     KEY_BODY,
@@ -21,6 +21,7 @@ from attendo.serve.documents.formats import KINDS, Kind, kind_of, read
 from attendo.serve.errors import Refusal, answer
 from attendo.serve.office import Office
 from attendo.serve.shelf import Served
+from attendo.serve.unnamed_sources import found_source
 
 _BYTES = "application/octet-stream"
 # DeepL's library asks at once, and then only every five seconds; most documents are done before that.
@@ -75,7 +76,10 @@ async def _sent(request: Request, office: Office) -> tuple[bytes, Kind, Served]:
     if len(content) > most:
         raise Refusal("document_too_large", most=most)
     draft = read(content, kind)
-    return content, kind, office.for_pair(source or found_out(office, draft.text, kind, target), target)
+    source = source or found_source(office, draft.text, target, kind).language
+    if source == target:
+        raise Refusal("no_such_pair", source=source, target=target)
+    return content, kind, office.for_pair(source, target)
 
 
 def _status(document: Document) -> StatusReply:

@@ -1,13 +1,12 @@
 """/v2/translate, /v2/languages, /v2/usage, and what lies in files beside this one."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from attendo.serve.deepl import document_endpoints, glossaries
-from attendo.serve.deepl.languages import found_out, pair_of, sources, targets, told
+from attendo.serve.deepl.languages import pair_of, sources, targets, told
 from attendo.serve.deepl.replies import (
     TRANSLATE_BODY,
     TRANSLATE_REFUSALS,
@@ -24,7 +23,8 @@ from attendo.serve.keys import admitted, bearer
 from attendo.serve.office import Office
 from attendo.serve.openapi import refusals
 from attendo.serve.request_values import values_of
-from attendo.serve.translating import translated
+from attendo.serve.translating import translated_from
+from attendo.serve.unnamed_sources import found_sources
 
 _NO_LIMIT = 1_000_000_000_000  # what DeepL tells of accounts without one
 
@@ -79,29 +79,25 @@ class _Translated:
         texts = request.texts
         self._office.check(texts)
         source, target = pair_of(self._office, request.source_lang, request.target_lang)
-        kind = request.tag_handling or "text"
-        languages = [source or found_out(self._office, text, kind, target) for text in texts]
-        found: dict[int, TranslationReply] = {}
-        for language in dict.fromkeys(languages):
-            places = [place for place, each in enumerate(languages) if each == language]
-            done = await self._from(language, target, [texts[place] for place in places], request)
-            found |= zip(places, done, strict=True)
+        if source == target:
+            raise Refusal("no_such_pair", source=source, target=target)
+        how = request.reading
+        froms = [source or ""] * len(texts)
+        if source is None:
+            froms = [each.language for each in await found_sources(self._office, texts, target, how.kind)]
+        done = await translated_from(self._office, froms, target, texts, how)
         self.characters += sum(map(len, texts))
-        return {"translations": [found[place].model_dump(exclude_none=True) for place in range(len(texts))]}
-
-    async def _from(
-        self, source: str, target: str, texts: Sequence[str], request: TranslateRequest
-    ) -> list[TranslationReply]:
-        served = self._office.for_pair(source, target)
-        by_sentence = request.split_sentences not in ("0", 0)
-        kind = request.tag_handling or "text"
-        done = await translated(self._office, served, texts, kind, request.ignored, split=by_sentence)
-        return [
+        replies = [
             TranslationReply(
                 detected_source_language=told(source),
                 text=each.text,
                 billed_characters=len(text),
-                model_type_used=served.name if request.model_type else None,
+                model_type_used=self._model(source, target) if request.model_type else None,
             )
-            for text, each in zip(texts, done, strict=True)
+            for text, source, each in zip(texts, froms, done, strict=True)
         ]
+        return {"translations": [each.model_dump(exclude_none=True) for each in replies]}
+
+    def _model(self, source: str, target: str) -> str | None:
+        """None for what is in the language already."""
+        return None if source == target else self._office.for_pair(source, target).name

@@ -3,13 +3,10 @@
 from collections.abc import Collection
 
 from attendo.serve.deepl.replies import LanguageReply
-from attendo.serve.documents.formats import Kind
 from attendo.serve.errors import Refusal
 from attendo.serve.languages import closest, name_of
 from attendo.serve.office import Office
-from attendo.serve.sentences import TextPlan
 
-_LOOKED_AT = 2_000  # characters of a text with tags
 # Clients refuse these targets without a region; to a model here the regions are the same.
 _REGIONS = {
     "en": {"EN-GB": "English (British)", "EN-US": "English (American)"},
@@ -29,15 +26,6 @@ def meant(tag: str, codes: Collection[str]) -> str:
     if code is None:
         raise Refusal("unknown_language", {"param": "target_lang"}, language=tag)
     return code
-
-
-def found_out(office: Office, text: str, kind: Kind, target: str) -> str:
-    """The language of a text, among those that are translated into the target; tags are no words of it."""
-    among = [source for source, targets in office.languages().items() if target in targets]
-    if len(among) == 1:
-        return among[0]
-    words = text if kind == "text" else " ".join(TextPlan(text[:_LOOKED_AT], kind).asked)
-    return office.detected(words, target).language
 
 
 def sources(office: Office) -> list[LanguageReply]:

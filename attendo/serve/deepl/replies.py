@@ -52,7 +52,7 @@ class GlossariesReply(BaseModel):
     glossaries: list[str] = []
 
 
-_LANGUAGES = ("unknown_language", "no_such_pair", "unmet_parameter", "bad_form")
+_LANGUAGES = ("unknown_language", "no_such_pair", "no_language", "unmet_parameter", "bad_form")
 TRANSLATE_REFUSALS = refusals("deepl", *OF_MODELS, *_LANGUAGES, "too_many_texts", "too_many_sentences")
 UPLOAD_REFUSALS = refusals(
     "deepl",

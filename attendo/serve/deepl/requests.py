@@ -7,19 +7,21 @@ from typing import Annotated, Any, Literal, TypeVar
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import FormData, UploadFile
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from attendo.serve import forms
 from attendo.serve.documents.registry import no_room
 from attendo.serve.errors import Refusal
 from attendo.serve.request_values import is_json, json_object
+from attendo.serve.sentences import Reading, Split
+from attendo.text.markup import Outline
 
 R = TypeVar("R", bound=BaseModel)
 Word = Annotated[str, Field(min_length=1, max_length=50)]
 Words = Annotated[str, Field(max_length=5_000)] | Annotated[list[Word], Field(max_length=100)]
 
-_LISTS = ("text", "ignore_tags")
-_FIELDS = 1_000  # of a form; each text is one
+_LISTS = ("text", "ignore_tags", "splitting_tags", "non_splitting_tags")
+_SPLITS: dict[str, Split] = {"0": "never", "nonewlines": "signs"}
 # What cannot be done here and would be missed.
 _UNMET = ("glossary_id", "glossary_ids", "style_id", "translation_memory_id", "custom_instructions")
 
@@ -46,6 +48,9 @@ class TranslateRequest(_Asked):
     text: str | list[str]
     tag_handling: Literal["html", "xml"] | None = None
     ignore_tags: Words = Field(default=[], description="a list, or one text with commas")
+    splitting_tags: Words = []
+    non_splitting_tags: Words = []
+    outline_detection: bool | None = Field(None, description="of XML: what divides it is seen from where it stands")
     split_sentences: Literal["0", "1", "nonewlines", 0, 1] | None = None
     model_type: Word | None = None
 
@@ -54,9 +59,12 @@ class TranslateRequest(_Asked):
         return [self.text] if isinstance(self.text, str) else self.text
 
     @property
-    def ignored(self) -> list[str]:
-        given = self.ignore_tags if isinstance(self.ignore_tags, list) else [self.ignore_tags]
-        return [tag.strip() for each in given for tag in each.split(",") if tag.strip()]
+    def reading(self) -> Reading:
+        dividing, joining = (frozenset(_names(each)) for each in (self.splitting_tags, self.non_splitting_tags))
+        found_out = self.tag_handling != "xml" or self.outline_detection is not False
+        outline = Outline(dividing, joining - dividing, found_out)
+        split = _SPLITS.get(str(self.split_sentences), "lines")
+        return Reading(self.tag_handling or "text", _names(self.ignore_tags), split, outline)
 
 
 class DocumentRequest(_Asked):
@@ -87,9 +95,7 @@ def fitting(kind: type[R], fields: Mapping[str, Any]) -> R:
 async def form_of(request: Request) -> AsyncIterator[FormData]:
     """A file in it may lie on disk for as long as this lasts."""
     try:
-        form = await request.form(max_files=1, max_fields=_FIELDS)
-    except HTTPException as error:
-        raise Refusal("bad_form", detail=str(error.detail)[:200]) from None
+        form = await forms.form_of(request, files=1)
     except OSError as error:
         raise no_room(error) from None
     try:
@@ -102,3 +108,9 @@ def fields_of(form: FormData) -> dict[str, Any]:
     """What may be given several times as lists; of all else the first."""
     given = {name: [each for each in form.getlist(name) if not isinstance(each, UploadFile)] for name in form}
     return {name: values if name in _LISTS else values[0] for name, values in given.items() if values}
+
+
+def _names(given: str | list[str]) -> list[str]:
+    """Of tags: a list, or one text with commas."""
+    listed = [given] if isinstance(given, str) else given
+    return [tag.strip() for each in listed for tag in each.split(",") if tag.strip()]

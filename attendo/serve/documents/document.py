@@ -22,6 +22,7 @@ class Document:
     characters: int = 0  # that were translated
     error: str | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    ended_at: float | None = None  # by `time.monotonic`
 
     @property
     def source_file(self) -> str:

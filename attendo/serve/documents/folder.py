@@ -9,6 +9,8 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
+from attendo.errors import UsageError
+
 _PREFIX = "attendo-documents-"
 _LOCK = "lock"  # held as long as the process lives
 
@@ -49,6 +51,23 @@ class PrivateFolder:
                 self._folder, lock = _new(self._parent)
                 weakref.finalize(self, _remove, self._folder, lock)
             return self._folder
+
+
+def check_usable(parent: Path) -> None:
+    """Raises `UsageError` where nothing could be kept below it. What is made to find out is gone again."""
+    missing = [each for each in (parent, *parent.parents) if not each.exists()]
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=parent):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"--documents-folder {parent} cannot be used: {error.strerror}; name a folder that can be written to"
+        ) from None
+    finally:
+        for folder in missing:
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def _new(parent: Path) -> tuple[Path, int]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import time
 from contextlib import suppress
 
 from attendo.serve.documents.chunks import translated
@@ -14,11 +15,15 @@ from attendo.serve.shelf import Served
 
 MOST = 100  # that are kept at a time
 LIFETIME_SECONDS = 3600.0  # after which a document that was translated is gone, fetched or not
+FETCHED_WITHIN = 6.0  # seconds: DeepL's library asks every five whether a document is done, and then for it
 _AT_ONCE = 2
 
 
 class Documents:
-    """Files lie on disk, what is known of them in memory: after a restart neither is there."""
+    """Files lie on disk, what is known of them in memory: after a restart neither is there.
+
+    So a server that is told to end waits for those that it has begun, and a moment more for them to be fetched.
+    """
 
     def __init__(self, office: Office, lifetime_seconds: float = LIFETIME_SECONDS) -> None:
         self._office, self._lifetime = office, lifetime_seconds
@@ -27,6 +32,7 @@ class Documents:
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(_AT_ONCE)
         self.characters = 0  # translated since the server began
+        office.awaited.append(self._awaited)
 
     async def add(self, content: bytes, kind: Kind, served: Served) -> Document:
         """Refused where there are too many, or the disk is full: then nothing is kept of it."""
@@ -91,7 +97,13 @@ class Documents:
         finally:
             self._folder.remove(document.source_file)
             self._forget_later(document)
+            document.ended_at = time.monotonic()
             document.ended.set()
+
+    def _awaited(self) -> bool:
+        """One that nobody has come for in all that time is not waited for."""
+        since = time.monotonic() - FETCHED_WITHIN
+        return any(each.ended_at is None or each.ended_at > since for each in self._kept.values())
 
     async def _draft(self, document: Document) -> Draft:
         return read(await asyncio.to_thread(self._folder.read, document.source_file), document.kind)

@@ -1,19 +1,24 @@
 """Answers to prompts, whole or bit by bit: the same text either way."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from attendo.serve.continuations import added, added_bits, grown, own_tokens
+from attendo.serve.continuations import added, added_bits, own_tokens
 from attendo.serve.errors import Refusal
+from attendo.serve.linking import together
 from attendo.serve.office import Office
 from attendo.serve.openai.decoding import Decoding
-from attendo.serve.openai.prompts import Prompt
+from attendo.serve.openai.prompts import Prompt, by_sentence
+from attendo.serve.openai.sharing import Asking, SharedLimit
 from attendo.serve.openai.stops import Stops
 from attendo.serve.shelf import Served
 from attendo.serve.translating import MOST_SENTENCES
 from attendo.text_model import Hypothesis, Result
+
+_IN_FLIGHT = 4  # calls of one request: more would crowd out others
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,10 @@ class Answering:
 
     def __init__(self, office: Office, served: Served, decoding: Decoding) -> None:
         self._office, self._served, self._decoding = office, served, decoding
+        self._limit: SharedLimit | None = None
+        if decoding.most_tokens is not None and by_sentence(served):
+            plain = decoding.is_plain(served.model)
+            self._limit = SharedLimit(served.model, office.settings, decoding.most_tokens, plain)
 
     def prompt_tokens(self, prompts: Sequence[Prompt]) -> int:
         encode = self._served.model.source_tokenizer.encode
@@ -42,12 +51,14 @@ class Answering:
 
     async def choices(self, prompts: Sequence[Prompt]) -> list[Choice]:
         """As many for each prompt as are asked for, or fewer where a search found fewer."""
-        deadline = self._office.deadline()
-        # What one part may take depends on what those before it took, or on how long it is itself.
-        model, limited = self._served.model, self._decoding.most_tokens is not None
-        shared = limited and (model.decoder_only or any(len(prompt.parts) > 1 for prompt in prompts))
-        found = [await self._in_turn(each, deadline) for each in prompts] if shared else []
-        found = found or await self._together(prompts, deadline)
+        ask = self._asking(self._office.deadline())
+        if self._limit is not None:
+            found = await self._limit.answers(prompts, ask)
+        elif self._decoding.most_tokens is not None and self._served.model.decoder_only:
+            found = await together([ask(each.parts, self._most(each.text)) for each in prompts])
+        else:
+            rest = iter(await ask([part for each in prompts for part in each.parts], self._decoding.most_tokens))
+            found = [[next(rest) for _ in each.parts] for each in prompts]
         told = zip(prompts, found, strict=True)
         return [choice for prompt, results in told for choice in self._choices(prompt, results)]
 
@@ -68,52 +79,44 @@ class Answering:
             yield rest
         yield self._choice(prompt, told, stops.reached, [self._hypothesis(each, 0) for each in results])
 
-    async def _together(self, prompts: Sequence[Prompt], deadline: float) -> list[list[Result]]:
-        parts = [part for prompt in prompts for part in prompt.parts]
-        size = self._office.settings.texts
-        options = {**self._options(self._decoding.most_tokens), "deadline": deadline}
-        found: list[Result] = []
-        for at in range(0, len(parts), size):
-            found += await self._office.answer(self._served, parts[at : at + size], **options)
-        rest = iter(found)
-        return [[next(rest) for _ in prompt.parts] for prompt in prompts]
+    def _asking(self, deadline: float) -> Asking:
+        """Answers texts with so many tokens at most: as many in a call as a request may have, few calls at once."""
+        size, few = self._office.settings.texts, asyncio.Semaphore(_IN_FLIGHT)
 
-    async def _in_turn(self, prompt: Prompt, deadline: float) -> list[Result]:
-        """As long as there are tokens left for another part."""
-        results: list[Result] = []
-        for part in prompt.parts:
-            if (room := self._room(results)) == 0:
-                break
-            results += await self._office.answer(self._served, [part], deadline=deadline, **self._options(room, part))
-        return results
+        async def ask(texts: Sequence[str], most: int | None) -> list[Result]:
+            options, found = {**self._decoding.options, "max_length": most, "deadline": deadline}, list[Result]()
+            for at in range(0, len(texts), size):
+                async with few:
+                    found += await self._office.answer(self._served, texts[at : at + size], **options)
+            return found
+
+        return ask
 
     async def _bits(self, prompt: Prompt, results: list[Result]) -> AsyncGenerator[str, None]:
         """The text as it comes. Every part has the time of a request: whoever hears something new can wait."""
         said = ""
         for piece in prompt.pieces:
-            if (room := self._room(results)) == 0 and piece.asked:
+            if piece.asked and self._limit is not None and self._limit.room(results) == 0:
                 return
             begin = piece.space(said) + ("" if piece.asked else piece.text)
             said += begin
             yield begin
             if piece.asked:
-                options = self._options(room, piece.text)
-                streamed = self._office.stream(self._served, piece.text, done=results.append, **options)
+                most = self._most(piece.text, results)
+                options = {**self._decoding.options, "max_length": most, "done": results.append}
+                streamed = self._office.stream(self._served, piece.text, **options)
                 async with aclosing(streamed), aclosing(added_bits(self._served.model, piece.text, streamed)) as bits:
                     async for bit in bits:
                         said += bit
                         yield bit
 
-    def _room(self, results: Sequence[Result]) -> int | None:
-        """Tokens that are left for what comes behind these answers; None: there is no limit."""
-        most = self._decoding.most_tokens
-        return None if most is None else max(0, most - sum(map(self._longest, results)))
-
-    def _options(self, room: int | None, text: str = "") -> dict[str, Any]:
-        """For a text with so much room for what is new."""
-        options = {**self._decoding.options, "max_length": room}
-        own = own_tokens(self._served.model, text) if room is not None else 0
-        return grown(options, ("max_length",), own, self._office.settings.answer_tokens)
+    def _most(self, text: str, before: Sequence[Result] = ()) -> int | None:
+        """Tokens of its answer, behind others of the same prompt; of a model that goes on with it, with the text."""
+        if self._limit is not None:
+            return self._limit.for_sentence(text, self._limit.room(before))
+        if (most := self._decoding.most_tokens) is None:
+            return None
+        return min(self._office.settings.answer_tokens, most + own_tokens(self._served.model, text))
 
     def _choices(self, prompt: Prompt, results: Sequence[Result]) -> Iterator[Choice]:
         """The text with the best answer to each part, with the second ...; where there is none, with the last."""
@@ -139,6 +142,3 @@ class Answering:
         """Of those that a text has, the last where there are fewer."""
         found = list(added(self._served.model, result))
         return found[min(number, len(found) - 1)]
-
-    def _longest(self, result: Result) -> int:
-        return max(len(each.ids) for each in added(self._served.model, result))

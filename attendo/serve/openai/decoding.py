@@ -25,6 +25,11 @@ class Decoding:
     stops: tuple[str, ...]
     echo: bool = False
 
+    def is_plain(self, model: TextModel) -> bool:
+        """Whether every token is chosen by what stands before it alone, not by how hypotheses compare at the end."""
+        own = model.generation
+        return self.options.get("beam", own.beam) == 1 and self.options.get("mbr", own.mbr) == "none"
+
 
 def decoding_of(asked: Wanted, model: TextModel, settings: ServeSettings) -> Decoding:
     """Without a temperature, or with 0, a model decodes as it always does: its beam, or greedily."""

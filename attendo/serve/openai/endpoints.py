@@ -20,7 +20,9 @@ from attendo.serve.shelf import Served
 from attendo.serve.strict_json import StrictRoute
 
 _REFUSALS = refusals(
-    "openai", *OF_MODELS, "too_many_texts", "too_many_sentences", "unmet_parameter", "one_stream", "no_user_turn"
+    "openai",
+    *OF_MODELS,
+    *("too_many_texts", "too_many_sentences", "unmet_parameter", "unknown_parameter", "one_stream", "no_user_turn"),
 )
 
 _UNNAMED = "dummy"  # the model that Hugging Face's client asks for where none is named

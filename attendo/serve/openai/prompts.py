@@ -45,13 +45,18 @@ class Prompt:
         return said
 
 
+def by_sentence(served: Served) -> bool:
+    """Whether a text is cut for this model, which translates."""
+    about = served.about
+    translates = about.task == "translation" or (about.task is None and about.target_language is not None)
+    return translates and not served.model.decoder_only
+
+
 def prompt_of(text: str, served: Served) -> Prompt:
     """As a model of this kind is to be asked. One that goes on with texts can begin with none."""
     if served.model.decoder_only:
         return Prompt(text, (Piece(text),))
-    about = served.about
-    translates = about.task == "translation" or (about.task is None and about.target_language is not None)
-    found = _by_sentence(text) if translates else [Piece(text, asked=bool(text.strip()))]
+    found = _by_sentence(text) if by_sentence(served) else [Piece(text, asked=bool(text.strip()))]
     return Prompt(text, tuple(piece for piece in found if piece.text))
 
 

@@ -1,14 +1,16 @@
-"""What clients of OpenAI's API may ask. What is unknown here is passed over, unless its absence would be missed."""
+"""What clients of OpenAI's API may ask. What has no meaning here is refused, unless no answer would be other by it."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from attendo.serve.errors import Refusal
+from attendo.serve.errors import Refusal, chinese_near
 from attendo.serve.fields import Count, ModelName, Seed
+from attendo.settings import nearest
 
 Stop = Annotated[str, Field(min_length=1, max_length=500)]
+_SHOWN = 100  # characters of a name
 
 # What cannot be done here, each with the values by which nothing is asked for.
 UNMET: dict[str, Sequence[Any]] = {
@@ -29,6 +31,12 @@ UNMET: dict[str, Sequence[Any]] = {
     "suffix": ("",),
     "best_of": (1,),
 }
+# What says who asks, how long to keep what is said, or how to think: no answer here is other with it.
+HARMLESS = (
+    *("user", "safety_identifier", "metadata", "store", "service_tier", "parallel_tool_calls", "tool_prompt"),
+    *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
+    *("prediction", "reasoning_effort", "verbosity"),
+)
 
 
 class _Part(BaseModel):
@@ -38,7 +46,10 @@ class _Part(BaseModel):
 
 
 class StreamOptions(_Part):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
     include_usage: bool | None = None
+    include_obfuscation: bool | None = None  # of which there is none
 
 
 class Wanted(_Part):
@@ -76,11 +87,18 @@ class Wanted(_Part):
 
     def check_met(self) -> None:
         """Refuses what somebody would wait for in vain."""
-        for name, value in (self.model_extra or {}).items():
-            if name in UNMET and value is not None and not _among(value, UNMET[name]):
+        given = {name: value for name, value in (self.model_extra or {}).items() if value is not None}
+        for name, value in given.items():
+            if name not in UNMET and name not in HARMLESS:
+                raise self._unknown(name[:_SHOWN])
+            if name in UNMET and not _among(value, UNMET[name]):
                 raise Refusal("unmet_parameter", {"param": name}, name=name)
         if self.stream and (self.n or 1) > 1:
             raise Refusal("one_stream", {"param": "n"}, count=self.n)
+
+    def _unknown(self, name: str) -> Refusal:
+        near = nearest(name, [*type(self).model_fields])
+        return Refusal("unknown_parameter", {"param": name}, name=name, near=near, near_zh=chinese_near(near))
 
 
 class TextPart(_Part):
@@ -95,7 +113,7 @@ Content = Annotated[
 
 
 class Turn(_Part):
-    """Of a conversation."""
+    """Of a conversation. Its parts are lines: nothing says that one goes on where another ends."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Content | None = None
@@ -104,7 +122,7 @@ class Turn(_Part):
     def text(self) -> str:
         if self.content is None or isinstance(self.content, str):
             return self.content or ""
-        return "".join(part.text for part in self.content)
+        return "\n".join(part.text for part in self.content)
 
 
 class ChatRequest(Wanted):

@@ -88,9 +88,11 @@ class Options(Asked):
     min_length_extra: Extra | None = None
     at_limit: Literal["cut", "end", "free"] | None = None
     long_source: Literal["refuse", "cut"] | None = Field(
-        None, description="of a source that is too long: refuse it, or read its first tokens only"
+        None, description="of a source too long for the model, not the server: refuse it, or read its first tokens only"
     )
-    split: bool | None = Field(None, description="cut a source that is too long at the ends of its sentences")
+    split: bool | None = Field(
+        None, description="cut a source too long for the model, not the server, at the ends of its sentences"
+    )
 
     alignments: bool | None = Field(None, description="tell where the network looked")
 

@@ -26,7 +26,7 @@ def routes(office: Office) -> APIRouter:
     @router.post(
         "/score",
         response_model=None,
-        responses={**refusals("ours", *OF_MODELS, "too_many_texts", "too_long"), 200: {"model": ScoreReply}},
+        responses={**refusals("ours", *OF_MODELS, "too_many_texts", "pair_too_long"), 200: {"model": ScoreReply}},
     )
     async def score(asked: ScoreRequest) -> Response:
         """The log-probability of each target given its source, in the order of the pairs."""
@@ -67,5 +67,5 @@ def _tokens(model: TextModel, texts: Sequence[str], side: str, most: int) -> int
     most = most if longest is None else min(most, longest + 1)
     counts = [before + len(ids) for ids in tokenizer.encode_many(list(texts))]
     if (tokens := max(counts) + 1) > most:
-        raise Refusal("too_long", {"side": side}, side=side, side_zh=SIDES[side], tokens=tokens, most=most)
+        raise Refusal("pair_too_long", {"side": side}, side=side, side_zh=SIDES[side], tokens=tokens, most=most)
     return sum(counts)

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import get_args
 
 from attendo.errors import UsageError
-from attendo.text.markup.elements import parts_of
+from attendo.text.markup.elements import Outline, parts_of
 from attendo.text.markup.scanning import Kind
 from attendo.text.markup.segments import Segment, segments_of
 from attendo.text.markup.writing import CharacterLinks, written
@@ -18,10 +18,11 @@ class Markup:
     output. What is `ignored` (names of elements), `translate="no"`, code or a script, is kept as it is.
     """
 
-    def __init__(self, text: str, kind: Kind, ignored: Collection[str] = ()) -> None:
+    def __init__(self, text: str, kind: Kind, ignored: Collection[str] = (), outline: Outline | None = None) -> None:
         if kind not in get_args(Kind):
             raise UsageError(f"markup of kind {kind!r} cannot be read: say {' or '.join(get_args(Kind))}")
-        self._text, self._kind, self._ignored = text, kind, frozenset(ignored)
+        self._text, self._kind = text, kind
+        self._ignored, self._outline = frozenset(ignored), outline or Outline()
 
     @property
     def texts(self) -> list[str]:
@@ -46,4 +47,4 @@ class Markup:
 
     @cached_property
     def _segments(self) -> list[Segment]:
-        return segments_of(self._text, parts_of(self._text, self._kind, self._ignored), self._kind)
+        return segments_of(self._text, parts_of(self._text, self._kind, self._ignored, self._outline), self._kind)

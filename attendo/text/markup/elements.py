@@ -20,6 +20,23 @@ class Part(NamedTuple):
     element: int = -1
 
 
+class Outline(NamedTuple):
+    """What is known of elements by their names: which divide sentences, and which never do.
+
+    `found_out`: of all others it is seen from the names of HTML, or from where they stand.
+    """
+
+    dividing: frozenset[str] = frozenset()
+    joining: frozenset[str] = frozenset()
+    found_out: bool = True
+
+    def lower(self) -> "Outline":
+        """For names of HTML, which have no case."""
+        dividing, joining = (frozenset(map(str.lower, names)) for names in (self.dividing, self.joining))
+        return Outline(dividing, joining, self.found_out)
+
+
+_FOUND_OUT = Outline()
 _DIVIDING_NAMES = """
 address article aside base blockquote body br canvas caption center col colgroup dd details dialog dir div dl dt
 fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe legend li
@@ -33,14 +50,15 @@ _ATTRIBUTE = re.compile(r"([^\s=/<>\"']+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>]*))
 _LINE_BREAK = re.compile(r"\r\n?|\n")
 
 
-def parts_of(text: str, kind: Kind, ignored: Collection[str]) -> list[Part]:
+def parts_of(text: str, kind: Kind, ignored: Collection[str], outline: Outline = _FOUND_OUT) -> list[Part]:
     """In order, without a gap; the tags of the elements of a sentence are properly nested.
 
-    In HTML the name of an element says whether it divides sentences. In XML it does unless there is text beside it. An
-    element that is not to be translated is an atom, or a wall, as a whole, and so is a tag without its other half.
+    In HTML the name of an element says whether it divides sentences. In XML it does unless there is text beside it.
+    What `outline` says comes first. An element that is not to be translated is an atom, or a wall, as a whole, and so
+    is a tag without its other half.
     """
     tokens = scan(text, kind)
-    tree = _Tree(text, tokens, kind)
+    tree = _Tree(text, tokens, kind, outline.lower() if kind == "html" else outline)
     names = {name.lower() for name in ignored} | _UNTRANSLATED if kind == "html" else set(ignored)
     parts: list[Part] = []
     place = by_lines = 0
@@ -61,8 +79,8 @@ def parts_of(text: str, kind: Kind, ignored: Collection[str]) -> list[Part]:
 class _Tree:
     """Of each token the other half of its element, -1 without one, and whether it stands beside text."""
 
-    def __init__(self, text: str, tokens: Sequence[Token], kind: Kind) -> None:
-        self.tokens, self._kind = tokens, kind
+    def __init__(self, text: str, tokens: Sequence[Token], kind: Kind, outline: Outline) -> None:
+        self.tokens, self._kind, self._outline = tokens, kind, outline
         self.mates = [-1] * len(tokens)
         self._parents = [-1] * len(tokens)
         self._with_text: set[int] = set()
@@ -82,6 +100,8 @@ class _Tree:
         token = self.tokens[place]
         if token.kind in ("declaration", "other"):
             return token.kind == "declaration"
+        if token.name in self._outline.dividing or token.name in self._outline.joining or not self._outline.found_out:
+            return token.name in self._outline.dividing
         if self._kind == "html":
             return token.name in _DIVIDING
         return self._parents[place] not in self._with_text

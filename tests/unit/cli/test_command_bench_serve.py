@@ -37,6 +37,22 @@ def test_a_column_comes_with_what_is_in_it(attendo: Command) -> None:
     assert row.split()[:2] == ["server", "100/s"]
 
 
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_where_nothing_is_answered_it_says_why_and_fails(attendo: Command, more: tuple[str, ...]) -> None:
+    with listening(StandIn(status=400)) as url:
+        done = attendo("bench", "serve", url, *QUICK, "--clients", "2", *more)
+    assert done.code == 1
+    assert 'rejected with 400: {"translatedText": ' in done.errors
+    assert done.errors.count("rejected with 400") == 1
+    assert done.errors.endswith("not one request was answered: there is nothing to measure\n")
+
+
+def test_where_all_have_left_nothing_is_wrong(attendo: Command) -> None:
+    with listening(StandIn(delay=0.5)) as url:
+        done = attendo("bench", "serve", url, *QUICK, "--rate", "50", "--leave", "1", "--leave-within", "0.01")
+    assert (done.code, "rejected" in done.errors) == (0, False)
+
+
 def test_a_stream_has_tokens_and_a_first_one(attendo: Command) -> None:
     with listening(stand_in := StandIn()) as url:
         done = attendo("bench", "serve", url, *QUICK, "--clients", "2", "--api", "openai", "--key", "secret", "--json")
@@ -95,6 +111,22 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
         pytest.raises(ServerError, match=r"the server did not start: .*nothing-here"),
         started([tmp_path / "nothing-here"]),
     ):
+        pass
+
+
+def test_what_lies_in_the_folder_is_not_taken_for_a_part_of_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "html.py").write_text("raise SystemExit(3)\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ServerError, match=r"the server did not start: .*nothing-here"), started([Path("nothing-here")]):
+        pass
+
+
+def test_a_server_that_says_nothing_has_an_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import os; os._exit(7)\n", "utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(ServerError, match="it said nothing, and ended with exit code 7"), started([tmp_path]):
         pass
 
 

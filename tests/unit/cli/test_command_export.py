@@ -1,6 +1,8 @@
 """`attendo export`: what it prints, what it leaves, and how it fails."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,12 @@ def test_fewer_bits_on_random_sources_are_told_as_such(attendo: Command, model_f
     assert note not in attendo("export", model_folder, tmp_path / "float32", "--to", "ctranslate2").output
 
 
+def test_sentences_that_are_left_out_are_told(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "some").write_text("the cat sat\n" + "cat " * 300 + "\n")
+    told = attendo("export", model_folder, tmp_path / "out", "--to", "ctranslate2", "--source", tmp_path / "some")
+    assert "of 2 given sentences 1 have more than 256 tokens, and are left out" in told.output.splitlines()
+
+
 def test_a_file_without_sentences_is_refused(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n \n")
     told = attendo("export", model_folder, tmp_path / "out", "--to", "ctranslate2", "--source", tmp_path / "empty")
@@ -119,3 +127,33 @@ def test_mistakes_are_one_line(
     assert told.code == code
     assert told.error.startswith(message)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_nothing_behind(
+    attendo: Command, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    from attendo.interop import exporting
+
+    def stopped(*given: object) -> None:
+        os.kill(os.getpid(), number)
+        raise AssertionError("never here")
+
+    monkeypatch.setattr(exporting, "certify", stopped)
+    before = signal.signal(number, lambda *given: None)  # unheard, it fails and does not end all tests
+    try:
+        told = attendo("export", model_folder, tmp_path / "new" / "out", "--to", "ctranslate2")
+    finally:
+        signal.signal(number, before)
+    assert told.code == 128 + number
+    assert not (tmp_path / "new").exists()
+
+
+def test_other_settings_than_the_models_can_be_stored(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+    given = ["export", model_folder, tmp_path / "out", "--to", "ctranslate2", "--set"]
+    told = attendo(*given, "beam=3", "--set", "normalise=gnmt")
+    assert (told.code, (tmp_path / "out").exists()) == (4, False)
+    assert "the engine ctranslate2 cannot honour normalise gnmt" in told.error
+    assert attendo(*given, "beam=3").code == 0
+    assert json.loads((tmp_path / "out" / "generation.json").read_text("utf-8"))["beam"] == 3
+    assert attendo(*given, "baem=3").error.startswith("unknown setting baem (did you mean beam?)")

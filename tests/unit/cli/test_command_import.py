@@ -1,12 +1,13 @@
 """`attendo import`: a folder of transformers becomes a model folder, or nothing does."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from foreign_models import random_model, written
-from foreign_tokenizers import some_lines, write_m2m100, write_marian
+from foreign_tokenizers import some_lines, write_bart, write_m2m100, write_marian
 from tiny import Command
 
 import attendo as package
@@ -113,5 +114,70 @@ def test_languages_are_named_or_asked_for(attendo: Command, tmp_path: Path) -> N
     written(random_model("m2m_100", vocab_size=len(write_m2m100(folder)) + 108), folder)
     told = attendo("import", folder, tmp_path / "model", "--source-language", "en")
     assert told.code == 0, told.errors
-    assert "name that of the target with --target-language" in told.errors
+    assert "that of the target is not told: name it with --target-language" in told.output
     assert package.load(tmp_path / "model").generation.source_prefix == ("__en__",)
+
+
+def test_what_is_left_behind_is_told(attendo: Command, marian: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(marian, tmp_path / "marian")
+    path = folder / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "suppress_tokens": [40, 41]}), "utf-8")
+    told = attendo("import", folder, tmp_path / "model")
+    assert told.code == 0, told.errors
+    note = "not taken over: suppress_tokens [40, 41]"
+    assert note in told.output.splitlines()
+    assert note in json.loads((tmp_path / "model" / "certificate.json").read_text("utf-8"))["notes"]
+    assert note in attendo("import", folder, tmp_path / "another", "--no-proof").errors.splitlines()
+
+
+def test_texts_are_cut_as_there(attendo: Command, marian: Path, tmp_path: Path) -> None:
+    told = attendo("import", marian, tmp_path / "model")
+    assert "6 of 6 texts have the same ids as by MarianTokenizer" in told.output.splitlines()
+
+
+def test_a_tokenizer_that_cuts_otherwise_is_refused(attendo: Command, tmp_path: Path) -> None:
+    """A word that was added to BART's vocabulary later is one id there."""
+    folder = tmp_path / "bart"
+    folder.mkdir()
+    vocabulary = write_bart(folder)
+    written(random_model("bart", vocab_size=len(vocabulary)), folder)
+    word = {"content": "zebra", "special": False, "lstrip": False, "rstrip": False, "single_word": False}
+    added = {"tokenizer_class": "BartTokenizer", "added_tokens_decoder": {"9": {**word, "normalized": True}}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(added), "utf-8")
+    proof = tmp_path / "proof"
+    proof.write_text("ab\na zebra\n", "utf-8")
+    told = attendo("import", folder, tmp_path / "model", "--proof", proof)
+    assert told.code == 4
+    assert "the tokenizer is another one: 1 of 2 texts have the same ids" in told.errors, told.errors
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_tokenizer_that_transformers_cannot_load_is_told(
+    attendo: Command, marian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*given: object, **named: object) -> None:
+        raise OSError("no tokenizer\nhere")
+
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", broken)
+    told = attendo("import", marian, tmp_path / "model")
+    assert told.code == 0
+    assert "the tokenizer was not compared: that of transformers cannot be had (no tokenizer)" in told.output
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_position_embeddings": 8}, "max_position_embeddings is 8, where at least 14 for a proof"),
+        ({"init_std": "x"}, "transformers cannot open"),
+    ],
+)
+def test_a_proof_that_cannot_be_is_told(
+    attendo: Command, marian: Path, tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    folder = shutil.copytree(marian, tmp_path / "marian")
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **change}), "utf-8")
+    told = attendo("import", folder, tmp_path / "model")
+    assert told.code == 4
+    assert message in told.error
+    assert attendo("import", folder, tmp_path / "model", "--no-proof").code == 0

@@ -1,11 +1,11 @@
-"""Signals as a request to finish."""
+"""Signals as a request to finish, or to tidy up and leave."""
 
 import os
 import signal
 
 import pytest
 
-from attendo.cli.interrupt import interruptible
+from attendo.cli.interrupt import interruptible, tidying
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
@@ -41,3 +41,21 @@ def test_afterwards_signals_mean_what_they_did_before() -> None:
     with pytest.raises(RuntimeError), interruptible():
         raise RuntimeError
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_leaves_as_ctrl_c_does(number: int, code: int) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as left, tidying():
+        os.kill(os.getpid(), number)
+    assert left.value.code == code
+    assert signal.getsignal(number) is before
+
+
+def test_what_outlives_its_terminal_is_not_torn_down_either() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with tidying():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -71,6 +71,23 @@ def test_too_far_apart_fails_with_the_reason(theirs: Said, bounds: Bounds, reaso
     assert f"FAILED: {reason}" in found.as_table()
 
 
+def test_what_is_no_number_is_told_as_such_and_in_json_that_all_can_read() -> None:
+    @dataclass(frozen=True)
+    class Lost(Said):
+        """Its first logits, and the score of its first answers, are no numbers."""
+
+        def logits(self, source: Sequence[int], target: Sequence[int]) -> Tensor | None:
+            logits = super().logits(source, target)
+            return logits if logits is None or len(source) != 5 else logits * math.nan
+
+    found = certify(Said(), Lost(score=math.nan), SOURCES, Bounds())
+    assert found.largest_difference is not None
+    assert math.isnan(found.largest_difference)
+    content = json.loads(json.dumps(found.as_json(), allow_nan=False))
+    assert (content["largest_difference"], content["mean_difference"], content["passed"]) == ("nan", "nan", False)
+    assert content["searches"][0]["score_difference"] == "nan"
+
+
 def test_within_other_bounds_it_passes() -> None:
     assert certify(Said(), Said(changed=1), SOURCES, Bounds(same_tokens=0.8)).passed
     assert certify(Said(), Said(added=1.0), SOURCES, Bounds(mean_difference=None)).passed

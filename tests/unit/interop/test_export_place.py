@@ -3,6 +3,7 @@
 import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from full_disk import room_for
@@ -65,13 +66,16 @@ def test_a_move_that_fails_puts_the_earlier_export_back(tmp_path: Path, monkeypa
     assert (tmp_path / "out" / "file").read_text() == "old"
 
 
-@pytest.mark.parametrize("kind", ["file", "folder", "damaged", "model"])
+@pytest.mark.parametrize("kind", ["file", "folder", "damaged", "model", "checkpoint"])
 def test_nothing_else_is_ever_replaced(tmp_path: Path, kind: str) -> None:
     out = tmp_path / "out"
     if kind == "file":
         out.write_text("precious")
     elif kind == "model":
         save_model(out, tiny_model().stored)
+    elif kind == "checkpoint":
+        out.mkdir()
+        write_manifest(out, "attendo.checkpoint", 1)
     else:
         out.mkdir()
         (out / "manifest.json").write_text("{" if kind == "damaged" else json.dumps({"format": "other"}))
@@ -79,6 +83,75 @@ def test_nothing_else_is_ever_replaced(tmp_path: Path, kind: str) -> None:
     with pytest.raises(UsageError, match="exists and is not an exported model: name another place, or empty it first"):
         _write(out, "new")
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
+
+
+def test_what_came_meanwhile_is_not_replaced_either(tmp_path: Path) -> None:
+    precious = tmp_path / "out" / "precious"
+    with pytest.raises(UsageError, match="is not an exported model"), new_export(tmp_path / "out"):
+        precious.mkdir(parents=True)
+    assert [each.name for each in tmp_path.rglob("*")] == ["out", "precious"]
+
+
+@pytest.mark.parametrize("new", [new_export, new_package])
+def test_two_at_once_are_not_mixed(tmp_path: Path, new: Any) -> None:
+    with new(tmp_path / "out") as place:
+        (place / "out").write_text("first")
+        with (
+            pytest.raises(UsageError, match=r"another process is writing .*out: wait for it, or stop it"),
+            new(tmp_path / "out"),
+        ):
+            raise AssertionError("never here")
+        assert (place / "out").read_text() == "first"
+        with new(tmp_path / "other") as other:  # is in nobody's way
+            (other / "other").write_text("second")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["other", "out"]
+
+
+def test_what_a_killed_one_left_is_in_nobodys_way(tmp_path: Path) -> None:
+    (tmp_path / ".tmp-out").mkdir()
+    (tmp_path / ".tmp-out" / "stale").write_text("x")
+    (tmp_path / ".tmp-out.lock").write_text("")
+    _write(tmp_path / "out", "new")
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["file", "manifest.json", "out"]
+
+
+def test_folders_that_were_made_for_a_refused_export_go_again(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(ZeroDivisionError), new_export(tmp_path / "mine" / "new" / "deep" / "out"):
+        raise ZeroDivisionError
+    assert [each.name for each in tmp_path.rglob("*")] == ["mine"]
+
+
+def test_a_signal_while_it_is_moved_puts_the_earlier_export_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(tmp_path / "out", "old")
+    move = durable.move
+
+    def is_stopped(path: Path, place: Path) -> None:
+        if path.name.startswith(durable.TEMPORARY):
+            raise SystemExit(143)
+        move(path, place)
+
+    monkeypatch.setattr(durable, "move", is_stopped)
+    with pytest.raises(SystemExit):
+        _write(tmp_path / "out", "new")
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out" / "file").read_text() == "old"
+
+
+@pytest.mark.parametrize("content", ["metadata.json", "certificate.json"])
+def test_a_package_of_others_is_not_replaced(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "a.argosmodel"
+    with zipfile.ZipFile(path, "w") as package:
+        package.writestr(f"translate-en_de-1_0/{content}", "{}")
+    if content == "certificate.json":
+        with new_package(path) as place:
+            (place / path.name).write_text("new")
+        assert path.read_text() == "new"
+    else:
+        with pytest.raises(UsageError, match="exists and is not an exported package"), new_package(path):
+            raise AssertionError("never here")
 
 
 def test_a_package_is_one_file(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Folders that cannot be imported: the message says what was found, and what is needed."""
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,18 @@ def containing(name: str, content: bytes) -> Change:
 
 def both(*changes: Change) -> Change:
     return lambda folder: [change(folder) for change in changes] and None
+
+
+def without_pieces(share: float) -> Change:
+    """Of the vocabulary."""
+
+    def change(folder: Path) -> None:
+        path = folder / "vocab.json"
+        vocabulary = json.loads(path.read_text("utf-8"))
+        gone = list(vocabulary)[2 : 2 + int(share * len(vocabulary))]
+        path.write_text(json.dumps({piece: n for piece, n in vocabulary.items() if piece not in gone}), "utf-8")
+
+    return change
 
 
 BAD: dict[str, tuple[Change, str]] = {
@@ -159,7 +172,38 @@ BAD: dict[str, tuple[Change, str]] = {
         settings(pad_token_id=9999, decoder_start_token_id=9999),
         r"pad has the id 9999, the start of an answer has the id 9999, but the network has \d+ tokens",
     ),
-    "no length": (settings(max_length=-3), r"max_length is -3, where a number of tokens is needed"),
+    "no length": (settings(max_length=-3), r"max_length is -3, where a whole number from 0 up is needed"),
+    "no list of architectures": (settings(model_type="t5", architectures="T5"), r"holds a t5 model \(T5\); supported"),
+    "architectures without names": (settings(model_type="t5", architectures=[1]), r"holds a t5 model \(1\)"),
+    "no number": (
+        weights(model__encoder__layers__0__fc1__weight=torch.full((24, 16), torch.nan)),
+        r"encoder.layers.0.fc1.weight holds what is no number \(1 in all\)",
+    ),
+    "whole numbers": (
+        weights(model__encoder__layers__0__fc1__weight=torch.ones(24, 16, dtype=torch.int8)),
+        r"has weights that are no fractions, model.encoder.layers.0.fc1.weight \(torch.int8\)",
+    ),
+    "fewer bits": (
+        settings(quantization_config={"load_in_8bit": True}),
+        r"weights of fewer bits \(quantization_config",
+    ),
+    "no encoder": (settings(is_encoder_decoder=False), r"config.json: is_encoder_decoder is False, where true"),
+    "a width for no machine": (
+        settings(d_model=10**9, encoder_layers=10**6),
+        r"shared.weight is .*; encoder.layers.999999.fc1.weight is missing",
+    ),
+    "a vocabulary that knows few pieces": (
+        without_pieces(0.15),
+        r"source.spm and the vocabulary disagree: it knows \d+ of \d+ pieces",
+    ),
+    "no way to stop": (
+        settings(early_stopping="maybe"),
+        r"early_stopping is 'maybe', where one of False, True, 'never' is needed",
+    ),
+    "a beginning that is text": (
+        settings(forced_bos_token_id=40),
+        r"forced_bos_token_id is 40, where one of the tokens that attendo can begin answers with \(none\) is needed",
+    ),
     "ours": (
         containing("manifest.json", b'{"format": "attendo.model"}'),
         r"is a model folder of attendo: there is nothing to import, take it as it is",
@@ -215,3 +259,29 @@ def test_damaged_merges_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "merges.txt").write_bytes(content)
     with pytest.raises(AttendoError, match=r"merges.txt is damaged"):
         from_folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.pt", "it's a file.ckpt"])
+def test_the_way_out_of_a_pickle_is_one(copied: Path, name: str) -> None:
+    """The line that the message tells turns the file into one that is read."""
+    path = copied / "model.safetensors"
+    torch.save(load_file(path), copied / name)
+    path.unlink()
+    with pytest.raises(ModelError, match="which may run code when read") as error:
+        from_folder(copied)
+    words = shlex.split(str(error.value).partition(" by ")[2])
+    assert words[:2] == ["python", "-c"]
+    exec(words[2], {})
+    from_folder(copied)
+
+
+def test_a_pickle_of_transformers_is_named_so_that_a_shell_reads_it(copied: Path) -> None:
+    folder = copied / "it's one"
+    folder.mkdir()
+    (folder / "config.json").write_bytes((copied / "config.json").read_bytes())
+    (folder / "pytorch_model.bin").write_bytes(b"x")
+    with pytest.raises(ModelError) as error:
+        from_folder(folder)
+    words = shlex.split(str(error.value).partition(" where that is safe, by ")[2])
+    assert words[2].count(str(folder)) == 2
+    compile(words[2], "told", "exec")

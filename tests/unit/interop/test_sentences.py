@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tiny import SOURCES, TARGETS, tiny_model
 
-from attendo.errors import UsageError
+from attendo.errors import DataError, UsageError
 from attendo.interop.sentences import sentences_of
 from attendo.interop.vocabularies import ids_of, names_of, sentencepiece_file
 from attendo.text import Bytes, Characters, SentencePiece, Tokenizer, Words
@@ -38,12 +38,26 @@ def test_given_ones_are_all_taken_but_for_those_that_say_nothing_or_too_much() -
     assert found.sources == [model.source_tokenizer.encode(text) for text in SOURCES]
     assert found.reading is not None
     assert list(found.reading.references) == list(TARGETS)
+    assert found.notes == ("of 6 given sentences 1 say nothing and 1 have more than 256 tokens, and are left out",)
+    assert sentences_of(model, SOURCES).notes == sentences_of(_with_sample(model)).notes == ()
     without = sentences_of(model, texts, least=2).reading
     assert without is not None
     assert (without.sentences, without.references) == (len(SOURCES), [])
     none = sentences_of(model, least=2).reading
     assert none is not None
     assert none.sentences == 0
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        ([], "none of the 0 given sentences can be compared, there are none; give others, or none"),
+        (["", "cat " * 300], "none of the 2 given .*: 1 say nothing and 1 have more than 256 tokens; give others"),
+    ],
+)
+def test_given_ones_of_which_none_is_left_are_an_error(texts: list[str], reason: str) -> None:
+    with pytest.raises(DataError, match=reason):
+        sentences_of(tiny_model(), texts)
 
 
 def test_sources_without_their_references_are_refused() -> None:

@@ -95,6 +95,9 @@ BODIES: dict[str, bytes] = {
     "a wide beam": asked(WORDS, beam=1_000_000_000, num_beams=1_000_000_000, best_of=1_000_000),
     "no end": asked(WORDS, max_tokens=10**18, max_length=10**18, max_new_tokens=10**18, max_completion_tokens=10**18),
     "below nothing": asked(WORDS, max_tokens=-1, max_length=-5, beam=-1, n=-1, top_k=-7, temperature=-1),
+    "two signs": asked(WORDS, alternatives="--5", max_tokens="--5", beam="--5"),
+    "an alternative too much for a number": b'{"q": "I", "source": "en", "target": "zh", "alternatives": 1e400}',
+    "numbers too large below nothing": b'{"inputs": "I", "parameters": {"num_beams": -1e400, "max_length": -1e400}}',
     "fractions": asked(WORDS, max_tokens=0.5, beam=2.5, n=1.5, alternatives=0.5),
     "texts for numbers": asked(WORDS, max_tokens="all", beam="2", temperature="hot", stream="yes"),
     "true for numbers": asked(WORDS, max_tokens=True, beam=True, n=True, stream=1),
@@ -109,6 +112,9 @@ BODIES: dict[str, bytes] = {
 }  # fmt: skip
 
 FORMS: dict[str, tuple[str, bytes]] = {
+    "two signs": ("application/x-www-form-urlencoded", b"q=I&source=en&target=zh&alternatives=--5"),
+    "raw Latin-1": ("application/x-www-form-urlencoded", b"q=\xe9&text=\xe9&source=en&target=zh&target_lang=ZH"),
+    "escapes of no UTF-8": ("application/x-www-form-urlencoded", b"q=%ff&text=%ff&source=en&target=zh&target_lang=ZH"),
     "bad escapes": ("application/x-www-form-urlencoded", b"q=%zz%&target=%"),
     "many fields": ("application/x-www-form-urlencoded", b"&".join([b"a=b"] * 50_000)),
     "only equals": ("application/x-www-form-urlencoded", b"=" * 100_000),

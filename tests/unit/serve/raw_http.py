@@ -10,7 +10,7 @@ import uvicorn
 
 from attendo.serve.connections import uvicorn_options
 from attendo.serve.guard import Guard
-from attendo.serve.running import listening
+from attendo.serve.running import QUEUE, listening
 
 PATIENCE = 11.0  # seconds in which everybody is answered, or their connection closed
 
@@ -47,6 +47,7 @@ def served(app: Guard) -> Iterator[int]:
             while not server.started:
                 assert thread.is_alive()
                 threading.Event().wait(0.005)
+            place.socket.listen(QUEUE)
             yield place.socket.getsockname()[1]
         finally:
             server.should_exit = True

@@ -97,6 +97,29 @@ def test_sentences_are_kept_together_on_request(server: Asking) -> None:
     assert translated(server, text=[text])[0]["text"].strip() != whole.strip()
 
 
+@pytest.mark.parametrize("split", ["0", 0, "nonewlines"])
+def test_a_sentence_over_two_lines_is_read_as_one_on_request(server: Asking, chinese: str, split: Any) -> None:
+    lines = ENGLISH.replace(" ", "\n", 1)
+    (found,) = translated(server, text=[f"{lines}\n"], split_sentences=split)
+    assert found["text"] == f"{chinese}\n"
+    assert found["billed_characters"] == len(ENGLISH) + 1
+    assert "\n" in translated(server, text=[lines])[0]["text"]
+
+
+def test_the_tags_that_split_are_those_that_are_named(server: Asking) -> None:
+    text = "<t><s>the cat sat</s><s>a dog ran home</s></t>"
+    first, second = (models()["forth"].generate([each])[0].text for each in ("the cat sat", "a dog ran home"))
+    divided = f"<t><s>{first}</s><s>{second}</s></t>"
+    xml = {"text": [text], "tag_handling": "xml"}
+    assert translated(server, **xml)[0]["text"] == divided
+    for joining in ({"non_splitting_tags": ["s"]}, {"non_splitting_tags": "x,s"}, {"outline_detection": False}):
+        assert translated(server, **xml, **joining)[0]["text"] != divided
+    named = {"outline_detection": False, "splitting_tags": ["s", "t"]}
+    assert translated(server, **xml, **named)[0]["text"] == divided
+    form = {**xml, "target_lang": "ZH", "outline_detection": "0", "splitting_tags": ["s", "t"]}
+    assert server.client.post("/v2/translate", data=form).json()["translations"][0]["text"] == divided
+
+
 @pytest.mark.parametrize(
     "fields",
     [

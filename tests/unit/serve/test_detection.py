@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from attendo.errors import UsageError
-from attendo.serve.detection import detect
+from attendo.serve.detection import detect, warm_up
 
 
 @pytest.fixture
@@ -81,6 +81,33 @@ def test_the_package_decides_among_the_languages_served(monkeypatch: pytest.Monk
     assert 0.8 < found[0][1] < 0.95  # it has doubts
     assert sum(confidence for _, confidence in found) == pytest.approx(1.0)
     assert detect("Wo?", ["tlh", "sjn"]) == [("tlh", 0.5), ("sjn", 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("languages", "needed"),
+    [
+        (["en", "de"], True),
+        (["zh", "en", "ru", "uk"], True),
+        (["ja", "ko"], True),  # of Chinese signs alone it could be either
+        (["en", "zh"], False),
+        (["zh-Hans", "zh-Hant", "en"], False),
+        (["ja", "zh", "en"], False),
+        ([], False),
+    ],
+)
+def test_the_package_is_loaded_beforehand_where_it_will_be_needed(
+    monkeypatch: pytest.MonkeyPatch, languages: list[str], needed: bool
+) -> None:
+    asked: list[str] = []
+    package = SimpleNamespace(rank=lambda text: asked.append(text) or [("en", -1.0)])
+    monkeypatch.setitem(sys.modules, "py3langid", package)
+    warm_up(languages)
+    assert bool(asked) == needed
+
+
+@pytest.mark.usefixtures("without_package")
+def test_nobody_needs_the_package_beforehand() -> None:
+    warm_up(["en", "de"])
 
 
 def test_the_real_package_tells_german_from_english() -> None:

@@ -51,6 +51,10 @@ def test_one_that_ends_is_not_to_be_asked_and_takes_nothing_new(app: Guard) -> N
     assert asked(app, "/livez")[0] == 200
     status, told = asked(app, "/api/v1/models")
     assert (status, told["error"]["code"]) == (503, "draining")
+    client = TestClient(app, base_url="http://localhost")
+    assert client.post("/v2/document", data={}).json()["detail"] == "draining"
+    for path in ("/v2/document/x", "/v2/document/x/result"):  # those that were brought before can be fetched
+        assert client.post(path, json={"document_key": "k"}).json()["detail"] == "unknown_document"
 
 
 @pytest.mark.parametrize(("seconds", "status"), [(1.9, 200), (2.1, 503)])

@@ -156,8 +156,9 @@ def _judged(port: int, sent: Mapping[str, Any]) -> dict[str, int | None]:
 def _fitting(name: str, known: set[str]) -> bytes:
     if not is_object(BODIES[name]):
         return BODIES[name]
-    fields = {key: value for key, value in json.loads(BODIES[name]).items() if key in known}
-    return json.dumps(fields).encode() if fields else BODIES[name]
+    whole = json.loads(BODIES[name])
+    fields = {key: value for key, value in whole.items() if key in known}
+    return json.dumps(fields).encode() if fields and fields != whole else BODIES[name]
 
 
 def _fields(port: int, path: str) -> set[str]:

@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
-from polyglot import CHINESE, ENGLISH, asking, said
+from polyglot import CHINESE, ENGLISH, asking, models, said
 from small_server import Asking
 from test_libretranslate import refused, told
 
 from attendo.serve.huggingface_parameters import options_of, parameters_of
+from attendo.serve.shelf import NamedModel
+from attendo.text.about import About
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +39,17 @@ def test_languages_choose_the_model(server: Asking, source: str | None, target: 
 def test_a_summary_is_of_the_whole_text(server: Asking) -> None:
     text = "the cat sat. a dog ran home."
     assert told(asked(server, "/hf/summarization", text)) == [{"summary_text": said("short", text)}]
-    first = told(asked(asking("plain"), "/hf/summarization"))
+    first = told(asked(asking("forth", "plain"), "/hf/summarization"))
     assert first == [{"summary_text": said("plain")}]
+
+
+def test_a_model_for_something_else_is_not_asked() -> None:
+    words = "no model here is for {}; served are {}"
+    translating = refused(asked(asking("forth", "back"), "/hf/summarization"))
+    assert translating == words.format("summarization", "forth (translation), back (translation)")
+    assert refused(asked(asking("short"))) == words.format("translation", "short (summarization)")
+    unsaid = NamedModel("unsaid", models()["forth"], about=About(source_language="en", target_language="zh"))
+    assert "unsaid (translation)" in refused(asked(Asking(unsaid), "/hf/summarization"))
 
 
 def test_a_model_does_what_it_is_for(server: Asking) -> None:

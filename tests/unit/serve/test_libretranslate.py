@@ -1,5 +1,6 @@
 """LibreTranslate's API: every way to ask, every shape of an answer, and its words of refusal."""
 
+import json
 from typing import Any
 
 import pytest
@@ -127,6 +128,18 @@ def test_no_alternatives_are_not_told(server: Asking, given: Any) -> None:
     assert list(told(posted(server, alternatives=given))) == ["translatedText"]
 
 
+def test_no_number_of_alternatives_is_too_large_to_be_refused(server: Asking) -> None:
+    for written, wording in (("1e400", "must be <= 5"), ("9" * 4_000, "must be <= 5"), ('"--5"', "is not a number")):
+        body = json.dumps(ASKED)[:-1] + f', "alternatives": {written}}}'
+        answered = server.client.post("/translate", content=body, headers=JSON)
+        assert refused(answered) == f"Invalid request: alternatives parameter {wording}"
+    below = json.dumps(ASKED)[:-1] + ', "alternatives": -1e400}'
+    assert list(told(server.client.post("/translate", content=below, headers=JSON))) == ["translatedText"]
+    by_form = server.client.post("/translate", data={**ASKED, "alternatives": "--5"})
+    by_address = server.client.post("/translate", params={**ASKED, "alternatives": "--5"})
+    assert refused(by_form) == refused(by_address) == "Invalid request: alternatives parameter is not a number"
+
+
 def test_html_keeps_its_tags(server: Asking) -> None:
     page = "<p>I <b>love</b> NLP</p>\n<script>let x = 'cat'</script>"
     found = told(posted(server, q=page, format="html"))["translatedText"]
@@ -167,6 +180,8 @@ def test_no_body_misses_everything(server: Asking) -> None:
         ({"alternatives": 10_000}, "Invalid request: alternatives parameter must be <= 5"),
         ({"alternatives": "9" * 5_000}, "Invalid request: alternatives parameter must be <= 5"),
         ({"alternatives": 1e300}, "Invalid request: alternatives parameter must be <= 5"),
+        ({"alternatives": "--5"}, "Invalid request: alternatives parameter is not a number"),
+        ({"alternatives": "-"}, "Invalid request: alternatives parameter is not a number"),
         ({"alternatives": "many"}, "Invalid request: alternatives parameter is not a number"),
         ({"alternatives": "٣"}, "Invalid request: alternatives parameter is not a number"),
         ({"alternatives": 1.5}, "Invalid request: alternatives parameter is not a number"),

@@ -1,13 +1,15 @@
 """Which model is asked, what may be asked of it, and until when."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
 from batcher_users import LONG
-from polyglot import CHINESE, ENGLISH, models, served
+from polyglot import ENGLISH, models, served
 from small_server import random_model
 
 from attendo.errors import ModelError, UsageError
@@ -61,6 +63,17 @@ def refused(code: str, asking: Any, *arguments: Any, **options: Any) -> str:
     return told.value.english
 
 
+def test_what_tells_languages_apart_is_loaded_before_anybody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    package = SimpleNamespace(rank=lambda text: asked.append(text) or [("en", -1.0)])
+    monkeypatch.setitem(sys.modules, "py3langid", package)
+    german = NamedModel("german", models()["back"], about=About(source_language="de", target_language="en"))
+    for names, needed in ((served("forth"), False), ([*served("forth"), german], True)):
+        here = office(*names)
+        run(here, here.warm_up())
+        assert bool(asked) == needed
+
+
 def test_a_model_is_found_by_its_name_and_the_first_without_one() -> None:
     here = office()
     assert here.served(None) is here.shelf.all()[0]
@@ -111,14 +124,6 @@ def test_what_a_model_folder_says_of_itself_holds_unless_something_else_is_given
     model.about.update(task="translation", source_language="en", target_language="zh")
     assert office(NamedModel("one", model)).pairs() == [("en", "zh")]
     assert office(NamedModel("one", model, about=About(task="generation"))).pairs() == []
-
-
-def test_a_language_is_detected_among_those_that_are_served() -> None:
-    here = office()
-    assert (here.detected(ENGLISH).language, here.detected(CHINESE).language) == ("en", "zh")
-    assert here.detected(CHINESE, target="zh").language == "en"
-    assert "de" in refused("unknown_language", here.detected, ENGLISH, "de")
-    refused("unknown_language", office(*served("plain")).detected, ENGLISH)
 
 
 def test_the_number_of_texts_and_their_lengths_have_an_end() -> None:

@@ -164,8 +164,9 @@ def test_other_models_read_a_text_whole(server: Asking) -> None:
 
 
 def test_content_may_come_in_parts(server: Asking, plain: str) -> None:
-    parts = [{"type": "text", "text": "the "}, {"type": "text", "text": "cat sat"}]
-    assert said(server, parts) == [plain]
+    assert said(server, [{"type": "text", "text": ENGLISH}]) == [plain]
+    parts = [{"type": "text", "text": ENGLISH}, {"type": "text", "text": "a dog ran home"}]
+    assert said(server, parts) == said(server, f"{ENGLISH}\na dog ran home")
 
 
 def test_a_translation_is_of_the_last_turn_alone(server: Asking, plain: str) -> None:
@@ -191,7 +192,8 @@ def test_a_conversation_is_read_as_far_back_as_fits() -> None:
         {"user": "me", "store": True, "metadata": {}, "reasoning_effort": "low", "verbosity": "low"},
         {"tools": [], "tool_choice": "none", "functions": None, "response_format": {"type": "text"}},
         {"frequency_penalty": 0, "presence_penalty": 0.0, "logit_bias": {}, "logprobs": False, "top_logprobs": None},
-        {"service_tier": "auto", "prediction": None, "parallel_tool_calls": True, "unheard_of": {"a": 1}},
+        {"service_tier": "auto", "prediction": None, "parallel_tool_calls": True, "unheard_of": None},
+        {"safety_identifier": "me", "prompt_cache_key": "k", "prompt_cache_retention": "24h"},
     ],
 )
 def test_what_does_no_harm_is_passed_over(server: Asking, plain: str, fields: dict[str, Any]) -> None:
@@ -221,8 +223,27 @@ def test_what_would_be_missed_is_refused_by_name(server: Asking, param: str, val
 
 
 @pytest.mark.parametrize(
+    ("param", "near"),
+    [
+        ("max_tokns", " (did you mean max_tokens?)"),
+        ("top_k", " (did you mean top_p?)"),
+        ("repetition_penalty", ""),
+        ("beam_width", ""),
+        ("min_tokens", " (did you mean max_tokens?)"),
+        ("unheard_of", ""),
+        ("x" * 1_000, ""),
+    ],
+)
+def test_what_means_nothing_here_is_not_passed_over_in_silence(server: Asking, param: str, near: str) -> None:
+    for path, asked in ((CHAT, {"messages": user(ENGLISH)}), (COMPLETE, {"prompt": ENGLISH})):
+        error = refused(server.client.post(path, json={**asked, param: 1}), 400, param[:100], "unknown_parameter")
+        assert error["message"] == f"{param[:100]} means nothing to this server{near}: leave it out"
+
+
+@pytest.mark.parametrize(
     ("fields", "param"),
     [
+        ({"stream_options": {"include_usag": True}}, "stream_options.include_usag"),
         ({"temperature": 2.5}, "temperature"),
         ({"temperature": "hot"}, "temperature"),
         ({"top_p": 1.5}, "top_p"),

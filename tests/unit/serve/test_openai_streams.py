@@ -72,6 +72,8 @@ def test_S15_two_hundred_streams_are_the_plain_texts(server: Asking) -> None:
     [
         {"temperature": 1.3, "top_p": 0.95, "seed": 11},
         {"max_tokens": 3},
+        {"max_tokens": 9},
+        {"max_tokens": 60},
         {"stop": ["着 着", "家"]},
         {"model": "back", "stop": ["the"]},
     ],

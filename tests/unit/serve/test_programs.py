@@ -131,8 +131,8 @@ def test_scores_are_those_of_the_model(server: Asking, small_model: TextModel) -
         (404, "unknown_model", {"pairs": [{"source": "a", "target": "b"}], "model": "x"}),
         (413, "too_many_texts", {"pairs": [{"source": "a", "target": "b"}] * 51}),
         (413, "text_too_long", {"pairs": [{"source": "a", "target": "b" * 5001}]}),
-        (413, "too_long", {"pairs": [{"source": "a", "target": "猫 " * 512}]}),
-        (413, "too_long", {"pairs": [{"source": "cat " * 1024, "target": "猫"}]}),
+        (413, "pair_too_long", {"pairs": [{"source": "a", "target": "猫 " * 512}]}),
+        (413, "pair_too_long", {"pairs": [{"source": "cat " * 1024, "target": "猫"}]}),
     ],
 )
 def test_pairs_that_cannot_be_scored_are_refused(server: Asking, status: int, code: str, body: dict) -> None:

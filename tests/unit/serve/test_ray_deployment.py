@@ -4,39 +4,65 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_server import TEXT, random_model
 from starlette.testclient import TestClient
 
-from attendo.errors import UsageError
+from attendo.errors import ModelError, UsageError
 from attendo.serve import ray_deployment
-from attendo.serve.ray_deployment import Arguments, application, builder, deployment
-from attendo.serve.settings import ServeSettings
+from attendo.serve.ray_deployment import Arguments, LookedAfter, application, builder, deployment
+from attendo.serve.settings import LOOPBACK, ServeSettings
+from attendo.serve.watchdog import Watchdog
 
 # In a process of its own: Ray leaves threads, files and warnings behind.
 WITH_RAY = """
-import json, sys, urllib.request
+import json, os, sys, time, urllib.request
 from pathlib import Path
 import ray
 from ray import serve
+from attendo.serve import ray_deployment
 from attendo.serve.ray_deployment import Arguments, application
 
+def deadly(build):
+    # In the process of each replica: a request with this most of tokens ends the thread that answers it.
+    def built():
+        from attendo.decode.crowd import Crowd
+
+        original = Crowd.advance
+
+        def advance(self, waiting):
+            if any(each is not None and each.limit == 13 for each in (*self._serving, *waiting)):
+                raise SystemExit
+            return original(self, waiting)
+
+        Crowd.advance = advance
+        return build()
+
+    return built
+
+builder = ray_deployment.builder
+ray_deployment.builder = lambda *arguments: deadly(builder(*arguments))
+os.environ["ATTENDO_KEYS"] = "key-of-this-test"
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
 serve.start(http_options={"host": "127.0.0.1", "port": int(sys.argv[2])})
-serve.run(application(Arguments(models=sys.argv[1], replicas=2, languages="en-zh")))
+serve.run(application(Arguments(models=sys.argv[1], replicas=2, languages="en-zh", limits="texts=3")))
 
-def ask(path, fields=None, host=None):
+def ask(path, fields=None, host=None, key="key-of-this-test"):
     body = None if fields is None else json.dumps(fields).encode()
-    headers = {"content-type": "application/json", **({"host": host} if host else {})}
+    headers = {"content-type": "application/json", "x-api-key": key, **({"host": host} if host else {})}
     request = urllib.request.Request(f"http://127.0.0.1:{sys.argv[2]}{path}", body, headers)
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+    except OSError:
+        return 599, ""
 
 message = {"role": "user", "content": sys.argv[3]}
 name = json.loads(ask("/v1/models")[1])["data"][0]["id"]
@@ -46,8 +72,17 @@ told = {
     "stream": ask("/v1/chat/completions", {"model": name, "messages": [message], "stream": True}),
     "libre": ask("/translate", {"q": sys.argv[3], "source": "en", "target": "zh"})[0],
     "foreign": ask("/v1/models", host="evil.example")[0],
+    "keyless": ask("/v1/models", key="")[0],
+    "texts": ask("/api/v1/generate", {"texts": ["a"] * 4})[0],
     "replicas": len(serve.status().applications["default"].deployments["attendo"].replica_states),
+    "struck": [ask("/api/v1/generate", {"texts": [sys.argv[3]], "max_length": 13})[0] for _ in range(2)],
 }
+# Of the first that dies Ray may not know when the second is asked. Others are in their place when many are answered.
+right, begin = 0, time.monotonic()
+while right < 20 and time.monotonic() - begin < 240:
+    right = right + 1 if ask("/api/v1/generate", {"texts": [sys.argv[3]]}) == told["answers"][0] else 0
+    time.sleep(0.1)
+told["right"] = right
 print("TOLD" + json.dumps(told))
 serve.shutdown()
 ray.shutdown()
@@ -65,6 +100,43 @@ def test_what_travels_to_a_replica_makes_a_server_that_is_ready(tmp_path: Path) 
         assert client.get("/languages").json()[0]["code"] == "en"
         assert app._app.office.settings.deadline_seconds == 7.5
     assert not app._app.office.shelf.all()[0].batcher.ready
+
+
+def test_S10_a_replica_whose_thread_dies_says_so_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(Watchdog.__init__, "__defaults__", (ended.append,))
+    random_model().save(tmp_path / "model")
+    app = builder([tmp_path / "model"], ServeSettings(), "cpu")()
+    looked_after = LookedAfter()
+    looked_after.app = app
+    with TestClient(app, base_url="http://localhost"):
+        looked_after.check_health()
+        app._app.office.served(None).batcher._died = True
+        with pytest.raises(ModelError, match=r"the thread that computes for the model .* died"):
+            looked_after.check_health()
+        for _ in range(1_000):
+            if ended:
+                break
+            threading.Event().wait(0.01)
+    assert ended == [70]
+
+
+def test_arguments_of_the_command_line_become_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(ray_deployment, "deployment", lambda *arguments: given.extend(arguments))
+    monkeypatch.setenv("ATTENDO_KEYS", "from-the-environment")
+    (tmp_path / "keys").write_text("from-the-file\n", "utf-8")
+    names = {"languages": "en-zh,zh-en", "tasks": "translation,translation", "hosts": "Translate.example.org"}
+    application(Arguments(models="a, b", key_file=tmp_path / "keys", limits="waiting=7, deadline_seconds=2.5", **names))
+    folders, settings, replicas, device, threads, languages, tasks = given
+    assert (folders, replicas, device, threads) == ([Path("a"), Path("b")], 1, "cpu", 1)
+    assert (languages, tasks) == (["en-zh", "zh-en"], ["translation"] * 2)
+    assert settings.keys == ("from-the-file", "from-the-environment")
+    assert (settings.waiting, settings.deadline_seconds) == (7, 2.5)
+    assert settings.hosts == (*LOOPBACK, "translate.example.org")
+    for wrong, told in (("waitin=7", "did you mean waiting"), ('keys=["a"]', "8 or more letters")):
+        with pytest.raises(UsageError, match=told):
+            application(Arguments(models="a", limits=wrong))
 
 
 def test_without_models_or_ray_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,6 +186,9 @@ def test_two_replicas_of_a_local_ray_answer(tmp_path: Path, unused_port: int) ->
     assert told["stream"][1].rstrip().endswith("data: [DONE]")
     assert told["foreign"] == 400
     assert told["replicas"]
+    assert (told["keyless"], told["texts"]) == (401, 413)
+    assert all(status >= 500 for status in told["struck"])
+    assert told["right"] == 20
 
 
 @pytest.fixture
@@ -131,7 +206,7 @@ class Recorder:
         return lambda made: self
 
     def ingress(self, app: object) -> object:
-        return lambda: object
+        return lambda kind: kind
 
     def bind(self) -> str:
         return "bound"

@@ -152,13 +152,33 @@ def test_an_exported_folder_is_served_as_what_its_model_is(
         (["--log-format", "xml"], 2, "log_format: input should be 'text' or 'json'"),
         (["--set", "waitin=3"], 2, "unknown setting waitin (did you mean waiting?)"),
         (["--port", "70000"], 2, "65535"),
+        (["--cors-origin", "example.org"], 2, "no browser says that it asks from example.org: write it as browsers do"),
+        (["--cors-origin", "https://example.org/"], 2, "no browser says"),
+        (["--cors-origin", "https://Example.org"], 2, "no browser says"),
+        (["--allow-host", "http://x.org"], 2, "no request calls a server http://x.org: name it as in"),
+        (["--allow-host", "x.org:8800"], 2, "no request calls a server x.org:8800"),
+        (["--allow-host", "*"], 2, "no request calls a server *"),
+        (["--documents-folder", "/proc/nope"], 2, "--documents-folder /proc/nope cannot be used: "),
+        (["--documents-folder", __file__], 2, "cannot be used: File exists; name a folder that can be written to"),
+        (["--set", f"documents_folder={__file__}"], 2, "cannot be used: File exists"),
+        (["--set", 'keys=["a"]'], 2, "--set keys: a key is 8 or more letters"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line(
     attendo: Command, model_folder: Path, arguments: list[str], code: int, told: str
 ) -> None:
-    failed = attendo("serve", model_folder, *arguments)
-    assert (failed.code, told in failed.error) == (code, True), failed.errors
+    """From a check first: what that lets pass would be started, and not end."""
+    for more in (("--check",), ()):
+        failed = attendo("serve", model_folder, *arguments, *more)
+        assert (failed.code, told in failed.error) == (code, True), failed.errors
+
+
+def test_a_check_leaves_no_folder_behind(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    before = {*tmp_path.rglob("*")}
+    for folder in (tmp_path / "there", tmp_path / "not" / "there"):
+        assert attendo("serve", model_folder, "--documents-folder", folder, "--check").code == 0
+    assert {*tmp_path.rglob("*")} == before
 
 
 @pytest.mark.parametrize(

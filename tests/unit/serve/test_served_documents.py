@@ -214,6 +214,25 @@ def test_after_a_while_nothing_is_left(tmp_path: Path) -> None:
     keeping(tmp_path, work, lifetime=0.5)
 
 
+def test_a_server_that_ends_waits_until_they_are_fetched_or_nobody_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(documents: Documents) -> None:
+        here = documents._office
+        assert not here.to_be_fetched
+        document = await given(documents, ENGLISH.encode())
+        assert here.to_be_fetched
+        await documents.ended(document, 30)
+        assert here.to_be_fetched
+        await documents.fetched(document)
+        assert not here.to_be_fetched
+        monkeypatch.setattr(registry, "FETCHED_WITHIN", 0.0)
+        await added(documents, ENGLISH.encode())
+        assert not here.to_be_fetched
+
+    keeping(tmp_path, work)
+
+
 def test_nobody_finds_a_document_without_its_key(tmp_path: Path) -> None:
     async def work(documents: Documents) -> None:
         document = await added(documents, ENGLISH.encode())

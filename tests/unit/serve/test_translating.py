@@ -16,10 +16,10 @@ from attendo.serve.errors import Refusal
 from attendo.serve.linking import Answer
 from attendo.serve.metrics import Tally
 from attendo.serve.office import Office
-from attendo.serve.sentences import TextPlan
+from attendo.serve.sentences import Reading, TextKind, TextPlan
 from attendo.serve.settings import ServeSettings
 from attendo.serve.shelf import Served, Shelf
-from attendo.serve.translating import MOST_SENTENCES, TextKind, Translation, translated
+from attendo.serve.translating import MOST_SENTENCES, Translation, translated
 from attendo.text.markup import Markup
 from attendo.text_model import Hypothesis, Result, Score
 from attendo.text_model.links import links_of
@@ -61,7 +61,8 @@ class Desk:
         return self.office.served("forth")
 
     def __call__(self, *texts: str, kind: TextKind = "text", **more: Any) -> list[Translation]:
-        return asyncio.run(translated(self.office, self.model, texts, kind, **more))
+        how = Reading(kind, **{name: more.pop(name) for name in Reading._fields if name in more})
+        return asyncio.run(translated(self.office, self.model, texts, how, **more))
 
 
 def _office(**settings: Any) -> Office:
@@ -108,9 +109,25 @@ def test_a_sentence_without_letters_stays_within_its_line(shouting: Desk) -> Non
     assert calls(shouting) == [["Call 110.", "now"]]
 
 
-def test_without_split_a_line_is_asked_whole(shouting: Desk) -> None:
-    assert shouting("one. two!\nthree", split=False)[0].text == "ONE. TWO!\nTHREE"
-    assert calls(shouting) == [["one. two!", "three"]]
+def test_without_split_a_text_is_asked_whole(shouting: Desk) -> None:
+    assert shouting(" one. two!\n\nthree\n", split="never")[0].text == " ONE. TWO! THREE\n"
+    assert shouting("一。\n二", split="never")[0].text == "一。\n二"  # as said again
+    assert shouting("1.\n2", split="never")[0].text == "1.\n2"
+    assert calls(shouting) == [["one. two! three"], ["一。二"]]
+
+
+def test_a_sentence_goes_on_in_the_next_line_where_lines_end_none(shouting: Desk) -> None:
+    text = "the cat\n sat. a dog\r\n\r\nran!\nMr.\nX came.\n\n7\n"
+    assert shouting(text, split="signs")[0].text == "THE CAT SAT. A DOG RAN!\nMR. X CAME.\n\n7\n"
+    assert calls(shouting) == [["the cat sat.", "a dog ran!", "Mr. X came."]]
+    assert shouting("猫\n坐着。\n狗", split="signs")[0].text == "猫\n坐着。\n狗"
+    assert calls(shouting)[1:] == [["猫坐着。", "狗"]]
+
+
+@given(WRITTEN, st.sampled_from(["signs", "never"]))
+def test_nothing_is_lost_over_the_ends_of_lines(real: Desk, text: str, split: str) -> None:
+    (found,) = Desk(Shouting(real.office))(text, split=split)
+    assert "".join(found.text.split()) == "".join(text.upper().split())
 
 
 def test_tokens_and_cuts_are_those_of_all_sentences(shouting: Desk) -> None:

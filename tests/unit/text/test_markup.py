@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from attendo.errors import UsageError
-from attendo.text.markup import Kind, Markup
+from attendo.text.markup import Kind, Markup, Outline
 from attendo.text.markup.units import Units
 
 Links = list[tuple[int, int]]
@@ -170,6 +170,27 @@ def test_names_that_are_ignored_are_kept_as_they_are(kind: Kind) -> None:
     assert markup.texts == ["Open and now"]
     assert markup.translated(["OPEN AND NOW"]) == 'OPEN <x id="1">{0}</x> AND <x id="2"/> NOW'
     assert ("not" in Markup("a <X>not</X> b", kind, ["x"]).texts[0]) == (kind == "xml")  # names of HTML have no case
+
+
+@pytest.mark.parametrize(
+    ("document", "kind", "outline", "texts"),
+    [
+        ("<a>one</a><a>two</a>", "xml", Outline(), ["one", "two"]),
+        ("<a>one</a><a>two</a>", "xml", Outline(joining=frozenset("a")), ["onetwo"]),
+        ("<a>one</a> <a>two</a>", "xml", Outline(found_out=False), ["one two"]),
+        ("<a>one</a> <c>two</c>", "xml", Outline(frozenset("c"), found_out=False), ["one", "two"]),
+        ("one <c>two</c> three", "xml", Outline(), ["one two three"]),
+        ("one <c>two</c> three", "xml", Outline(dividing=frozenset("c")), ["one", "two", "three"]),
+        ("one <b>two</b> three", "html", Outline(dividing=frozenset("B")), ["one", "two", "three"]),
+        ("<p>one</p> <P>two</P>", "html", Outline(joining=frozenset("p")), ["one two"]),
+    ],
+)
+def test_what_is_known_of_tags_comes_first(document: str, kind: Kind, outline: Outline, texts: list[str]) -> None:
+    markup = Markup(document, kind, outline=outline)
+    assert markup.texts == texts
+    assert markup.translated(texts) == document
+    upper = markup.translated([text.upper() for text in texts])
+    assert upper.count("<") == document.count("<")
 
 
 @pytest.mark.parametrize("kind", ["html", "xml"])

@@ -1,0 +1,142 @@
+"""Decoding defaults that a model folder stores travel along with an export, or it is told what happens instead."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from exported import MARIAN, some_sentences, wordy
+
+from attendo.data.batch import collate_sources
+from attendo.errors import ModelError
+from attendo.interop.certificate import Certificate
+from attendo.interop.exporting import Format, export
+from attendo.text import BOS, EOS, PAD
+from attendo.text_model import TextModel
+
+SOURCES = ["w01 w40 w17", "w03", "w55 w02 w02 w31 w08", "w20 w21 w22 w23", "w11 w44"]
+FIXED: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": 9, "at_limit": "free"}
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {"repetition_penalty": 1.7, "repetition_of": "logits"},
+        {"no_repeat_ngram": 1, "allow_unk": False},
+        {"min_length_extra": 5},
+        {"at_limit": "end", "max_length_extra": 4},
+        {"at_limit": "cut", "max_length_extra": 4},
+        {"beam": 3, "length_penalty": 2.0, "min_length_extra": 3},
+        {"beam": 3, "length_penalty": 0.3, "stop": "first", "repetition_penalty": 1.7},
+        {"beam": 3, "normalise": "none", "stop": "exhaustive"},
+        {"beam": 4, "renormalise": True, "no_repeat_ngram": 1},
+    ],
+    ids=str,
+)
+def test_transformers_answers_by_default_as_the_model_does(tmp_path: Path, stored: dict[str, Any]) -> None:
+    transformers = pytest.importorskip("transformers")
+    model = _storing(wordy(**MARIAN), {**FIXED, **stored})
+    assert not any("counterpart" in note for note in _export(model, tmp_path / "out", "hf").notes)
+    theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "out")
+    assert _said(theirs) == [result.text for result in model.generate(SOURCES)]
+
+
+def test_samples_are_drawn_there_too(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    stored = {"sample": True, "top_k": 7, "top_p": 0.9, "min_p": 0.1, "typical": 0.8, "temperature": 0.5, "beam": 4}
+    certificate = _export(_storing(wordy(**MARIAN), stored), tmp_path / "out", "hf")
+    told = json.loads((tmp_path / "out" / "generation_config.json").read_text("utf-8"))
+    assert (told["do_sample"], told["num_beams"], told["temperature"]) == (True, 1, 0.5)
+    assert (told["top_k"], told["top_p"], told["min_p"], told["typical_p"]) == (7, 0.9, 0.1, 0.8)
+    assert any(note.startswith("transformers has no counterpart for seed 1:") for note in certificate.notes)
+
+
+@pytest.mark.parametrize(
+    ("stored", "note"),
+    [
+        ({"max_length_factor": 1.5}, "max_length_factor 1.5: an answer has at most 511 tokens, whatever the source"),
+        ({"beam": 2, "normalise": "gnmt"}, "normalise gnmt: they are compared by log p / |y| ** length_penalty"),
+        ({"beam": 2, "word_penalty": 0.2}, "word_penalty 0.2: it has none"),
+        ({"beam": 2, "coverage_penalty": 0.2}, "coverage_penalty 0.2: it has none"),
+        ({"beam": 2, "stop": "leader"}, "stop leader: a beam stops as by settled (early_stopping=False)"),
+        ({"beam": 4, "groups": 2}, "groups 2: it is one plain beam"),
+        ({"beam": 2, "at_limit": "end"}, "at_limit end: the end that is forced costs nothing"),
+        ({"repetition_penalty": 1.5}, "repetition_of log_probabilities: the penalty multiplies logits"),
+        ({"beam": 2, "mbr": "chrf"}, "mbr chrf: the answer is the best of one search"),
+    ],
+    ids=str,
+)
+def test_what_transformers_does_not_have_is_told(stored: dict[str, Any], note: str) -> None:
+    from attendo.interop.transformers_generation import transformers_settings
+
+    _, notes = transformers_settings(_storing(wordy(), stored).generation, 1024)
+    assert any(each.startswith(f"transformers has no counterpart for {note}") for each in notes)
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        ({}, None),
+        ({"at_limit": "end"}, "at_limit is free, not end"),
+        ({"beam": 3}, "stop is first, not settled, renormalise is True, not False, at_limit is free, not cut"),
+        ({"beam": 3, "length_penalty": 0.0, "at_limit": "end"}, "stop is leader, not settled, renormalise is True"),
+        ({"repetition_penalty": 1.4}, "repetition_of is logits, not log_probabilities"),
+        ({"engine": "fast", "batch_tokens": 99, "at_limit": "free"}, None),
+    ],
+    ids=str,
+)
+def test_what_ctranslate2_means_otherwise_is_told(stored: dict[str, Any], told: str | None) -> None:
+    from attendo.interop.stored_settings import ctranslate2_notes
+
+    notes = ctranslate2_notes(stored)
+    assert notes == [] if told is None else told in " ".join(notes)
+
+
+def test_it_is_told_in_the_certificate(tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    certificate = _export(_storing(wordy(), {"beam": 2}), tmp_path / "out", "ctranslate2")
+    assert certificate.notes[0].startswith("CTranslate2 does not search by all settings of the model: stop is first")
+
+
+@pytest.mark.parametrize(
+    ("to", "stored", "what"),
+    [
+        ("ctranslate2", {"beam": 4, "normalise": "gnmt"}, "normalise gnmt: leave it out, or take onnx, textbook"),
+        ("ctranslate2", {"sample": True}, "sample (what it draws does not follow from a seed): leave it out, or take"),
+        ("ctranslate2", {"mbr": "chrf"}, "sample (what it draws"),
+        ("ctranslate2", {"beam": 4, "word_penalty": 0.2}, "word_penalty 0.2: leave it out"),
+        ("ctranslate2", {"beam": 4, "coverage_penalty": 0.2}, "coverage_penalty 0.2: leave it out"),
+        ("onnx", {"beam": 4, "coverage_penalty": 0.2}, "coverage_penalty: leave it out, or take cached or fast"),
+    ],
+    ids=str,
+)
+def test_an_engine_that_could_not_answer_by_default_gets_no_folder(
+    tmp_path: Path, to: Format, stored: dict[str, Any], what: str
+) -> None:
+    pytest.importorskip(to)
+    with pytest.raises(ModelError) as refused:
+        _export(_storing(wordy(), stored), tmp_path / "out", to)
+    told = str(refused.value)
+    assert told.startswith("the exported model could not answer by the settings that this one stores: the engine")
+    assert what in told
+    assert told.endswith("or export it with other settings (--set NAME=VALUE)")
+    assert list(tmp_path.iterdir()) == []
+
+
+def _said(theirs: Any) -> list[str]:
+    """By `generate()` with nothing but the sources."""
+    tokenizer = wordy().source_tokenizer
+    ids, mask = collate_sources([tokenizer.encode(text) for text in SOURCES])
+    with torch.no_grad():
+        rows = theirs.generate(input_ids=ids, attention_mask=mask).tolist()
+    return [tokenizer.decode([each for each in row if each not in (PAD, BOS, EOS)]) for row in rows]
+
+
+def _export(model: TextModel, out: Path, to: Format) -> Certificate:
+    return export(model, out, to, sentences=some_sentences(model, 3))
+
+
+def _storing(model: TextModel, generation: dict[str, Any]) -> TextModel:
+    return TextModel(replace(model.stored, generation=generation))

@@ -1,0 +1,136 @@
+"""Decoding defaults of imported folders: answers are those of `generate`, or what makes them others is named."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from foreign_models import random_model, written
+from foreign_tokenizers import some_lines, write_bart, write_m2m100, write_marian
+
+from attendo.errors import ModelError
+from attendo.interop.from_folder import from_folder
+from attendo.interop.imported import Imported
+
+transformers = pytest.importorskip("transformers")
+
+TEXTS = some_lines(0, 8)
+Folder = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def marian(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """A Marian folder with its generation_config.json."""
+    folder = tmp_path_factory.mktemp("marian")
+    size = len(write_marian(folder, languages=True))
+    written(random_model("marian", vocab_size=size, pad_token_id=size - 1, decoder_start_token_id=size - 1), folder)
+
+    def make(**generation: Any) -> Path:
+        own = {"pad_token_id": size - 1, "decoder_start_token_id": size - 1, "eos_token_id": 0, "max_length": 20}
+        path = folder / "generation_config.json"
+        path.write_text(json.dumps({**own, "bad_words_ids": [[size - 1]], **generation}), "utf-8")
+        return folder
+
+    return make
+
+
+def said_there(folder: Path, found: Imported) -> list[tuple[int, ...]]:
+    """In our ids, by the defaults of the folder."""
+    network = transformers.MarianMTModel.from_pretrained(folder)
+    pad, tokenizer = found.target.rows[0], found.source_tokenizer
+    assert tokenizer is not None
+    answers = []
+    for text in TEXTS:
+        ids = found.source.theirs([*tokenizer.encode(text), 3])
+        row = network.generate(input_ids=torch.tensor([ids]))[0].tolist()
+        answers.append(tuple(found.target.ours(each for each in row[1:] if each not in (0, pad))))
+    return answers
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"num_beams": 4},
+        {"repetition_penalty": 1.5},
+        {"num_beams": 4, "repetition_penalty": 1.5},
+        {"num_beams": 4, "max_new_tokens": 5},
+        {"num_beams": 2, "min_new_tokens": 9},
+        {"num_beams": 2, "max_length": 9, "min_length": 6},
+        {"num_beams": 4, "renormalize_logits": True, "no_repeat_ngram_size": 1},
+        {"suppress_tokens": [1]},
+        {"forced_eos_token_id": 0, "max_length": 6},
+    ],
+    ids=str,
+)
+def test_answers_are_those_of_generate(marian: Folder, settings: dict[str, Any]) -> None:
+    folder = marian(**settings)
+    found = from_folder(folder)
+    assert [result.ids for result in found.model().generate(TEXTS)] == said_there(folder, found)
+    assert not any(note.startswith("not taken over") for note in found.notes)
+
+
+def test_a_beginning_that_is_a_symbol_is_taken_over(marian: Folder) -> None:
+    folder = marian(forced_bos_token_id=2, num_beams=2)
+    found = from_folder(folder)
+    assert found.generation["target_prefix"] == [">>de<<"]
+    answers = [result.ids for result in found.model().generate(TEXTS)]
+    assert answers == said_there(folder, found)
+    assert {ids[0] for ids in answers} == set(found.target.ours([2]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "notes"),
+    [
+        ({"suppress_tokens": [40, 41, 1]}, ["not taken over: suppress_tokens [40, 41]"]),
+        ({"bad_words_ids": [[9], [20, 21], [0]]}, ["not taken over: bad_words_ids [[9], [20, 21]]"]),
+        ({"begin_suppress_tokens": [7]}, ["not taken over: begin_suppress_tokens [7]"]),
+        ({"encoder_no_repeat_ngram_size": 2}, ["not taken over: encoder_no_repeat_ngram_size 2"]),
+        ({"encoder_no_repeat_ngram_size": 0, "encoder_repetition_penalty": 1.0, "num_beam_groups": 1}, []),
+        ({"sequence_bias": [[[5], 1.0]]}, ["not taken over: sequence_bias [[[5], 1.0]]"]),
+        ({"do_sample": True, "num_beams": 3, "epsilon_cutoff": 0.0}, ["not taken over: num_beams 3"]),
+        ({"num_beams": 4, "forced_eos_token_id": 5}, ["not taken over: forced_eos_token_id 5"]),
+        (
+            {"num_beams": 4, "forced_eos_token_id": 0},
+            ["forced_eos_token_id: at the limit of an answer its end costs nothing there, and what it is worth here"],
+        ),
+    ],
+    ids=str,
+)
+def test_what_has_no_counterpart_is_named(marian: Folder, settings: dict[str, Any], notes: list[str]) -> None:
+    found = from_folder(marian(**settings))
+    assert [note for note in found.notes if "pieces" not in note] == notes
+
+
+def test_without_a_tokenizer_a_beginning_is_named(marian: Folder) -> None:
+    found = from_folder(marian(forced_bos_token_id=40), with_tokenizers=False)
+    assert "not taken over: forced_bos_token_id 40" in found.notes
+
+
+def test_samples_are_drawn_from_as_many_as_there(marian: Folder) -> None:
+    assert from_folder(marian(do_sample=True, temperature=0.7)).generation["top_k"] == 50
+    assert "top_k" not in from_folder(marian(do_sample=True, top_k=0)).generation
+
+
+def test_config_json_counts_only_without_a_file_of_the_generation(marian: Folder, tmp_path: Path) -> None:
+    """So transformers reads them, since version 5 at the latest."""
+    for path in marian().iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text("utf-8"))
+    (tmp_path / "config.json").write_text(json.dumps({**config, "num_beams": 3}), "utf-8")
+    assert "beam" not in from_folder(tmp_path).generation
+    (tmp_path / "generation_config.json").unlink()
+    assert from_folder(tmp_path).generation["beam"] == 3
+
+
+@pytest.mark.parametrize(("kind", "write", "more"), [("bart", write_bart, 0), ("m2m_100", write_m2m100, 108)])
+def test_a_beginning_that_is_text_is_refused(
+    tmp_path: Path, kind: str, write: Callable[[Path], dict[str, int]], more: int
+) -> None:
+    size = len(write(tmp_path)) + more
+    written(random_model(kind, vocab_size=size), tmp_path, forced_bos_token_id=20)
+    with pytest.raises(ModelError, match=r"generation_config.json: forced_bos_token_id is 20, where one of"):
+        from_folder(tmp_path)
+    if kind == "m2m_100":  # which language answers have is then said
+        assert from_folder(tmp_path, target_language="fr").generation["target_prefix"] == ["__fr__"]

@@ -1,0 +1,39 @@
+"""Our own models with the norms before their sub-layers: exported they are Pegasus, and they come back."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from exported import pieces, some_sentences, some_texts
+from foreign_models import assert_passed, certificate
+
+from attendo.errors import ModelError
+from attendo.interop.exporting import export
+from attendo.interop.from_folder import from_folder
+
+pytest.importorskip("transformers")
+
+
+@pytest.mark.parametrize("tie", ["none", "all"])
+def test_an_exported_model_comes_back(tmp_path: Path, tie: str) -> None:
+    model = pieces(norm="pre", position_layout="halves", tie=tie)
+    export(model, tmp_path / "exported", "hf", sentences=some_sentences(model))
+    found = from_folder(tmp_path / "exported")
+    assert found.network.config.norm == "pre"
+    assert not any(note.startswith("not taken over") for note in found.notes)
+    for name, weight in model.network.state_dict().items():
+        assert torch.equal(found.network.state_dict()[name], weight), name
+    texts = [*some_texts(12), "größer  ﬁ 猫", "unbekannt: ✗"]
+    ours = model.generate(texts, like="hf", beam=2, max_length=9)
+    again = found.model().generate(texts, like="hf", beam=2, max_length=9)
+    assert [each.ids for each in again] == [each.ids for each in ours]
+    assert [each.text for each in again] == [each.text for each in ours]
+    assert_passed(certificate(found, count=20))
+
+
+def test_a_pegasus_model_with_another_tokenizer_is_refused(tmp_path: Path) -> None:
+    model = pieces(norm="pre", position_layout="halves")
+    export(model, tmp_path / "exported", "hf", sentences=some_sentences(model))
+    (tmp_path / "exported" / "vocab.json").unlink()
+    with pytest.raises(ModelError, match=r"has no vocab.json, which a pegasus model needs"):
+        from_folder(tmp_path / "exported")
