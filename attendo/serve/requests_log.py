@@ -6,7 +6,7 @@ import secrets
 import traceback
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +32,10 @@ class Entry:
     source_tokens: int = 0
     target_tokens: int = 0
     refused: str = ""  # the code of the message that it was refused with
-    let_in: bool = False  # once is enough: what else it asks of a model is not turned away for those who wait
+
+    def __post_init__(self) -> None:
+        # Once is enough: what else it asks of a model is not turned away for those who wait. Not written down.
+        self.let_in = False
 
     def write(self) -> None:
         quiet = self.route in QUIET and self.status < 400
@@ -108,7 +111,7 @@ class Lines(logging.Formatter):
     def _facts(self, record: logging.LogRecord) -> dict[str, Any]:
         entry = getattr(record, "entry", None)
         if isinstance(entry, Entry):
-            return {**vars(entry), "seconds": round(entry.seconds, 4)}
+            return {**asdict(entry), "seconds": round(entry.seconds, 4)}
         facts = {"message": _one_line(record.getMessage())}
         if (number := current_id()) is not None:
             facts["request_id"] = number
