@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from attendo.interop.certificate import Bounds, Certificate, certify
-from attendo.interop.foreign_party import ForeignParty
+from attendo.interop.certificate import Bounds, Certificate
+from attendo.interop.certifying import certify
 from attendo.interop.imported import Imported
 from attendo.interop.parties import OurNetwork
 from attendo.interop.sentences import random_sources
+from attendo.interop.transformers_party import TransformersParty
 
 VOCABULARY = 60
 SIZES: dict[str, Any] = {
@@ -78,7 +79,7 @@ def written(model: Any, folder: Path, **changes: Any) -> Path:
 def certificate(imported: Imported, count: int = 200, target_prefix: tuple[int, ...] = ()) -> Certificate:
     """Ours beside theirs on random sentences."""
     sources = short_sources(imported, count)
-    ours, theirs = OurNetwork(imported.network, "hf", target_prefix), ForeignParty(imported, target_prefix)
+    ours, theirs = OurNetwork(imported.network, "hf", target_prefix), TransformersParty.of(imported, target_prefix)
     return certify(ours, theirs, sources, Bounds(same_tokens=1.0, mean_difference=1e-5, largest_difference=1e-4))
 
 

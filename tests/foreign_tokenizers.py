@@ -5,6 +5,7 @@ import json
 import random
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzäöüßéñ"
 
@@ -39,7 +40,7 @@ def strange_texts(seed: int = 5, count: int = 60) -> list[str]:
     return [*(text for text in texts if text.strip()), *some_lines(seed, 20)]
 
 
-def pieces_model(lines: list[str], kind: str, size: int = 160) -> bytes:
+def pieces_model(lines: list[str], kind: str, size: int = 160, **settings: Any) -> bytes:
     from sentencepiece import SentencePieceTrainer
 
     model = io.BytesIO()
@@ -51,6 +52,7 @@ def pieces_model(lines: list[str], kind: str, size: int = 160) -> bytes:
         hard_vocab_limit=False,
         num_threads=1,
         minloglevel=5,
+        **settings,
     )
     return model.getvalue()
 
@@ -76,6 +78,34 @@ def write_m2m100(folder: Path) -> dict[str, int]:
     model = pieces_model(some_lines(), "bpe")
     (folder / "sentencepiece.bpe.model").write_bytes(model)
     return write_vocabulary(folder / "vocab.json", ["<s>", "<pad>", "</s>", "<unk>", *piece_names(model)[3:]])
+
+
+def write_nllb(folder: Path, as_published: bool = False) -> int:
+    """As transformers writes it, the mask before all languages, or with it behind them; so many tokens."""
+    from transformers import NllbTokenizer
+
+    languages = ["eng_Latn", "fra_Latn"]
+    count = _written_by(NllbTokenizer, folder, "bpe", {}, src_lang="eng_Latn", extra_special_tokens=languages)
+    if as_published:
+        path = folder / "tokenizer.json"
+        content = json.loads(path.read_text("utf-8"))
+        *others, mask, english, french = content["added_tokens"]
+        last = [{**token, "id": count - 3 + n} for n, token in enumerate((english, french, mask))]
+        path.write_text(json.dumps({**content, "added_tokens": [*others, *last]}), "utf-8")
+    return count
+
+
+def write_mbart(folder: Path, **settings: Any) -> int:
+    from transformers import MBart50Tokenizer
+
+    return _written_by(MBart50Tokenizer, folder, "unigram", settings, src_lang="en_XX")
+
+
+def _written_by(kind: Any, folder: Path, pieces: str, trained: dict[str, Any], **settings: Any) -> int:
+    (folder / "sentencepiece.bpe.model").write_bytes(pieces_model(some_lines(), pieces, **trained))
+    tokenizer = kind.from_pretrained(folder, **settings)
+    tokenizer.save_pretrained(folder)
+    return len(tokenizer)
 
 
 def write_bart(folder: Path) -> dict[str, int]:

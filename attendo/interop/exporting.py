@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from attendo.errors import ModelError, UsageError
-from attendo.interop import argos, ctranslate2_folder, marian_folder, place
+from attendo.interop import argos, ctranslate2_folder, place, transformers_folder
 from attendo.interop.argos import Languages
-from attendo.interop.certificate import Bounds, Certificate, Party, certify
+from attendo.interop.certificate import Bounds, Certificate, Party
+from attendo.interop.certifying import certify
 from attendo.interop.ctranslate2_folder import Precision, longest_of, write_json
 from attendo.interop.parties import OnnxParty, OurNetwork
 from attendo.interop.sentences import Sentences, prefixes_of, sentences_of
@@ -133,7 +134,7 @@ def _way(to: Format, precision: Precision) -> _Way:
         case "ctranslate2":
             return _Way(_write_ctranslate2, ctranslate2_folder.ctranslate2_parties)
         case "hf":
-            return _Way(marian_folder.write_marian, marian_folder.marian_parties)
+            return _Way(transformers_folder.write_transformers, transformers_folder.transformers_parties)
         case _:
             return _onnx(precision)
 

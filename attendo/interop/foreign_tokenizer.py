@@ -3,11 +3,11 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from attendo.interop.imported import Imported
-from attendo.text import EOS
-from attendo.text_model import TextModel
+from attendo.interop.rearranged import Rearranged
+from attendo.text import EOS, Tokenizer
 
 _LEAST = 0.995  # of the texts must be cut alike
 _SHOWN = 40  # characters of a text
@@ -21,10 +21,14 @@ class ComparedCuts:
     same: bool = True
 
 
-def compare_cuts(imported: Imported, model: TextModel, before: Sequence[int], texts: Sequence[str]) -> ComparedCuts:
-    """`before` stands before every source. Texts that hold control tokens are left out: with us they are text."""
+def compare_cuts(
+    folder: Path, order: Rearranged, ours: Tokenizer, before: Sequence[int] | None, texts: Sequence[str]
+) -> ComparedCuts:
+    """`before` stands before every source; None: it is not told. Texts that hold control tokens are left out: with us
+    they are text.
+    """
     try:
-        theirs = _Theirs(imported, model.source_tokenizer.symbols, before)
+        theirs = _Theirs(folder, order, ours.symbols, before)
         texts = [text for text in map(str.strip, texts) if text and not any(each in text for each in theirs.special)]
         cut = [theirs.cut(text) for text in texts]
     except Exception as error:  # anything may go wrong there, and it is only asked for its opinion
@@ -32,38 +36,44 @@ def compare_cuts(imported: Imported, model: TextModel, before: Sequence[int], te
         return ComparedCuts(f"the tokenizer was not compared: that of transformers cannot be had ({reason})")
     if not texts:
         return ComparedCuts("the tokenizer was not compared: there is no text")
-    ours = [theirs.framed(model.source_tokenizer.encode(text)) for text in texts]
-    other = [text for text, one, two in zip(texts, ours, cut, strict=True) if one != two]
+    other = [text for text, ids in zip(texts, cut, strict=True) if theirs.framed(ours.encode(text)) != ids]
     told = f"{len(texts) - len(other)} of {len(texts)} texts have the same ids as by {theirs.name}"
     if other:
         told += f"; not so {other[0][:_SHOWN]!r}"
     return ComparedCuts(told, len(other) <= (1 - _LEAST) * len(texts))
 
 
+def open_tokenizer(folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it recommends packages
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
 class _Theirs:
     """The tokenizer of transformers for the sources, with the language that ours has."""
 
-    def __init__(self, imported: Imported, symbols: Sequence[str], before: Sequence[int]) -> None:
-        from transformers import AutoTokenizer
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it recommends packages
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(imported.folder.path, local_files_only=True)
+    def __init__(self, folder: Path, order: Rearranged, symbols: Sequence[str], before: Sequence[int] | None) -> None:
+        self._tokenizer = open_tokenizer(folder)
         self.name = type(self._tokenizer).__name__
-        if imported.folder.kind == "mbart" and not self.name.startswith("MBart50"):
+        if self.name.startswith("MBart") and not self.name.startswith("MBart50"):
             raise ValueError(f"no file says which of mBART's it is, and {self.name} is another")
         if hasattr(self._tokenizer, "punc_normalizer"):
             self._tokenizer.punc_normalizer = str  # of sacremoses, which attendo does not run
         self.special = {str(each) for each in self._tokenizer.all_special_tokens}
-        self._order, self._before = imported.source, list(before)
-        self._framed = "source" not in imported.unnamed_languages()
-        if self._framed and hasattr(self._tokenizer, "src_lang"):
-            language = symbols[before[0] - EOS - 1]
-            self._tokenizer.src_lang = language.strip("_") if language.startswith("__") else language
+        self._order, self._before = order, before
+        if before and hasattr(self._tokenizer, "src_lang"):
+            self._tokenizer.src_lang = language_code(symbols[before[0] - EOS - 1])
 
     def cut(self, text: str) -> list[int]:
-        return list(self._tokenizer(text, add_special_tokens=self._framed)["input_ids"])
+        return list(self._tokenizer(text, add_special_tokens=self._before is not None)["input_ids"])
 
     def framed(self, ids: Sequence[int]) -> list[int]:
         """Ours in their numbers, with what stands before and behind them."""
-        return self._order.theirs([*self._before, *ids, EOS] if self._framed else ids)
+        return self._order.theirs(ids if self._before is None else [*self._before, *ids, EOS])
+
+
+def language_code(symbol: str) -> str:
+    """As its tokenizer calls a language: without what M2M100 puts around it."""
+    return symbol.strip("_") if symbol.startswith("__") else symbol

@@ -7,6 +7,7 @@ from attendo.errors import ModelError
 from attendo.interop.foreign_values import Field
 from attendo.interop.huggingface import HuggingFaceFolder, read_json
 from attendo.interop.rearranged import Rearranged
+from attendo.interop.vocabularies import number_name
 from attendo.text import CONTROL_PIECES
 from attendo.text.sentencepiece_file import PieceKind, pieces
 
@@ -66,14 +67,15 @@ def named(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What our ids behind the control tokens are called, and which of these are symbols: those of `first`.
 
-    A piece that has the name of one of our control tokens and is another gets angles around it; so do ids without one.
+    A piece that has the name of one of our control tokens and is another gets angles around it. Ids without a piece
+    have their number for a name.
     """
     pieces_by_id = {each: piece for piece, each in vocabulary.items()}
     names: list[str] = []
     taken = {*vocabulary, *CONTROL_PIECES}
     for row in order.rows[len(CONTROL_PIECES) :]:
-        name = pieces_by_id.get(row, f"<{row}>")
-        while name in CONTROL_PIECES or (row not in pieces_by_id and name in taken):
+        name = pieces_by_id[row] if row in pieces_by_id else number_name(row, taken)
+        while name in CONTROL_PIECES:
             name = f"<{name}>"
         names.append(name)
         taken.add(name)

@@ -34,7 +34,7 @@ _OF_MBART: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu",
 _ONLY_OF_50 = "sl_SI"  # a language that the first mBART did not have
 _FAIRSEQ = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}  # before all pieces, unless a vocabulary says otherwise
 # Their ids follow the vocabulary in this order, and no file of the model tells it.
-_LANGUAGES = {
+LANGUAGES = {
     "m2m100": (
         "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu "
         "hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt "
@@ -55,7 +55,7 @@ def from_m2m100(
     pad, eos = token_id(folder, "pad_token_id", 1), token_id(folder, "eos_token_id", 2)
     start = token_id(folder, "decoder_start_token_id", eos)
     model, vocabulary, languages = _vocabulary(folder, settings["vocab_size"]) if with_tokenizers else (b"", {}, {})
-    first = [*languages.values(), *unspoken(vocabulary)]
+    first = sorted([*languages.values(), *unspoken(vocabulary)])  # by which an export knows their ids
     unk = vocabulary.get("<unk>", _FAIRSEQ["<unk>"])
     order = rearranged(settings["vocab_size"], pad, unk, start, eos, first)
     network = network_from(folder, settings, _choices(folder.kind, settings, pad), order, order)
@@ -98,7 +98,7 @@ def _vocabulary(folder: HuggingFaceFolder, size: int) -> tuple[bytes, dict[str, 
 
 def _languages_behind(folder: HuggingFaceFolder, count: int, size: int) -> dict[str, int]:
     """Those of M2M100, behind so many pieces."""
-    codes = folder.told("tokenizer_config.json", "language_codes").one_of(_LANGUAGES, _LANGUAGES["m2m100"]).split()
+    codes = folder.told("tokenizer_config.json", "language_codes").one_of(LANGUAGES, LANGUAGES["m2m100"]).split()
     following = {f"__{code}__": count + n for n, code in enumerate(codes)}
     languages = {name: each for name, each in {**following, **added_tokens(folder)}.items() if each < size}
     return {name: each for name, each in languages.items() if name.startswith("__")}

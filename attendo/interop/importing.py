@@ -1,20 +1,20 @@
 """From a folder of another system to a model folder of ours, which is kept only if it answers the same."""
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from attendo import durable, store
 from attendo.errors import UsageError
-from attendo.interop.certificate import Bounds, Certificate, certify
+from attendo.interop.certificate import Bounds, Certificate
+from attendo.interop.certifying import certify
 from attendo.interop.exporting import NotTheSameError
-from attendo.interop.foreign_party import ForeignParty
 from attendo.interop.foreign_tokenizer import compare_cuts
 from attendo.interop.imported import Imported
 from attendo.interop.parties import OurNetwork
 from attendo.interop.sentences import prefixes_of, sentences_of
+from attendo.interop.transformers_party import TransformersParty
 from attendo.text_model import TextModel, load
 
 CERTIFICATE = "certificate.json"
@@ -47,8 +47,10 @@ def _proven(out: Path, imported: Imported, model: TextModel, texts: Sequence[str
     room = _room(imported, len(begin))
     asked = sentences_of(model, texts)
     sentences = asked.sources
-    cuts = compare_cuts(imported, model, before, texts or _texts(model, len(before), sentences))
-    theirs = ForeignParty(imported, begin)
+    told = None if "source" in imported.unnamed_languages() else before
+    texts = texts or [model.source_tokenizer.decode(source[len(before) :]) for source in sentences]
+    cuts = compare_cuts(imported.folder.path, imported.source, model.source_tokenizer, told, texts)
+    theirs = TransformersParty.of(imported, begin)
     sources = [source[:room] for source in sentences]
     certificate = certify(OurNetwork(model.network, "hf", begin), theirs, sources, Bounds())
     certificate = replace(
@@ -59,12 +61,6 @@ def _proven(out: Path, imported: Imported, model: TextModel, texts: Sequence[str
     if not certificate.passed:
         raise NotTheSameError(out, certificate)
     return certificate
-
-
-def _texts(model: TextModel, begun: int, sources: Sequence[Sequence[int]]) -> list[str]:
-    """What random sources read like, behind what stands before each; but for ids that have no piece, only a number."""
-    texts = (model.source_tokenizer.decode(source[begun:]) for source in sources)
-    return [text for text in texts if not re.search(r"<\d+>", text)]
 
 
 def _room(imported: Imported, begun: int) -> int:

@@ -20,12 +20,15 @@ from attendo.interop.onnx_network import OnnxNetwork
 from attendo.interop.place import FORMAT, VERSION
 from attendo.interop.sentences import prefixes_of
 from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
 from attendo.store import ABOUT, check_manifest, write_manifest
 from attendo.text import Tokenizer, load_tokenizer
 from attendo.text_model import TextModel
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+    from attendo.interop.onnx_nodes import Ranges
 
 Precision = Literal["fp32", "int8"]
 
@@ -56,12 +59,12 @@ def to_onnx(
     if find_spec("onnx") is None:
         raise UsageError("onnx is not installed, and the graphs are made with it: pip install onnx")
     from attendo.interop.onnx_graphs import encoder_graph, step_graph
-    from attendo.interop.onnx_ranges import observed
 
-    folder, network = Path(folder), model.network
+    folder, network, ranges = Path(folder), model.network, None
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists already: name another place, or empty it first")
-    ranges = observed(network, examples or _examples(model)) if precision == "int8" else None
+    if precision == "int8":
+        network, ranges = _for_bytes(network, examples or _examples(model))
     graphs = {"encoder": encoder_graph(network, ranges), "step": step_graph(network, ranges)}
     folder.mkdir(parents=True, exist_ok=True)
     for name, graph in graphs.items():
@@ -90,6 +93,15 @@ def open_onnx(folder: str | Path, threads: int | None = None) -> OnnxModel:
     network = OnnxNetwork(folder / "encoder.onnx", folder / "step.onnx", config, threads)
     generation = json.loads((folder / "generation.json").read_text("utf-8"))
     return OnnxModel(network, source, target, generation, facts["precision"])
+
+
+def _for_bytes(network: Transformer, examples: Sequence[Example]) -> "tuple[Transformer, Ranges]":
+    """The network as it is best rounded, and how large its numbers then are."""
+    from attendo.interop.onnx_evening import evened
+    from attendo.interop.onnx_ranges import observed
+
+    even = evened(network, examples)
+    return even, observed(even, examples)
 
 
 def _examples(model: TextModel) -> list[Example]:

@@ -20,9 +20,14 @@ _BATCH = 32
 _PRODUCTS = {F.linear: (0, 1), torch._addmm_activation: (1, 2)}  # which arguments are x and the matrix
 
 
-@torch.no_grad()
 def observed(network: Transformer, examples: Sequence[Example]) -> Ranges:
     """The largest number, by its size, at every site of the graphs."""
+    return {site: float(each.max()) for site, each in sizes(network, examples).items()}
+
+
+@torch.no_grad()
+def sizes(network: Transformer, examples: Sequence[Example]) -> dict[Any, Tensor]:
+    """The same for every component of what the site is given."""
     watch, was_training = _Watch(_sites(network)), network.training
     try:
         network.eval()
@@ -32,7 +37,7 @@ def observed(network: Transformer, examples: Sequence[Example]) -> Ranges:
                 network(batch.source_ids, batch.target_ids, batch.source_mask)
     finally:
         network.train(was_training)
-    return watch.ranges
+    return watch.sizes
 
 
 def random_examples(network: Transformer, seed: int = 1) -> list[Example]:
@@ -51,7 +56,7 @@ class _Watch(TorchFunctionMode):
 
     def __init__(self, sites: Mapping[int, object]) -> None:
         super().__init__()
-        self.ranges: dict[Any, float] = {}
+        self.sizes: dict[Any, Tensor] = {}
         self._sites = sites
 
     def __torch_function__(
@@ -68,7 +73,8 @@ class _Watch(TorchFunctionMode):
 
     def _note(self, site: object, x: Tensor) -> None:
         if site is not None:
-            self.ranges[site] = max(self.ranges.get(site, 0.0), float(x.abs().max()))
+            found = x.abs().flatten(0, -2).amax(0)
+            self.sizes[site] = torch.maximum(found, self.sizes.get(site, found))
 
 
 def _sites(network: Transformer) -> dict[int, object]:

@@ -1,9 +1,8 @@
-"""Systems as parties to a certificate: attendo itself, ONNX Runtime, a model of transformers, CTranslate2."""
+"""Systems as parties to a certificate: attendo itself, ONNX Runtime, CTranslate2."""
 
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +14,6 @@ from attendo.decode.engines import CachedEngine, Engine
 from attendo.decode.likes import like
 from attendo.decode.requests import Answers, Request
 from attendo.interop.certificate import Answer
-from attendo.interop.foreign_party import Begin
 from attendo.interop.onnx_engine import OnnxEngine
 from attendo.interop.step_by_step import StepByStep
 from attendo.model.transformer import Transformer
@@ -24,7 +22,6 @@ from attendo.text_model.choices import rules_of, strategy_of
 from attendo.text_model.networks import Reader
 
 _POSITIONS = 4096  # of a batch
-_CONTROL = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "suppress_tokens")
 
 
 class OurSearch:
@@ -100,50 +97,6 @@ class OnnxParty(OurSearch):
         name = f"ONNX Runtime {onnxruntime.__version__} in {opened.precision}"
         engine = OnnxEngine(opened.network, _POSITIONS)
         super().__init__(name, StepByStep(opened.network), engine, None, target_prefix)
-
-
-class MarianParty:
-    """A model of transformers whose ids are ours, as `to_marian` and `to_pegasus` make them; `target_prefix` begins
-    answers.
-    """
-
-    def __init__(self, model: Any, target_prefix: Sequence[int] = ()) -> None:
-        import transformers
-
-        self._prefix = list(target_prefix)
-        self.name = f"transformers {transformers.__version__}"
-        self._model, told = model.eval(), model.generation_config
-        plain = {name: getattr(told, name) for name in _CONTROL}
-        self._model.generation_config = transformers.GenerationConfig(**plain)  # a call says all else
-
-    @torch.no_grad()
-    def logits(self, source: Sequence[int], target: Sequence[int]) -> Tensor:
-        ids, _ = collate_sources([source])
-        device = self._model.device
-        begun = torch.tensor([[BOS, *self._prefix, *target]], device=device)
-        return self._model(ids.to(device), decoder_input_ids=begun).logits[0, len(self._prefix) :]
-
-    def answers(self, sources: Sequence[Sequence[int]], beam: int, limit: int) -> list[Answer]:
-        ids, mask = collate_sources(sources)
-        mask = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
-        settings: dict[str, Any] = {"length_penalty": 1.0, "early_stopping": False} if beam > 1 else {}
-        said = self._model.generate(
-            input_ids=ids.to(self._model.device),
-            attention_mask=mask.to(self._model.device),
-            num_beams=beam,
-            max_new_tokens=limit + len(self._prefix),
-            logits_processor=[Begin(self._prefix)],
-            do_sample=False,
-            return_dict_in_generate=True,
-            output_scores=True,
-            **settings,
-        )
-        answers = [_spoken(row)[len(self._prefix) :] for row in said.sequences.tolist()]
-        if beam == 1:
-            return [Answer(each, None) for each in answers]
-        lengths = (min(len(each) + 1, limit) + len(self._prefix) for each in answers)
-        scores = said.sequences_scores.tolist()
-        return [Answer(*each) for each in zip(answers, map(_multiplied, scores, lengths), strict=True)]
 
 
 class CTranslate2Party:

@@ -32,6 +32,11 @@ class Rearranged:
     def size(self) -> int:
         return len(self.rows)
 
+    @property
+    def count(self) -> int:
+        """Of their tokens."""
+        return len(self.rows) - len(self.copies)
+
     def ours(self, ids: Iterable[int]) -> list[int]:
         return [self._ours[each] for each in ids]
 
@@ -42,6 +47,10 @@ class Rearranged:
         """Rows of an embedding or an output layer."""
         return table.index_select(0, torch.tensor(self.rows))
 
+    def laid_out(self, table: Tensor) -> Tensor:
+        """Rows of ours as they have them: the way back."""
+        return table[[number for _, number in sorted(self._ours.items())]]
+
     def bias(self, bias: Tensor) -> Tensor:
         """Of the output layer."""
         moved = bias.index_select(0, torch.tensor(self.rows)).clone()
@@ -51,6 +60,11 @@ class Rearranged:
     def names(self, names: Sequence[str]) -> list[str]:
         """Of their tokens, by our ids."""
         return [names[row] for row in self.rows]
+
+
+def unchanged(size: int) -> Rearranged:
+    """Theirs is ours."""
+    return Rearranged(tuple(range(size)))
 
 
 def rearranged(

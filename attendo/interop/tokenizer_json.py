@@ -11,7 +11,11 @@ from attendo.interop.huggingface import HuggingFaceFolder
 from attendo.text.sentencepiece_file import PieceKind
 
 FILE = "tokenizer.json"
-_UNKNOWN = "<unk>"
+_CONTROLS = (
+    ("<unk>", 0.0, PieceKind.UNKNOWN),
+    ("<s>", 0.0, PieceKind.CONTROL),
+    ("</s>", 0.0, PieceKind.CONTROL),
+)
 _MODEL_KINDS = {"Unigram": 1, "BPE": 2}  # as SentencePiece numbers them
 
 
@@ -89,14 +93,17 @@ def _charsmap(normalizer: Any) -> str | None:
 
 
 def _written(scores: Mapping[str, float], kind: int, charsmap: bytes) -> bytes:
-    """As a protocol buffer: pieces, the kind of model and the ids of control tokens, normalisation."""
-    rows = [(_UNKNOWN, 0.0, PieceKind.UNKNOWN), *((piece, score, PieceKind.NORMAL) for piece, score in scores.items())]
+    """As a protocol buffer: pieces, the kind of model and the ids of control tokens, normalisation. Pieces begin behind
+    three control tokens, as others expect it.
+    """
+    rows = [*_CONTROLS, *((piece, score, PieceKind.NORMAL) for piece, score in scores.items())]
     pieces = b"".join(
         _message(1, _message(1, piece.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, kind_of_piece))
         for piece, score, kind_of_piece in rows
     )
     none = (1 << 64) - 1  # -1: there is no such token
-    trainer = _number(3, kind) + _number(40, 0) + b"".join(_number(each, none) for each in (41, 42, 43))
+    tokens = {40: 0, 41: 1, 42: 2, 43: none}  # unk, bos, eos, pad
+    trainer = _number(3, kind) + b"".join(_number(*each) for each in tokens.items())
     return pieces + _message(2, trainer) + _message(3, _message(2, charsmap))
 
 

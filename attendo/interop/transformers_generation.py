@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from attendo.decode.config import GenerationConfig
+from attendo.interop.rearranged import Rearranged
 from attendo.text import EOS, UNK
 
 _LONGEST_ANSWER = 512  # tokens, where ours follow the length of the source
@@ -29,8 +30,13 @@ _ABSENT_WITH_A_BEAM = {
 }
 
 
-def transformers_settings(config: GenerationConfig, longest: int) -> tuple[dict[str, Any], list[str]]:
-    """Of a generation_config.json, control tokens aside, for answers of at most `longest` tokens; and the notes."""
+def transformers_settings(
+    config: GenerationConfig, longest: int, order: Rearranged
+) -> tuple[dict[str, Any], list[str]]:
+    """Of a generation_config.json, control tokens aside, for answers of at most `longest` tokens; and the notes.
+
+    `order` is that of the target's vocabulary there.
+    """
     told: dict[str, Any] = {"num_beams": 1 if config.sample else config.beam}
     if config.sample:
         told |= {"do_sample": True, **{theirs: getattr(config, ours) for ours, theirs in _OF_SAMPLES.items()}}
@@ -45,7 +51,9 @@ def transformers_settings(config: GenerationConfig, longest: int) -> tuple[dict[
     if config.renormalise:
         told["renormalize_logits"] = True
     if not config.allow_unk:
-        told["bad_words_ids"] = [[UNK]]
+        told["bad_words_ids"] = [order.theirs([UNK])]
+    if config.at_limit == "end":
+        told["forced_eos_token_id"] = order.rows[EOS]
     return {**told, **_lengths(config, longest)}, list(_notes(config, longest))
 
 
@@ -62,8 +70,6 @@ def _lengths(config: GenerationConfig, longest: int) -> dict[str, Any]:
     told["max_length"] = min(most, longest)
     if config.min_length_extra:
         told["min_length"] = 1 + config.min_length_extra
-    if config.at_limit == "end":
-        told["forced_eos_token_id"] = EOS
     return told
 
 

@@ -6,48 +6,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attendo.interop.rearranged import Rearranged
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock, EncoderBlock
 from attendo.text import BOS, EOS, PAD
 
-EPSILON = 1e-5  # of every norm there; the configuration has no place for another
-
 # What reads the vectors that run through the network, and what writes them: the order of their components is free.
-_READ = ("embed_tokens.weight", "shared.weight", "lm_head.weight", "q_proj.weight", "k_proj.weight", "v_proj.weight")
+_TABLES, _BIAS = ("embed_tokens.weight", "shared.weight", "lm_head.weight"), "final_logits_bias"
+_READ = (*_TABLES, "q_proj.weight", "k_proj.weight", "v_proj.weight")
 _WRITTEN = ("out_proj.weight", "out_proj.bias", "fc2.weight", "fc2.bias", "layer_norm.weight", "layer_norm.bias")
 
 
-def common_obstacles(config: ModelConfig) -> dict[str, bool]:
-    """What the whole family asks for, and whether the network is so. The order of sines and cosines is no obstacle."""
-    fits = {
-        **block_obstacles(config),
-        "it has a norm on the embedding": not config.embedding_norm,
-        f"positions are {config.positions}, not sinusoidal": config.positions == "sinusoidal",
-        f"position_offset is {config.position_offset}, not 0": config.position_offset == 0,
-    }
-    if config.positions == "sinusoidal":
-        layout = config.position_layout
-        fits[f"position_layout is {layout}, not halves or interleaved"] = layout in ("halves", "interleaved")
-    return fits
-
-
-def block_obstacles(config: ModelConfig) -> dict[str, bool]:
-    """The same for all but what stands before the first block."""
-    width, uneven = divmod(config.d_model, config.num_heads)
-    return {
-        f"norm_kind is {config.norm_kind}, not layer": config.norm_kind == "layer",
-        f"norm_epsilon is {config.norm_epsilon}, not {EPSILON}": config.norm_epsilon == EPSILON,
-        f"activation is {config.activation}, which has a gate": config.activation != "swiglu",
-        f"d_key is {config.d_key}, not d_model / num_heads": config.d_key in (None, width),
-        f"d_value is {config.d_value}, not d_model / num_heads": config.d_value in (None, width),
-        f"d_model {config.d_model} is no multiple of num_heads {config.num_heads}": not uneven,
-    }
-
-
-def settings_of(config: ModelConfig, longest: int) -> dict[str, Any]:
-    """Of a configuration, vocabularies and ties aside."""
+def settings_of(config: ModelConfig, longest: int, order: Rearranged) -> dict[str, Any]:
+    """Of a configuration, vocabularies and ties aside; `order` is that of the target's."""
 
     def share(own: float | None) -> float:
         return config.dropout if own is None else own
@@ -65,34 +38,46 @@ def settings_of(config: ModelConfig, longest: int) -> dict[str, Any]:
         "dropout": config.dropout,
         "attention_dropout": share(config.attention_dropout),
         "activation_dropout": share(config.activation_dropout),
+        "encoder_layerdrop": 0.0,
+        "decoder_layerdrop": 0.0,
         "scale_embedding": config.scale_embedding,
-        "bos_token_id": BOS,
-        "eos_token_id": EOS,
-        "pad_token_id": PAD,
-        "decoder_start_token_id": BOS,
         "forced_eos_token_id": None,
+        **_control_tokens(order),
     }
 
 
-def filled(model: Any, network: Transformer) -> Any:
+def _control_tokens(order: Rearranged) -> dict[str, int]:
+    pad, start, end = order.theirs((PAD, BOS, EOS))
+    return {"pad_token_id": pad, "bos_token_id": start, "decoder_start_token_id": start, "eos_token_id": end}
+
+
+def filled(model: Any, network: Transformer, orders: tuple[Rearranged, Rearranged]) -> Any:
     """The model with these weights, in evaluation mode. It starts from our bos, ends at our eos, says neither pad nor
-    bos.
+    bos, as far as it has them.
     """
     from transformers import GenerationConfig
 
+    source, target = orders
     positions = {name: each for name, each in model.state_dict().items() if "embed_positions" in name}  # if computed
     weights = {name: each for name, each in _weights(network) if name in model.state_dict()}
+    laid: dict[int, Tensor] = {}  # what is shared stays one, which can be gigabytes
+    for name, weight in weights.items():
+        if name.endswith(_TABLES):
+            if (place := weight.data_ptr()) not in laid:
+                laid[place] = (source if "encoder" in name else target).laid_out(weight)
+            weights[name] = laid[place]
+    if _BIAS in weights:
+        weights[_BIAS] = target.laid_out(weights[_BIAS][0])[None]
     model.load_state_dict({**positions, **weights})
-    model.generation_config = GenerationConfig(
-        bos_token_id=BOS, eos_token_id=EOS, pad_token_id=PAD, decoder_start_token_id=BOS, suppress_tokens=[PAD, BOS]
-    )
+    silent = target.theirs(each for each in (PAD, BOS) if each not in target.copies)
+    model.generation_config = GenerationConfig(**_control_tokens(target), suppress_tokens=silent)
     return model.eval()
 
 
 def _weights(network: Transformer) -> Iterator[tuple[str, Tensor]]:
-    """All of them, with the components of vectors in the order of `halves`, where positions are computed."""
+    """All of them. Components of vectors stand as with `halves`, where positions are computed."""
     config = network.config
-    if config.position_layout == "halves" or config.positions == "learned":
+    if config.position_layout != "interleaved" or config.positions == "learned":
         yield from _named(network)
         return
     order = torch.cat((torch.arange(0, config.d_model, 2), torch.arange(1, config.d_model, 2)))
@@ -112,7 +97,7 @@ def _named(network: Transformer) -> Iterator[tuple[str, Tensor]]:
     yield "model.decoder.embed_tokens.weight", network.target.tokens.weight
     yield "lm_head.weight", network.output.weight
     bias = network.output.bias
-    yield "final_logits_bias", torch.zeros(1, network.output.out_features) if bias is None else bias[None]
+    yield _BIAS, torch.zeros(1, network.output.out_features) if bias is None else bias[None]
     for stack, embedding, blocks, norm in (
         ("encoder", network.source, network.encoder, network.encoder_norm),
         ("decoder", network.target, network.decoder, network.decoder_norm),

@@ -16,7 +16,7 @@ def names_of(tokenizer: Tokenizer) -> list[str]:
     first = len(CONTROL_PIECES)
     names: dict[str, None] = dict.fromkeys(CONTROL_PIECES)
     for number, piece in enumerate(_pieces(tokenizer), start=first):
-        names[piece if piece and piece not in names else _numbered(number, names)] = None
+        names[piece if piece and piece not in names else number_name(number, names)] = None
     return list(names)
 
 
@@ -43,8 +43,9 @@ def _pieces(tokenizer: Tokenizer) -> Iterable[str]:
             return tokenizer.pieces(range(first, tokenizer.vocab_size))
 
 
-def _numbered(number: int, taken: Iterable[str]) -> str:
-    name = f"<{number}>"
+def number_name(number: int, taken: Iterable[str]) -> str:
+    """For a token that has no other name. With its space no tokenizer ever cuts it out of a text."""
+    name = f"<row {number}>"
     while name in taken:
         name = f"<{name}>"
     return name

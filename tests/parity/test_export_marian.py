@@ -10,10 +10,9 @@ import torch
 from exported import MARIAN, WORDS, pieces, some_sentences, some_texts, wordy
 
 from attendo.errors import ModelError, UsageError
-from attendo.interop import marian_folder
 from attendo.interop.certificate import Certificate
 from attendo.interop.exporting import NotTheSameError, Precision, export
-from attendo.interop.marian import to_marian
+from attendo.interop.transformers_kind import Kind
 from attendo.text import BOS, EOS, PAD, Words
 from attendo.text_model import TextModel
 
@@ -94,8 +93,8 @@ def test_another_weight_in_the_folder_fails_and_leaves_nothing(tmp_path: Path, m
     model, other = wordy(**MARIAN), wordy(**MARIAN)
     with torch.no_grad():
         other.network.decoder[0].get_submodule("cross_attention.output").get_parameter("bias")[0] += 0.5
-    wrong = replace(marian_folder._MARIAN, make=lambda network, longest: to_marian(other.network, longest))
-    monkeypatch.setattr(marian_folder, "_MARIAN", wrong)
+    made = Kind.made
+    monkeypatch.setattr(Kind, "made", lambda kind, network, *more: made(kind, other.network, *more))
     with pytest.raises(NotTheSameError, match="the mean difference of logits"):
         _export(model, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

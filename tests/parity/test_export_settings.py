@@ -69,10 +69,21 @@ def test_samples_are_drawn_there_too(tmp_path: Path) -> None:
     ids=str,
 )
 def test_what_transformers_does_not_have_is_told(stored: dict[str, Any], note: str) -> None:
+    from attendo.interop.rearranged import unchanged
     from attendo.interop.transformers_generation import transformers_settings
 
-    _, notes = transformers_settings(_storing(wordy(), stored).generation, 1024)
+    _, notes = transformers_settings(_storing(wordy(), stored).generation, 1024, unchanged(60))
     assert any(each.startswith(f"transformers has no counterpart for {note}") for each in notes)
+
+
+def test_tokens_are_named_by_their_ids_there() -> None:
+    from attendo.interop.rearranged import rearranged
+    from attendo.interop.transformers_generation import transformers_settings
+
+    stored = {**FIXED, "at_limit": "end", "allow_unk": False}
+    order = rearranged(60, pad=1, unk=7, start=5, eos=5)
+    settings, _ = transformers_settings(_storing(wordy(), stored).generation, 1024, order)
+    assert (settings["forced_eos_token_id"], settings["bad_words_ids"]) == (5, [[7]])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import torch
 from attendo.data.batch import collate_sources
 from attendo.decode.engines import CachedEngine
 from attendo.errors import ModelError
-from attendo.interop.marian import obstacles, to_marian
+from attendo.interop.marian import MARIAN as KIND
+from attendo.interop.marian import to_marian
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.recipes.bench.ours import answering
@@ -62,7 +63,7 @@ INEXPRESSIBLE: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize("changes", EXPRESSIBLE, ids=str)
 def test_logits_are_equal(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
     network = small_network(**{**MARIAN, **changes})
-    assert obstacles(network.config) == []
+    assert KIND.obstacles(network.config) == []
     ids, mask = collate_sources(SOURCES)
     assert mask is not None
     with torch.no_grad():
@@ -115,14 +116,14 @@ def test_what_it_cannot_hold_is_refused_with_the_reason(
     small_network: MakeNetwork, changes: dict[str, Any], reason: str
 ) -> None:
     network = small_network(**{**MARIAN, **changes})
-    assert obstacles(network.config) == [reason]
+    assert KIND.obstacles(network.config) == [reason]
     with pytest.raises(ModelError, match=r"^a MarianMTModel cannot hold this network: "):
         to_marian(network)
 
 
 def test_all_reasons_are_told() -> None:
     config = ModelConfig(vocab_size=17, norm_kind="rms", positions="none")
-    assert len(obstacles(config)) == 4  # the norm's kind and place, the final norm, the positions
+    assert len(KIND.obstacles(config)) == 4  # the norm's kind and place, the final norm, the positions
 
 
 def test_the_callers_randomness_does_not_move_on(small_network: MakeNetwork) -> None:

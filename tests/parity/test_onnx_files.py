@@ -12,7 +12,8 @@ from attendo.decode.config import GenerationConfig
 from attendo.decode.requests import Request
 from attendo.errors import ModelError, UsageError
 from attendo.interop import onnx_files
-from attendo.interop.certificate import Bounds, certify
+from attendo.interop.certificate import Bounds
+from attendo.interop.certifying import certify
 from attendo.interop.onnx_files import open_onnx, to_onnx
 from attendo.interop.parties import OnnxParty, OurNetwork
 from attendo.interop.sentences import random_sources

@@ -63,7 +63,7 @@ def test_given_sentences_are_compared(attendo: Command, marian: Path, tmp_path: 
 
 
 def test_without_a_proof(attendo: Command, marian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "ForeignParty", None)
+    monkeypatch.setattr(importing, "TransformersParty", None)
     told = attendo("import", marian, tmp_path / "model", "--no-proof")
     assert (told.code, told.output) == (0, "")
     assert not (tmp_path / "model" / "certificate.json").exists()

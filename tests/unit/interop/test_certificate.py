@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from attendo.errors import UsageError
-from attendo.interop.certificate import Answer, Bounds, Certificate, Party, Reading, certify
+from attendo.interop.certificate import Answer, Bounds, Certificate, Party, Reading
+from attendo.interop.certifying import certify
 from attendo.text import BOS, PAD
 
 SOURCES = [[4, 5, 6, 7, 8], [7], [8, 9]]

@@ -53,6 +53,9 @@ def test_every_token_of_theirs_has_one_of_ours(size: int, data: st.DataObject) -
     order = rearranged(size, pad, unk, start, eos, moves_start=data.draw(st.booleans()))
     assert order.theirs(order.ours(range(size))) == list(range(size))
     assert sorted(row for number, row in enumerate(order.rows) if number not in order.copies) == list(range(size))
+    table = torch.arange(2.0 * size).view(size, 2)
+    assert torch.equal(order.laid_out(order.table(table)), table)
+    assert order.count == size
     assert order.rows[EOS] == eos
     assert order.rows[BOS] == start
     assert EOS not in order.copies

@@ -1,4 +1,4 @@
-"""The model of transformers that an import was made from, as a party to the certificate."""
+"""A model of transformers as a party to the certificate: one that was exported, or that an import was made from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,24 +9,31 @@ from torch import Tensor
 
 from attendo.errors import ModelError, UsageError
 from attendo.interop.certificate import Answer
-from attendo.interop.imported import Imported, token_id
+from attendo.interop.imported import Imported
+from attendo.interop.rearranged import Rearranged
 from attendo.interop.without_bars import without_bars
 from attendo.text import BOS, EOS, PAD
 
 _SHOWN = 200  # characters of their error
 
 
-class ForeignParty:
-    """It is asked in its own ids. `target_prefix` begins every answer and is no part of it."""
+class TransformersParty:
+    """It is asked in its own ids, of which `orders` tell. `target_prefix` begins every answer and is no part of it."""
 
-    def __init__(self, imported: Imported, target_prefix: Sequence[int] = ()) -> None:
-        self._model = _opened(imported)
-        self._source, self._target, self._prefix = imported.source, imported.target, list(target_prefix)
-        self._start = imported.target.rows[BOS]
-        self._eos = imported.target.rows[EOS]
-        self._pad = token_id(imported.folder, "pad_token_id", 0)
+    def __init__(self, model: Any, orders: tuple[Rearranged, Rearranged], target_prefix: Sequence[int] = ()) -> None:
+        from transformers import GenerationConfig
+
+        model.generation_config = GenerationConfig()  # a call says all
+        self._model, self._prefix = model.eval(), list(target_prefix)
+        self._source, self._target = orders
+        self._pad, self._start, self._eos = self._target.theirs((PAD, BOS, EOS))
         # What our search never says, as far as they have it; the token that answers begin from they may say.
-        self._silent = [imported.target.rows[each] for each in (PAD, BOS) if each not in imported.target.copies]
+        self._silent = self._target.theirs(each for each in (PAD, BOS) if each not in self._target.copies)
+
+    @classmethod
+    def of(cls, imported: Imported, target_prefix: Sequence[int] = ()) -> "TransformersParty":
+        """The model that an import was made from."""
+        return cls(_opened(imported), (imported.source, imported.target), target_prefix)
 
     @property
     def name(self) -> str:
@@ -103,14 +110,14 @@ class Begin:
 
 def _opened(imported: Imported) -> Any:
     try:
-        from transformers import AutoModelForSeq2SeqLM, GenerationConfig
+        from transformers import AutoModelForSeq2SeqLM
     except ImportError:
         raise UsageError(
             "the proof of an import needs transformers: pip install transformers, or leave it out with --no-proof"
         ) from None
     try:
         with without_bars():
-            model = AutoModelForSeq2SeqLM.from_pretrained(
+            return AutoModelForSeq2SeqLM.from_pretrained(
                 imported.folder.path, local_files_only=True, use_safetensors=True, dtype=torch.float32
             )
     except Exception as error:  # it reads more of config.json than we do, and has errors of every kind
@@ -119,5 +126,3 @@ def _opened(imported: Imported) -> Any:
             f"transformers cannot open {imported.folder.path} for the proof: {type(error).__name__}: {reason}; "
             "mend that, or leave the proof out with --no-proof"
         ) from None
-    model.generation_config = GenerationConfig()
-    return model.eval()

@@ -1,0 +1,102 @@
+"""A whole text model as a folder that transformers loads by `from_pretrained`, with its tokenizer where it can be one.
+
+config.json  generation_config.json  model.safetensors, and the files of a tokenizer
+"""
+
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from safetensors import SafetensorError
+
+from attendo.errors import AttendoError, ModelError, UsageError
+from attendo.interop import bart_tokenizer, language_tokenizers, marian_tokenizer
+from attendo.interop.certificate import Party
+from attendo.interop.ctranslate2_folder import Precision, longest_of, require
+from attendo.interop.fairseq_kinds import BART, M2M100, MBART
+from attendo.interop.fairseq_order import fairseq_order
+from attendo.interop.from_bart import BEGIN
+from attendo.interop.marian import MARIAN
+from attendo.interop.parties import OurNetwork
+from attendo.interop.pegasus import PEGASUS
+from attendo.interop.sentences import prefixes_of
+from attendo.interop.transformers_generation import transformers_settings
+from attendo.interop.transformers_kind import Kind, Orders, unchanged_orders
+from attendo.interop.transformers_party import TransformersParty
+from attendo.interop.without_bars import without_bars
+from attendo.model.config import ModelConfig
+from attendo.text import EOS
+from attendo.text_model import TextModel
+
+# Each has `begins_sources` and `write_tokenizer`.
+_TOKENIZERS: dict[Kind, ModuleType] = {
+    MARIAN: marian_tokenizer,
+    PEGASUS: marian_tokenizer,
+    BART: bart_tokenizer,
+    MBART: language_tokenizers,
+    M2M100: language_tokenizers,
+}
+
+
+def kind_of(config: ModelConfig) -> Kind:
+    """The class that comes nearest."""
+    if config.embedding_norm and config.positions == "learned":
+        return MBART if config.norm == "pre" else BART
+    if config.norm == "pre":
+        return M2M100 if config.position_layout == "fairseq" else PEGASUS
+    return MARIAN
+
+
+def write_transformers(model: TextModel, folder: Path, precision: Precision) -> list[str]:
+    """Into a folder that is there and empty. Says what it could not take along."""
+    if precision == "int8":
+        raise UsageError("precision int8 is not for hf: take float32 or float16")
+    require("transformers")
+    kind = kind_of(model.network.config)
+    orders = _orders(model, kind)
+    if reasons := _reasons(model, kind, orders):
+        raise ModelError(f"{kind.called} cannot hold this network: {'; '.join(reasons)}")
+    theirs = kind.made(model.network, longest_of(model), orders)
+    if BEGIN in (symbols := model.target_tokenizer.symbols):
+        begin_of_text = orders[1].rows[EOS + 1 + symbols.index(BEGIN)]
+        theirs.config.bos_token_id = theirs.generation_config.bos_token_id = begin_of_text
+    theirs.to(dtype=getattr(torch, precision))
+    settings, notes = transformers_settings(model.generation, longest_of(model), orders[1])
+    before, begin = prefixes_of(model)
+    theirs.generation_config.update(**settings, forced_bos_token_id=orders[1].rows[begin[0]] if begin else None)
+    try:
+        with without_bars():
+            theirs.save_pretrained(folder)
+    except SafetensorError as error:
+        raise AttendoError(f"{folder / 'model.safetensors'} cannot be written: {error}") from None
+    left = _TOKENIZERS[kind].write_tokenizer(model, folder, orders[1])
+    if left and before:
+        left = [*left, f"every source must begin with {orders[0].theirs(before)}"]
+    return [kind.note, *notes, *left]
+
+
+def transformers_parties(model: TextModel, folder: Path) -> tuple[Party, Party]:
+    import transformers
+
+    kind = kind_of(model.network.config)
+    with without_bars():
+        theirs = getattr(transformers, kind.name).from_pretrained(folder, local_files_only=True)
+    _, begin = prefixes_of(model)
+    return OurNetwork(model.network, "hf", begin), TransformersParty(theirs, _orders(model, kind), begin)
+
+
+def _orders(model: TextModel, kind: Kind) -> Orders:
+    if kind in (MARIAN, PEGASUS):
+        return unchanged_orders(model.network.config)
+    order = fairseq_order(model)
+    return order, order
+
+
+def _reasons(model: TextModel, kind: Kind, orders: Orders) -> list[str]:
+    """All of them: whoever mends one should not meet the next only then."""
+    before, begin = model.generation.source_prefix, model.generation.target_prefix
+    of_texts = {
+        f"it puts {' '.join(before)} before every source": not before or _TOKENIZERS[kind].begins_sources(model),
+        f"its answers begin with {' '.join(begin)}, more than one token": len(begin) <= 1,
+    }
+    return [*(reason for reason, fit in of_texts.items() if not fit), *kind.reasons(model.network, orders)]

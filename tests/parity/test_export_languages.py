@@ -1,0 +1,240 @@
+"""M2M100, NLLB and mBART go back to transformers: the same weights, ids, languages, settings and answers."""
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from exported import WORDS, some_sentences, wordy
+from foreign_models import random_model, written
+from foreign_tokenizers import some_lines, strange_texts, write_m2m100, write_mbart, write_nllb
+
+from attendo.errors import ModelError
+from attendo.interop.certificate import Certificate
+from attendo.interop.exporting import export
+from attendo.interop.fairseq_kinds import M2M100, MBART
+from attendo.interop.fairseq_order import fairseq_order
+from attendo.interop.from_folder import from_folder
+from attendo.interop.language_tokenizers import begins_sources, write_tokenizer
+from attendo.interop.transformers_folder import write_transformers
+from attendo.text import BOS, Words
+from attendo.text.foreign_pieces import ForeignPieces
+from attendo.text_model import TextModel
+
+transformers = pytest.importorskip("transformers")
+
+TEXTS = some_lines(count=6)
+UNTIED: dict[str, Any] = {"tie_word_embeddings": False, "activation_function": "silu"}
+
+Folder = tuple[Path, Any]  # and the model in it
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[..., Folder]:
+    """A folder with a network that has some rows more than there are tokens."""
+
+    def make(name: str, **changes: Any) -> Folder:
+        """Answers begin with a language, which stands so far from the last token."""
+        kind, write, place = {
+            "m2m100": ("m2m_100", lambda folder: len(write_m2m100(folder)) + 100, 80),
+            "nllb": ("m2m_100", write_nllb, 1),
+            "published nllb": ("m2m_100", partial(write_nllb, as_published=True), 2),
+            "mbart": ("mbart", write_mbart, 20),
+        }[name]
+        folder = tmp_path / name
+        folder.mkdir()
+        count = write(folder)
+        model = random_model(kind, vocab_size=count + 3, **changes)
+        return written(model, folder, forced_bos_token_id=count - place), model
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "languages"),
+    [
+        ("m2m100", {}, ("en", None)),
+        ("m2m100", {**UNTIED, "scale_embedding": False}, ("en", None)),
+        ("nllb", {"activation_function": "gelu"}, (None, None)),
+        ("published nllb", {}, (None, None)),
+        ("mbart", {}, (None, None)),
+        ("mbart", {**UNTIED, "scale_embedding": True}, (None, None)),
+    ],
+    ids=str,
+)
+def test_it_comes_back_as_it_was(
+    made: Callable[..., Folder],
+    tmp_path: Path,
+    name: str,
+    changes: dict[str, Any],
+    languages: tuple[str | None, str | None],
+) -> None:
+    first, before = made(name, **changes)
+    found = from_folder(first, True, *languages)
+    certificate = _export(found.model(), tmp_path / "back")
+    assert certificate.notes[0].startswith(f"{type(before).__name__} loads it")
+    assert not any("stay behind" in note for note in certificate.notes)
+
+    behind = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "back")
+    unused = {"model.shared.weight"} if before.config.tie_word_embeddings is False else set()
+    _assert_same_weights(behind.state_dict(), before.state_dict(), unused)
+    for setting in ("forced_bos_token_id", "bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"):
+        told = getattr(transformers.GenerationConfig.from_pretrained(first), setting)
+        assert getattr(behind.generation_config, setting) == told, setting
+    tokenizers = [_tokenizer(folder, languages[0]) for folder in (first, tmp_path / "back")]
+    for text in strange_texts():
+        assert tokenizers[0](text).input_ids == tokenizers[1](text).input_ids, text
+    said = [_said(folder, tokenizers[1], beam=4) for folder in (first, tmp_path / "back")]
+    assert said[0] == said[1]
+    assert len({tuple(row) for row in said[0]}) > 3
+
+    again = from_folder(tmp_path / "back")
+    assert again.target.rows == found.target.rows
+    assert again.target_tokenizer == found.target_tokenizer
+    for prefix in ("source_prefix", "target_prefix"):
+        assert again.generation[prefix] == found.generation[prefix]
+    _assert_same_weights(again.network.state_dict(), found.network.state_dict())
+
+
+@pytest.mark.parametrize("name", ["nllb", "mbart"])
+def test_a_tokenizer_that_came_in_one_file_goes_back(made: Callable[..., Folder], tmp_path: Path, name: str) -> None:
+    first, _ = made(name)
+    (first / "sentencepiece.bpe.model").unlink()
+    model = from_folder(first).model()
+    assert write_tokenizer(model, tmp_path, fairseq_order(model)) == []
+    before, behind = _tokenizer(first), _tokenizer(tmp_path)
+    for text in strange_texts(7):
+        assert behind(text).input_ids == before(text).input_ids, text
+
+
+def test_a_mask_that_no_file_tells_of_has_the_id_that_it_has_there(made: Callable[..., Folder], tmp_path: Path) -> None:
+    first, _ = made("published nllb")
+    expected = _tokenizer(first).get_vocab()
+    (first / "tokenizer.json").unlink()
+    (first / "special_tokens_map.json").write_text('{"additional_special_tokens": ["eng_Latn", "fra_Latn"]}', "utf-8")
+    model = from_folder(first).model()
+    assert "<mask>" not in model.source_tokenizer.symbols
+    assert write_tokenizer(model, tmp_path, fairseq_order(model)) == []
+    assert _tokenizer(tmp_path).get_vocab() == expected
+
+
+def test_a_language_that_is_not_told_can_be_told_there(made: Callable[..., Folder], tmp_path: Path) -> None:
+    first, untold = made("m2m100")
+    found = from_folder(written(untold, first))
+    assert found.unnamed_languages() == ["source", "target"]
+    model = found.model()
+    assert begins_sources(model)
+    assert write_tokenizer(model, tmp_path, fairseq_order(model)) == []
+    assert _tokenizer(tmp_path, "de")(TEXTS[0]).input_ids == _tokenizer(first, "de")(TEXTS[0]).input_ids
+
+
+def test_what_answers_begin_from_may_be_a_token_of_its_own(made: Callable[..., Folder], tmp_path: Path) -> None:
+    """As it is once a model has been trained on."""
+    first, before = made("mbart")
+    model = from_folder(first).model()
+    with torch.no_grad():
+        model.network.target.tokens.weight[BOS] += 0.3
+    certificate = _export(model, tmp_path / "back")
+    assert [each.same_answers for each in certificate.searches] == [certificate.sentences] * 2
+    settings = transformers.GenerationConfig.from_pretrained(tmp_path / "back")
+    assert settings.decoder_start_token_id == before.config.vocab_size
+    assert settings.suppress_tokens == [1, before.config.vocab_size]
+
+
+def test_a_bias_that_m2m100_has_no_place_for_is_refused(made: Callable[..., Folder], tmp_path: Path) -> None:
+    model = from_folder(made("nllb")[0]).model()
+    with torch.no_grad():
+        model.network.output.bias[20] = 0.1
+    with pytest.raises(ModelError, match=r"^an M2M100 model cannot hold this network: it has a bias on the logits$"):
+        _export(model, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+def test_a_tokenizer_with_other_languages_stays_behind(made: Callable[..., Folder], tmp_path: Path) -> None:
+    model = from_folder(made("m2m100")[0], source_language="en").model()
+    tokenizer = model.source_tokenizer
+    assert isinstance(tokenizer, ForeignPieces)
+    swapped = {"__de__": "__fr__", "__fr__": "__de__"}
+    names, symbols = ([swapped.get(each, each) for each in row] for row in (tokenizer.entries, tokenizer.symbols))
+    other = replace(tokenizer, entries=tuple(names), symbols=tuple(symbols))
+    stored = replace(model.stored, source_tokenizer=other, target_tokenizer=other)
+    *_, left, sources = write_transformers(TextModel(stored), tmp_path, "float32")
+    fault = "2 of 261 tokens have another id, '__fr__' for example"
+    assert left == f"the tokenizers stay behind: by M2M100Tokenizer {fault}"
+    assert sources == "every source must begin with [179]"
+    names = {path.name for path in tmp_path.iterdir() if path.is_file()}
+    assert names == {"config.json", "generation_config.json", "model.safetensors"}
+
+
+def test_a_tokenizer_that_would_cut_otherwise_there_stays_behind(tmp_path: Path) -> None:
+    """Theirs has a space before every text."""
+    (folder := tmp_path / "mbart").mkdir()
+    count = write_mbart(folder, add_dummy_prefix=False)
+    model = from_folder(written(random_model("mbart", vocab_size=count), folder)).model()
+    (told,) = write_tokenizer(model, tmp_path, fairseq_order(model))
+    assert re.fullmatch(r"the tokenizers stay behind: by MBart50Tokenizer \d+ of \d+ texts have the same .*", told)
+    assert [path.name for path in tmp_path.iterdir()] == ["mbart"]
+
+
+def test_a_network_of_ours_can_be_one_of_theirs(tmp_path: Path) -> None:
+    """Positions begin behind the number of the pad token, wherever that is."""
+    for offset in (2, 7):
+        words = Words.build([" ".join(WORDS)])
+        model = wordy(words=words, position_layout="fairseq", position_offset=offset, output_bias=True)
+        with torch.no_grad():
+            model.network.output.bias.zero_()
+        certificate = _export(model, tmp_path / str(offset))
+        assert certificate.largest_difference < 1e-4
+        assert [each.same_answers for each in certificate.searches] == [certificate.sentences] * 2
+        told = "the tokenizers stay behind: NllbTokenizer is of foreign_pieces, this one is of words"
+        assert certificate.notes[-1] == told
+        config = transformers.AutoConfig.from_pretrained(tmp_path / str(offset))
+        assert config.pad_token_id == offset - 1
+
+
+def test_what_they_cannot_hold_is_told_in_full() -> None:
+    config = wordy(norm="post", embedding_norm=True, norm_kind="rms").network.config
+    assert M2M100.obstacles(config) == [
+        "norm is post, not pre",
+        "it has no norm behind each stack",
+        "it has a norm on the embedding",
+        "position_offset is 0, which must follow the number of a token",
+        "position_layout is interleaved, not fairseq",
+        "norm_kind is rms, not layer",
+    ]
+    assert MBART.obstacles(config) == [
+        "norm is post, not pre",
+        "it has no norm behind each stack",
+        "positions are sinusoidal, not learned",
+        "position_offset is 0, not 2",
+        "norm_kind is rms, not layer",
+    ]
+
+
+def _export(model: TextModel, out: Path) -> Certificate:
+    return export(model, out, "hf", "float32", some_sentences(model, 6))
+
+
+def _tokenizer(folder: Path, language: str | None = None) -> Any:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    if language is not None:
+        tokenizer.src_lang = language
+    return tokenizer
+
+
+def _said(folder: Path, tokenizer: Any, beam: int) -> Sequence[Sequence[int]]:
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+    model.generation_config.suppress_tokens = [1]
+    given = tokenizer(TEXTS, return_tensors="pt", padding=True)
+    settings = {"max_new_tokens": 10, "min_new_tokens": 4, "max_length": None, "forced_eos_token_id": None}
+    return [row for width in (1, beam) for row in model.generate(**given, num_beams=width, **settings).tolist()]
+
+
+def _assert_same_weights(ours: dict[str, Any], theirs: dict[str, Any], unused: Collection[str] = ()) -> None:
+    assert ours.keys() == theirs.keys()
+    for name in ours.keys() - {*unused}:
+        assert torch.equal(ours[name], theirs[name]), name
