@@ -7,6 +7,7 @@ fast        shapes that never change, sentences that take each other's places; r
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -91,16 +92,21 @@ class FastEngine:
             longest = max(len(request.prefix) for request in group)
             prefix_width = _rounded(longest) if longest else 0  # what is recorded then serves others too
             count = min(most(source_width), 1 << (len(group) - 1).bit_length())
-            slots = self._slots(strategy, tuple(rules), SlotSizes(count, source_width, capacity, prefix_width))
-            yield from slots.answers(group)
+            sizes = SlotSizes(count, source_width, capacity, prefix_width)
+            with self._lent(strategy, tuple(rules), sizes) as slots:
+                yield from slots.answers(group)
 
-    def _slots(self, strategy: Strategy, rules: tuple[Rule, ...], sizes: SlotSizes) -> Slots:
+    @contextmanager
+    def _lent(self, strategy: Strategy, rules: tuple[Rule, ...], sizes: SlotSizes) -> Iterator[Slots]:
+        """To one alone: what is answered within the steps of another call has slots of its own."""
         key = (strategy, rules, sizes)
         slots = self._kept.pop(key, None) or Slots(self._network, strategy, rules, sizes, self._compiled)
-        self._kept[key] = slots  # behind all others: the first is the one that was not asked for longest
-        if len(self._kept) > _SLOTS_KEPT:
-            del self._kept[next(iter(self._kept))]
-        return slots
+        try:
+            yield slots
+        finally:
+            self._kept[key] = slots  # behind all others: the first is the one that was not asked for longest
+            if len(self._kept) > _SLOTS_KEPT:
+                del self._kept[next(iter(self._kept))]
 
 
 def _in_place(start: DecoderState, width: int) -> SearchState:

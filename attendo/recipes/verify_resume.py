@@ -122,7 +122,7 @@ def advice(config: RunConfig, device: str) -> str:
 def run_attendo(arguments: Sequence[str]) -> None:
     """A command in a new process; its last line and exit code where it fails."""
     done = subprocess.run(
-        [sys.executable, "-m", "attendo", *arguments],
+        [sys.executable, "-P", "-m", "attendo", *arguments],  # -P: no module of the working folder
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,

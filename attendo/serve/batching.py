@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from attendo.errors import UsageError
 from attendo.serve.errors import Refusal
 from attendo.serve.jobs import Event, Failed, Finished, Job, Texts, Told, Work
-from attendo.serve.pace import Pace
 from attendo.serve.requests_log import CURRENT, where
 from attendo.serve.scheduler import BatchLimits, Scheduler
 from attendo.serve.seats import SeatMaker
@@ -21,9 +20,6 @@ from attendo.text_model import Result, TextModel
 
 T = TypeVar("T")
 _LOOK_SECONDS = 0.01  # between two looks at whether all is done, while draining
-# Those who can all sit down when the next ones get up may wait for that: where answers take long, to turn away the
-# second who comes would help nobody.
-_OF_NEXT = 4  # times the seconds that others may wait
 _TAKING_SECONDS = 0.02  # in which requests are taken in between two steps
 _log = logging.getLogger("attendo.serve")
 
@@ -39,12 +35,10 @@ class Batcher:
         """`fixed`: slots of fixed size also on a CPU."""
         self.limits = limits or BatchLimits()
         seats = SeatMaker(model, self.limits.side_by_side, fixed)
-        self._side_by_side = seats.most
         self._scheduler = Scheduler(model, seats, self.limits, self._meanwhile)
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._jobs: set[Job] = set()
-        self._queue: set[Job] = set()  # those of them that have not begun: each takes itself out
-        self._lock, self._pace, self._turns = threading.Lock(), Pace(), Turns()
+        self._lock, self._turns = threading.Lock(), Turns()
         self._thread: threading.Thread | None = None
         self._draining, self._died = False, False
         self._idle, self._last_beat = True, time.monotonic()
@@ -103,13 +97,12 @@ class Batcher:
     @property
     def waiting(self) -> int:
         """Requests that have not begun."""
-        return len(self._queue)
+        return self._scheduler.waiting
 
     @property
     def full(self) -> bool:
         """Whether a request that came now would be refused, for those who wait already."""
-        with self._lock:
-            return self._too_many(self.waiting, in_a_hurry=True)
+        return self._too_many(patient=False)
 
     @property
     def running(self) -> int:
@@ -148,7 +141,7 @@ class Batcher:
             with suppress(RuntimeError):  # the loop is closed: nobody is there
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
-        job = Job(asked, heard, deadline, self._queue)
+        job = Job(asked, heard, deadline)
         self._turns.loop = loop
         self._enter(job)
         try:
@@ -164,34 +157,29 @@ class Batcher:
         with self._lock:
             if self._died or self._draining:
                 raise Refusal("stopped" if self._died else "draining")
-            waiting = self.waiting
             # A person at the page would rather wait than be told to try again. Who has been let in may wait for what it
             # has asked itself, a long text for its first sentences.
             request = CURRENT.get()
-            let_in = request is not None and request.let_in
-            if self._too_many(waiting, in_a_hurry=isinstance(job.asked, Texts) and not let_in):
-                raise Refusal("busy", waiting=waiting)
+            job.patient = job.patient or (request is not None and request.let_in)
+            if self._too_many(job.patient):
+                raise Refusal("busy", waiting=self.waiting)
             if request is not None:
                 request.let_in = True
             self._jobs.add(job)
-            self._queue.add(job)
-            if waiting:  # else it may have a seat already
-                self._pace.waiting(time.monotonic())
+            self._scheduler.queue.add(job)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._compute, name="attendo-batcher", daemon=True)
                 self._thread.start()
         self._inbox.put(job)
 
-    def _too_many(self, waiting: int, in_a_hurry: bool) -> bool:
-        patience = self.limits.queue_seconds * (_OF_NEXT if waiting < self._side_by_side else 1)
-        late = in_a_hurry and self._pace.wait(time.monotonic(), waiting) > patience
-        return late or waiting >= self.limits.waiting
+    def _too_many(self, patient: bool) -> bool:
+        return self.waiting >= self.limits.waiting or (not patient and self._scheduler.queue.too_long)
 
     def _compute(self) -> None:
         """The thread: until it is told to end."""
         try:
             while self._taken_in():
-                self._answered(self._scheduler.turn(time.monotonic()))
+                self._scheduler.turn(time.monotonic())
                 self._between_steps()
         except BaseException as error:
             _log.critical("the thread that computes died: %s", where(error))
@@ -224,17 +212,14 @@ class Batcher:
     def _meanwhile(self) -> None:
         """Within something that takes long: whoever has come is taken in, and the others go on."""
         self._between_steps()
+        until = time.monotonic() + _TAKING_SECONDS
         with suppress(queue.Empty):
-            if (job := self._inbox.get_nowait()) is None:
-                self._inbox.put(None)  # to end: when this is done
-            else:
+            while time.monotonic() < until:
+                if (job := self._inbox.get_nowait()) is None:
+                    self._inbox.put(None)  # to end: when this is done
+                    break
                 self._scheduler.take(job)
-        self._answered(self._scheduler.aside(time.monotonic()))
-
-    def _answered(self, count: int) -> None:
-        if count:
-            with self._lock:
-                self._pace.answered(time.monotonic(), count, others_wait=self.waiting > 0)
+        self._scheduler.aside(time.monotonic())
 
     def _between_steps(self) -> None:
         self._turns.give()

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Any
 
 from fastapi import FastAPI
@@ -12,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from attendo.errors import AttendoError
+from attendo.errors import AttendoError, ModelError
 from attendo.serve.error_shapes import content_in, shape_of, status_in
 from attendo.serve.messages import FAULTS, MESSAGES, OTHER_FAULT
 from attendo.serve.messages_of_the_library import OF_THE_LIBRARY
@@ -22,6 +23,7 @@ from attendo.settings import nearest
 RETRY_SECONDS = {429: 1, 503: 5}  # after which it is worth asking again: told with these statuses
 _FAULTS_TOLD = 5
 _TOLD = 100  # signs of what was sent
+_ALIKE = 0.7  # from 0 to 1: how much of two names is the same
 _FORMS = ("multipart/", "application/x-www-form-urlencoded")
 _log = logging.getLogger("attendo.serve")
 
@@ -76,6 +78,9 @@ def refusal_of(error: Exception) -> Refusal:
     """What to tell of an error, wherever it was raised. It is noted for whoever counts."""
     if isinstance(error, Refusal):
         refusal = error
+    elif isinstance(error, ModelError):  # which speaks of the model, never of what was asked
+        _log.error("a model failed: %s", error)
+        refusal = Refusal("model_error", detail=str(error), detail_zh=_chinese(str(error)))
     elif isinstance(error, AttendoError):
         refusal = Refusal("bad_setting", detail=str(error), detail_zh=_chinese(str(error)))
     else:
@@ -157,9 +162,9 @@ def _fault(fault: Mapping[str, Any], known: Sequence[str]) -> tuple[str, str]:
             "请求体必须是 JSON 对象，并以 application/json 发送",
         )
     last = str(fault["loc"][-1])[:_TOLD]
-    near = nearest(last, [each for each in known if each != last])  # another request may have a field of that name
     context = fault.get("ctx") or {}
-    values = {**context, "near": near, "near_zh": chinese_near(near), "expected_zh": _chinese_list(context)}
+    others = [each for each in known if each != last]  # another request may have a field of that name
+    values = {**context, **near(last, others), "expected_zh": _chinese_list(context)}
     english, chinese = FAULTS.get(fault["type"], OTHER_FAULT)
     return f"{name} {english.format(**values)}", f"{name} {chinese.format(**values)}"
 
@@ -169,6 +174,10 @@ def _chinese_list(context: Mapping[str, Any]) -> str:
     return re.sub(r"'(?:, | or )'", "'、'", str(context.get("expected", "")))
 
 
-def chinese_near(near: str) -> str:
-    """Of what `nearest` says."""
-    return near.replace(" (did you mean ", "（是否指 ").replace("?)", "？）")
+def near(name: str, known: Sequence[str]) -> dict[str, str]:
+    """What a mistyped name may have been meant to be, in both languages, for the gaps of a message.
+
+    Whoever asks one API by the names of another has not mistyped them: `beam` is not meant to be `stream`.
+    """
+    told = nearest(name, [each for each in known if SequenceMatcher(None, each, name).ratio() >= _ALIKE])
+    return {"near": told, "near_zh": told.replace(" (did you mean ", "（是否指 ").replace("?)", "？）")}

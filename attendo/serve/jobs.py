@@ -52,20 +52,12 @@ Event = Told | Finished | Failed
 
 
 class Job:
-    """`heard` is called in the thread that computes, and must return at once. The last event ends the job.
+    """`heard` is called in the thread that computes, and must return at once. The last event ends the job."""
 
-    Out of `queue` it takes itself when it has begun, or is over: how many wait is asked for by every request.
-    """
-
-    def __init__(
-        self,
-        asked: Texts | Work,
-        heard: Callable[[Event], None],
-        deadline: float | None = None,
-        queue: "set[Job] | None" = None,
-    ) -> None:
+    def __init__(self, asked: Texts | Work, heard: Callable[[Event], None], deadline: float | None = None) -> None:
         self.asked, self.deadline = asked, deadline
-        self._heard, self._queue = heard, set[Job]() if queue is None else queue
+        self._heard, self._queue = heard, set[Job]()
+        self.patient = isinstance(asked, Work)  # is not turned away for those who wait
         self.tokens = 0  # that it may take, sources and answers, of every row
         self.entered, self._begun = time.monotonic(), 0.0
         self.over = False
@@ -74,6 +66,14 @@ class Job:
     @property
     def begun(self) -> bool:
         return self._begun > 0
+
+    def wait_in(self, queue: "set[Job]") -> None:
+        """And nowhere else. It takes itself out when it has begun, or is over: how many wait is asked all the time."""
+        self._queue.discard(self)
+        self._queue = queue
+        queue.add(self)
+        if self._left:  # meanwhile
+            queue.discard(self)
 
     def begin(self) -> None:
         """Something is being computed for it."""

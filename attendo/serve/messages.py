@@ -52,6 +52,9 @@ MESSAGES: dict[str, Message] = {
     "failed": Message(
         500, "something went wrong in the server: its terminal says what", "服务器内部出错：详情见运行它的终端"
     ),
+    "model_error": Message(
+        500, "the model is at fault, not what was asked of it: {detail}", "问题出在模型，而不在请求：{detail_zh}"
+    ),
     # The gate
     "no_key": Message(
         401,

@@ -76,6 +76,9 @@ OF_THE_LIBRARY: dict[str, str] = {
     r"text (\d+) of (\d+) has a log-probability that is not a number \(precision (\w+)\): .*": (
         "第 {0} 段文本（共 {1} 段）的对数概率不是数（精度 {2}）：请改用 bf16 或 fp32；若仍如此，则模型权重有误"
     ),
+    r"an answer has a log-probability that is not a number \(precision (\w+)\): .*": (
+        "回答的对数概率不是数（精度 {0}）：请改用 bf16 或 fp32；若仍如此，则模型权重有误"
+    ),
     r"(\w+) and split exclude each other: .*": "{0} 不能与 split 同时使用：它针对整段文本",
     r"n_best (\d+) and split exclude each other: .*": "n_best {0} 不能与 split 同时使用：句子是逐句拼接的",
     # models that go on with a text

@@ -38,6 +38,8 @@ OF_MODELS = (
     "too_late",
     "draining",
     "stopped",
+    "failed",  # of all, but whoever names a reason of the same status names all of them
+    "model_error",
 )
 # For whoever watches over the server, for a browser, and for programs that ask what a key would be for.
 WITHOUT_KEY = (

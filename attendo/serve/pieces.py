@@ -18,14 +18,16 @@ class _NobodyWaits(Exception):  # noqa: N818  (it is no error)
 
 
 class Pieces:
-    """First come, first served, but whoever has more than one piece goes behind the others after each.
+    """By turns whoever has waited longest and whoever asks for least, so that neither the long nor the short starve.
 
-    `meanwhile` is called all the time within a piece, wherever it goes step by step.
+    Whoever has more than one piece goes behind the others after each. `meanwhile` is called all the time within a
+    piece, wherever it goes step by step.
     """
 
     def __init__(self, model: TextModel, meanwhile: Callable[[], None]) -> None:
         self._model, self._meanwhile = model, meanwhile
-        self._jobs: deque[Job] = deque()
+        self._jobs: deque[Job] = deque()  # who has waited longest first
+        self._least_next = False
         self._begun: dict[Job, Iterator[Any]] = {}
         self._found: dict[Job, list[Result]] = {}  # of those of whose texts some are answered
         self._alone: set[Job] = set()  # after trouble in a call for several
@@ -48,7 +50,7 @@ class Pieces:
 
     def step(self) -> None:
         """One piece."""
-        job = self._jobs[0]
+        job = self._next()
         shares = self._shares(job)
         self._under_way = [*shares] or [job]
         with looked_on_by(lambda: self._look(self._under_way)):
@@ -60,6 +62,18 @@ class Pieces:
         others = [job for job in self._jobs if job.listened_to and job not in self._under_way]
         if (job := next((each for each in others if isinstance(each.asked, Work)), None)) is not None:
             self._do([job], lambda: self._piece(job))
+
+    def _next(self) -> Job:
+        first = self._jobs[0]
+        if isinstance(first.asked, Work):  # whose items are never long
+            return first
+        least_now, self._least_next = self._least_next, not self._least_next
+        texts = [job for job in self._jobs if isinstance(job.asked, Texts)]
+        return min(texts, key=lambda job: job.tokens) if least_now else first
+
+    def _go_behind(self, job: Job) -> None:
+        self._jobs.remove(job)
+        self._jobs.append(job)
 
     def _do(self, jobs: Sequence[Job], work: Callable[[], None]) -> None:
         for each in jobs:
@@ -95,7 +109,7 @@ class Pieces:
             job.finish([end.value])  # of a stream, the whole result
             return
         job.tell(item)
-        self._jobs.rotate(-1)
+        self._go_behind(job)
 
     def _items(self, asked: Texts | Work) -> Iterator[Any]:
         return asked.begin() if isinstance(asked, Work) else self._model.stream(asked.texts[0], **asked.options)
@@ -105,7 +119,7 @@ class Pieces:
         key, shares, room = _key(first), dict[Job, Sequence[str]](), _Room()
         if key is None:
             return {}
-        for job in self._jobs:
+        for job in (first, *(each for each in self._jobs if each is not first)):
             if _key(job) != key or (shares and job in self._alone) or not isinstance(job.asked, Texts):
                 continue
             rest = job.asked.texts[len(self._found.get(job, ())) :]
@@ -118,7 +132,7 @@ class Pieces:
         return shares
 
     def _call(self, shares: dict[Job, Sequence[str]]) -> None:
-        """Who has more texts than that goes behind the others."""
+        """Whoever has more texts than that goes behind the others."""
         asked = next(iter(shares)).asked
         assert isinstance(asked, Texts)
         results = iter(self._model.generate([text for share in shares.values() for text in share], **asked.options))
@@ -128,8 +142,8 @@ class Pieces:
             if isinstance(job.asked, Texts) and len(found) == len(job.asked.texts):
                 self.remove(job)
                 job.finish(found)
-        if self._jobs and self._jobs[0] in shares:
-            self._jobs.rotate(-1)
+            else:
+                self._go_behind(job)
 
 
 class _Room:

@@ -1,7 +1,7 @@
 """Who computes next: lanes of like requests and other work take turns, step by step."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from attendo.serve.jobs import Job, Texts
 from attendo.serve.lanes import Lane, Reply
 from attendo.serve.one_thread import computing
 from attendo.serve.pieces import Pieces
+from attendo.serve.queues import Queue
 from attendo.serve.seats import Kind, SeatMaker
 from attendo.text_model import TextModel
 from attendo.text_model.calls import Call
@@ -50,10 +51,18 @@ class Scheduler:
         self._open: dict[Lane, int] = {}  # that take turns, the first that came first, and how many it has had
         self._pieces = Pieces(model, meanwhile)
         self._turns: deque[Lane | Pieces] = deque()
+        # Those who can have no seat wait apart: nobody who can is turned away for them.
+        self.queue = Queue(limits.queue_seconds, seats.most)
+        self._queue_aside = Queue(limits.queue_seconds, seats.most) if seats.any else self.queue
 
     @property
     def busy(self) -> bool:
         return bool(self._jobs)
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that have not begun; from any thread."""
+        return len(self.queue.jobs | self._queue_aside.jobs)
 
     @property
     def batch_size(self) -> int:
@@ -68,23 +77,19 @@ class Scheduler:
             self._remove(job)
             job.fail(error)
 
-    def turn(self, now: float) -> int:
-        """One step of whoever is next; before it, those leave whose time is over or to whom nobody listens.
-
-        How many requests for texts it answered.
-        """
-        self._removed(job for job in self._jobs if job.over or job.lost(now))
+    def turn(self, now: float) -> None:
+        """One step of whoever is next; before it, those leave whose time is over or to whom nobody listens."""
+        self._remove_all(job for job in self._jobs if job.over or job.lost(now))
         self._give_turns()
-        if not self._turns:
-            return 0
-        self._step(self._turns.popleft())
-        return self._removed(job for job in self._jobs if job.over)
+        if self._turns:
+            self._step(self._turns.popleft())
+            self._let_go([*self._jobs])
 
-    def aside(self, now: float) -> int:
+    def aside(self, now: float) -> None:
         """As `turn`, while a piece is under way, whose end nobody has to wait for: one step of a lane, and an item of
         other work.
         """
-        self._removed(job for job in self._seated() if job.over or job.lost(now))
+        self._remove_all(job for job in self._seated() if job.over or job.lost(now))
         self._give_turns()
         lane = next((each for each in self._turns if isinstance(each, Lane)), None)
         # In the mode that steps have otherwise: what is made in a piece's own may be changed nowhere else.
@@ -93,7 +98,7 @@ class Scheduler:
                 self._turns.remove(lane)
                 self._step(lane)
             self._pieces.aside()
-        return self._removed(job for job in self._seated() if job.over)
+        self._let_go(self._seated())
 
     def fail(self, refusal: Callable[[], Refusal]) -> None:
         """Everybody who is there is told."""
@@ -116,18 +121,22 @@ class Scheduler:
         """Those in lanes."""
         return [job for job, there in self._jobs.items() if there is not None]
 
-    def _removed(self, jobs: Iterable[Job]) -> int:
-        """How many of them asked for texts."""
-        found = [*jobs]
-        for job in found:
+    def _let_go(self, jobs: Sequence[Job]) -> None:
+        """Those of them who are answered."""
+        over = [job for job in jobs if job.over]
+        texts = [self._jobs[job] is not None for job in over if isinstance(job.asked, Texts)]
+        self._remove_all(over)
+        self.queue.answered(texts.count(True))
+        self._queue_aside.answered(texts.count(False))
+
+    def _remove_all(self, jobs: Iterable[Job]) -> None:
+        for job in [*jobs]:
             self._remove(job)
-        return sum(isinstance(job.asked, Texts) for job in found)
 
     def _take(self, job: Job) -> None:
         asked = job.asked
         if not isinstance(asked, Texts):
-            self._jobs[job] = None
-            self._pieces.add(job)
+            self._set_aside(job)
             return
         call = self._model.call(asked.texts, **asked.options)
         if asked.streamed:
@@ -138,10 +147,17 @@ class Scheduler:
         self._admit(job, call)
         several = asked.streamed and len(call.lines) > 1
         if several or not self._seats.can_answer(call):
-            self._jobs[job] = None
-            self._pieces.add(job)
+            self._set_aside(job)
             return
         self._seat(job, call, asked.streamed)
+
+    def _set_aside(self, job: Job) -> None:
+        if self._queue_aside is not self.queue:
+            if not job.patient and self._queue_aside.too_long:
+                raise Refusal("busy", waiting=len(self._queue_aside.jobs))
+            self._queue_aside.add(job)
+        self._jobs[job] = None
+        self._pieces.add(job)
 
     def _admit(self, job: Job, call: Call) -> None:
         if (longest := max(call.source_tokens, default=0)) > self._limits.source_tokens:

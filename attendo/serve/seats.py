@@ -66,8 +66,13 @@ class SeatMaker:
     def steps_between_looks(self) -> int:
         return _STEPS_BETWEEN_LOOKS if self._on_gpu else 1
 
+    @property
+    def any(self) -> bool:
+        """Exported models have none: they answer call after call."""
+        return self._model.runtime.name == "torch"
+
     def can_answer(self, call: Call) -> bool:
-        return self._model.runtime.name == "torch" and call.one_search
+        return self.any and call.one_search
 
     def kinds(self, call: Call) -> Iterator[tuple[Kind, Request]]:
         """Of every line; a line that is there twice is told once."""

@@ -1,6 +1,7 @@
 """What a server allows: hosts, keys, sizes, lengths, times."""
 
 import ipaddress
+import math
 import re
 import resource
 from pathlib import Path
@@ -18,11 +19,16 @@ _MOST_CONNECTIONS = 1000
 
 
 def most_connections() -> int:
-    """Fewer than the files that this process may have open: it needs some for itself."""
+    """Unless set."""
+    return int(min(_MOST_CONNECTIONS, _room_for_connections()[0]))
+
+
+def _room_for_connections() -> tuple[float, float]:
+    """How many this process can have, and the files that it may have open: it needs some of those for itself."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
-        return _MOST_CONNECTIONS
-    return max(1, min(_MOST_CONNECTIONS, max(files // 2, files - 128)))
+        return math.inf, math.inf
+    return max(1, files // 2, files - 128), files
 
 
 class ServeSettings(Settings):
@@ -86,6 +92,17 @@ class ServeSettings(Settings):
                     "http:// and without a port"
                 )
         return tuple(host.lower() for host in hosts)
+
+    @field_validator("connections")
+    @classmethod
+    def _fit_among_files(cls, connections: int) -> int:
+        most, files = _room_for_connections()
+        if connections > most:
+            raise ValueError(
+                f"connections is {connections}, and {most} is the most where a process may have {files} files open: "
+                "set fewer, or allow more files (ulimit -n, LimitNOFILE of systemd)"
+            )
+        return connections
 
     @field_validator("cors_origins")
     @classmethod

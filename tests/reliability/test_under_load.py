@@ -30,6 +30,14 @@ def roomy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
         yield started
 
 
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    """Refuses nobody for how long they would wait: on a machine that others use, or after a load, that may be long."""
+    options = ("--set", "queue_seconds=60", "--deadline", "60")
+    with serving(tmp_path_factory.mktemp("patient") / "model", *options) as started:
+        yield started
+
+
 def ends(outcomes: list[Outcome]) -> Counter[Any]:
     return Counter(each.status or each.end for each in outcomes)
 
@@ -60,15 +68,17 @@ def test_S5_thirty_seconds_of_more_than_it_can_take(roomy: Loaded, times: int, g
     capacity = Summary.of(roomy.put(Load(clients=48, seconds=5), **WORK), 5).requests_per_second
     easy = Summary.of(roomy.put(Load(rate=0.8 * capacity, seconds=10), **WORK), 10).latency
     outcomes = roomy.put(Load(rate=times * capacity, seconds=30), **WORK)
-    assert set(ends(outcomes)) == {200, 429}
+    assert {200} <= set(ends(outcomes)) <= {200, 429}
     hard = Summary.of(outcomes, 30)
     assert hard.latency is not None
-    assert hard.rejection is not None
     assert easy is not None
     assert hard.requests_per_second >= goodput * capacity
     assert hard.latency.p99 <= min(8.0, slower * easy.p99)
-    assert hard.rejection.p50 <= 0.05
-    assert hard.rejection.p99 <= 0.5
+    if times > 2:  # the same text is answered once for all who ask: that alone may make up for twice as many
+        assert hard.rejection is not None
+    if hard.rejection is not None:
+        assert hard.rejection.p50 <= 0.05
+        assert hard.rejection.p99 <= 0.5
     idle = Summary.of(roomy.put(Load(clients=1, seconds=2), **WORK), 2).latency
     assert idle is not None
     assert idle.p50 <= easy.p50
@@ -81,8 +91,8 @@ def test_S6_whoever_leaves_is_worked_for_no_more(roomy: Loaded, stream: bool) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
-def test_S6_a_hundred_clients_leave(roomy: Loaded, stream: bool) -> None:
-    left(roomy, 100, stream)
+def test_S6_a_hundred_clients_leave(patient: Loaded, stream: bool) -> None:
+    left(patient, 100, stream)
 
 
 def left(server: Loaded, clients: int, stream: bool) -> None:
@@ -115,8 +125,8 @@ def test_S12_texts_are_the_same_under_load(server: Loaded, api: Api, fields: dic
 
 @pytest.mark.slow
 @pytest.mark.parametrize("api", ["own", "libretranslate", "openai"])
-def test_S12_five_hundred_texts_are_the_same_under_load(roomy: Loaded, api: Api) -> None:
-    same(roomy, sentences(500, longest=20), 32, api, {})
+def test_S12_five_hundred_texts_are_the_same_under_load(patient: Loaded, api: Api) -> None:
+    same(patient, sentences(500, longest=20), 32, api, {})
 
 
 def same(server: Loaded, texts: list[str], clients: int, api: Api, fields: dict[str, Any]) -> None:

@@ -62,7 +62,7 @@ def _measured_apart(learner: Learner, shape: Shape) -> int | None:
     try:
         with TemporaryDirectory() as folder:
             subprocess.run(
-                [sys.executable, "-m", "attendo.recipes.doctor.one_update", f"{folder}/answer"],
+                [sys.executable, "-P", "-m", "attendo.recipes.doctor.one_update", f"{folder}/answer"],
                 input=json.dumps(asked),
                 capture_output=True,
                 text=True,

@@ -79,7 +79,7 @@ def _start(job: Job, at_once: int) -> _Running:
     threads = {_THREADS: str(max(1, (os.cpu_count() or 1) // at_once))}  # or they would stand in each other's way
     with job.log.open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "attendo", *job.arguments],
+            [sys.executable, "-P", "-m", "attendo", *job.arguments],  # -P: no module of the working folder
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -5,9 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from attendo.serve.errors import Refusal, chinese_near
+from attendo.serve.errors import Refusal, near
 from attendo.serve.fields import Count, ModelName, Seed
-from attendo.settings import nearest
 
 Stop = Annotated[str, Field(min_length=1, max_length=500)]
 _SHOWN = 100  # characters of a name
@@ -97,8 +96,7 @@ class Wanted(_Part):
             raise Refusal("one_stream", {"param": "n"}, count=self.n)
 
     def _unknown(self, name: str) -> Refusal:
-        near = nearest(name, [*type(self).model_fields])
-        return Refusal("unknown_parameter", {"param": name}, name=name, near=near, near_zh=chinese_near(near))
+        return Refusal("unknown_parameter", {"param": name}, name=name, **near(name, [*type(self).model_fields]))
 
 
 class TextPart(_Part):

@@ -13,9 +13,9 @@ from attendo.recipes.reproduce import jobs
 from attendo.recipes.reproduce.jobs import Ended, Job, JobError, Started, run_jobs
 
 SLEEPER = """#!/bin/sh
-# Instead of python -m attendo: sleeps, says what it was told, and answers SIGTERM as a training does.
+# Instead of python -P -m attendo: sleeps, says what it was told, and answers SIGTERM as a training does.
 trap 'echo saved; exit 143' TERM
-shift 2
+shift 3
 echo "$@" threads $OMP_NUM_THREADS
 case "$1" in
     fail) until [ -s "$2" ]; do sleep 0.01; done; echo "attendo: no such file" >&2; exit 3 ;;

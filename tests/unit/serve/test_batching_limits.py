@@ -10,7 +10,7 @@ from batcher_users import LONG, asking, sentences, until
 
 from attendo.serve.batching import Batcher, BatchLimits
 from attendo.serve.errors import Refusal
-from attendo.serve.jobs import Failed, Job, Texts
+from attendo.serve.jobs import Failed, Finished, Job, Texts
 from attendo.serve.requests_log import CURRENT, Entry
 from attendo.serve.scheduler import Scheduler
 from attendo.serve.seats import SeatMaker
@@ -133,7 +133,7 @@ def test_who_would_wait_too_long_is_refused_before_the_queue_is_full(
 def test_who_has_been_let_in_may_ask_on(small_model: TextModel) -> None:
     """A long text is several calls, and those behind wait for the first ones: its own."""
     batcher, released = Batcher(small_model, BatchLimits(queue_seconds=1e-4)), threading.Event()
-    batcher._pace.wait = lambda now, ahead: float(ahead)  # type: ignore[method-assign]
+    batcher._scheduler.queue._pace.wait = lambda now, ahead: float(ahead)  # type: ignore[method-assign]
 
     async def request(calls: int) -> None:
         CURRENT.set(Entry("one"))
@@ -171,8 +171,10 @@ def test_alignments_have_an_end(small_model: TextModel) -> None:
 def test_who_comes_next_may_wait_for_longer(small_model: TextModel, seconds: float, waiting: int, full: bool) -> None:
     """Up to four times the half second, as long as all find a seat."""
     batcher = Batcher(small_model, BatchLimits(queue_seconds=0.5))
-    batcher._pace.wait = lambda now, ahead: seconds  # type: ignore[method-assign]
-    batcher._queue.update(Job(Texts((), {}), lambda event: None) for _ in range(waiting))
+    queue = batcher._scheduler.queue
+    queue._pace.wait = lambda now, ahead: seconds  # type: ignore[method-assign]
+    for _ in range(waiting):
+        queue.add(Job(Texts((), {}), lambda event: None))
     assert batcher.full == full
 
 
@@ -221,3 +223,53 @@ def test_drain_has_an_end(small_model: TextModel) -> None:
         assert refused.value.code == "draining"
 
     asking(batcher, work())
+
+
+def test_nobody_is_refused_a_seat_for_those_who_wait_without_one(small_model: TextModel) -> None:
+    """Two queues, each with its own pace."""
+    scheduler = Scheduler(small_model, SeatMaker(small_model), BatchLimits(queue_seconds=0.5), lambda: None)
+    scheduler._queue_aside._pace.wait = lambda now, ahead: 9.0 * ahead  # type: ignore[method-assign]
+    asked = {"first": {"ban": ["zebra"]}, "second": {"ban": ["zebra"]}, "patient": {"mbr": "chrf"}, "seated": {}}
+    heard: dict[str, list[Any]] = {name: [] for name in asked}
+    for name, options in asked.items():
+        job = Job(Texts(("the cat",), options), heard[name].append)
+        job.patient = name == "patient"
+        scheduler.queue.add(job)
+        scheduler.take(job)
+    assert [each.error.code for each in heard["second"]] == ["busy"]
+    assert (scheduler.waiting, scheduler.queue.too_long) == (3, False)
+    while scheduler.busy:
+        scheduler.turn(0.0)
+    assert [type(heard[name][-1]) for name in ("first", "patient", "seated")] == [Finished] * 3
+    assert scheduler.waiting == 0
+
+
+def test_all_who_come_within_a_piece_are_taken_in_at_its_next_step(small_model: TextModel) -> None:
+    """Those who are left lying would count as if they waited for a seat."""
+    batcher = Batcher(small_model)
+    for text in sentences(5):
+        batcher._inbox.put(Job(Texts((text,), LONG), lambda event: None))
+    batcher._inbox.put(None)  # to end, when all is done
+    batcher._meanwhile()
+    assert (batcher._inbox.qsize(), batcher.batch_size) == (1, 5)
+
+
+def test_where_nobody_has_a_seat_there_is_one_queue(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SeatMaker, "any", False)  # as of an exported model
+    scheduler = Scheduler(small_model, SeatMaker(small_model), BatchLimits(queue_seconds=0.5), lambda: None)
+    job = Job(Texts(("the cat",), {}), lambda event: None)
+    scheduler.queue.add(job)
+    scheduler.queue._pace.wait = lambda now, ahead: 1e9  # type: ignore[method-assign]
+    scheduler.take(job)
+    assert (scheduler.waiting, scheduler.queue.jobs, job.over) == (1, {job}, False)
+
+
+def test_whoever_leaves_while_it_is_moved_waits_nowhere() -> None:
+    one, other = set[Job](), set[Job]()
+    job = Job(Texts((), {}), lambda event: None)
+    job.wait_in(one)
+    job.wait_in(other)
+    assert (one, other) == (set(), {job})
+    job.leave()
+    job.wait_in(one)
+    assert (one, other) == (set(), set())

@@ -91,5 +91,6 @@ def test_there_are_fewer_than_files_that_may_be_open(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(settings.resource, "getrlimit", limits)
     assert ServeSettings().connections == most
+    assert ServeSettings(connections=most).connections == most
     with pytest.raises(UsageError, match="connections: input should be greater than or equal to 1"):
         ServeSettings(connections=0)

@@ -228,6 +228,7 @@ def test_what_would_be_missed_is_refused_by_name(server: Asking, param: str, val
         ("max_tokns", " (did you mean max_tokens?)"),
         ("top_k", " (did you mean top_p?)"),
         ("repetition_penalty", ""),
+        ("beam", ""),
         ("beam_width", ""),
         ("min_tokens", " (did you mean max_tokens?)"),
         ("unheard_of", ""),

@@ -10,7 +10,7 @@ from tiny import Command, tiny_model
 
 from attendo.errors import UsageError
 from attendo.interop.onnx_files import to_onnx
-from attendo.serve import running
+from attendo.serve import running, settings
 from attendo.serve.guard import Guard
 from attendo.serve.key_file import read_keys
 from attendo.serve.settings import LOOPBACK
@@ -171,6 +171,14 @@ def test_what_cannot_be_meant_is_one_line(
     for more in (("--check",), ()):
         failed = attendo("serve", model_folder, *arguments, *more)
         assert (failed.code, told in failed.error) == (code, True), failed.errors
+
+
+def test_connections_need_files(attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings.resource, "getrlimit", lambda _: (1024, 4096))
+    told = "connections is 897, and 896 is the most where a process may have 1024 files open: set fewer, or allow more"
+    for more in (("--check",), ()):
+        failed = attendo("serve", model_folder, "--set", "connections=897", *more)
+        assert (failed.code, told in failed.error) == (2, True), failed.errors
 
 
 def test_a_check_leaves_no_folder_behind(attendo: Command, model_folder: Path, tmp_path: Path) -> None:

@@ -62,6 +62,18 @@ def test_many_texts_are_answered_a_few_at_a_time_and_others_come_in_between(
     assert first.over
 
 
+def test_by_turns_who_has_waited_longest_and_who_asks_for_least(small_model: TextModel) -> None:
+    pieces, served = Pieces(small_model, lambda: None), list[int]()
+    for tokens in (900, 800, 5, 7, 700):
+        job, _ = asked(pieces, ["the cat"], ban=[f"zebra {tokens}"])
+        job.tokens = tokens
+    while pieces.busy:
+        waiting = [*pieces._jobs]
+        pieces.step()
+        served += [job.tokens for job in waiting if job.over]
+    assert served == [900, 5, 800, 7, 700]
+
+
 def test_long_texts_are_answered_one_by_one(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_GATHERED_CHARACTERS", 20)
     long, calls = " ".join(["the cat sat"] * 5), Calls(small_model, monkeypatch)

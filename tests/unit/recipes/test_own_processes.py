@@ -1,0 +1,26 @@
+"""Commands in processes of their own: run by the attendo that is installed, whatever lies in the working folder."""
+
+from pathlib import Path
+
+import pytest
+
+from attendo import __version__
+from attendo.recipes.reproduce.jobs import Ended, Job, run_jobs
+from attendo.recipes.verify_resume import run_attendo
+
+
+@pytest.fixture(autouse=True)
+def _folder_with_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "attendo.py").write_text("raise SystemExit('not this one')")
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_training_among_several(tmp_path: Path) -> None:
+    job = Job("told", ["--version"], tmp_path / "told.log")
+    *_, last = run_jobs([job], 1)
+    assert isinstance(last, Ended)
+    assert __version__ in job.log.read_text()
+
+
+def test_a_training_that_is_to_be_compared() -> None:
+    run_attendo(["--version"])
