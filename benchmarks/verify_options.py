@@ -3,8 +3,8 @@
     python benchmarks/verify_options.py [--device cuda] [--precision fp32] [--combinations 20] [--part 1/8]
 
 Every setting of `ModelConfig` is changed by itself, and then many at once by chance. Each network goes through
-`attendo verify` with random sentences: one line a network, exit code 1 if one of them differs. A decoder-only network
-has no source and so no place in a text model; it is left out.
+`attendo verify` with random sentences: one line a network, exit code 1 if one of them differs. Without encoder layers
+the sentences are continued.
 """
 
 import argparse
@@ -43,6 +43,7 @@ ALONE: tuple[Options, ...] = (
     {"d_ff": 7},
     {"num_encoder_layers": 3, "num_decoder_layers": 1},
     {"num_encoder_layers": 1, "num_decoder_layers": 3},
+    {"num_encoder_layers": 0},
     {"d_key": 6},
     {"d_value": 3},
     {"dropout": 0.3},
@@ -112,9 +113,11 @@ def random_model(options: Options, seed: int = 1) -> TextModel:
     So biases and gains are drawn too, attention is sharper, the memory is heard more loudly, and eos comes more often.
     """
     source, target = Words.build(WORDS), Words.build(WORDS[:30])
-    if options.get("tie") == "all":
+    decoder_only = options.get("num_encoder_layers") == 0
+    if decoder_only or options.get("tie") == "all":
         source = target
-    sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": target.vocab_size}
+    sizes = {} if decoder_only else {"source_vocab_size": source.vocab_size}
+    sizes |= {"target_vocab_size": target.vocab_size}
     generator = torch.Generator().manual_seed(seed)
     network = Transformer(ModelConfig(**{**SIZES, **sizes, **options}), generator)
     with torch.no_grad():

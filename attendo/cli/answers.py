@@ -1,7 +1,7 @@
 """Results as lines of text: plain, Marian's n-best lists, JSON."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from attendo.cli.lines import one_line
@@ -13,8 +13,8 @@ _NAMED = 20  # unknown words of a line that are told
 
 
 def plain(result: "Result") -> str:
-    """The text; behind ||| the alignment, where there is one."""
-    alignment = "" if result.alignment is None else f" ||| {result.alignment}"
+    """The text; behind ||| the alignment, where there is one. An empty line stays empty."""
+    alignment = "" if result.alignment is None or not result.source_tokens else f" ||| {result.alignment}"
     return one_line(result.text) + alignment
 
 
@@ -34,15 +34,19 @@ def as_json(number: int, result: "Result", several: bool) -> str:
 
 def warnings(number: int, result: "Result", ends: bool = True) -> Iterator[str]:
     """What was not done as asked, with the line of the input, counted from 1; `ends`: answers have an end."""
-    from attendo.text_model.faults import shown
-
     if result.unknown:
-        named = ", ".join(map(shown, result.unknown[:_NAMED]))
-        more = f" and {len(result.unknown) - _NAMED:,} more" if len(result.unknown) > _NAMED else ""
-        yield f"line {number + 1}: not in the vocabulary: {named}{more}"
+        yield f"line {number + 1}: {not_in_the_vocabulary(result.unknown)}"
     if result.source_left_out:
         yield f"line {number + 1}: the last {result.source_left_out} tokens were not read; see --max-source"
     if result.cut and ends:
         yield f"line {number + 1}: cut at {len(result.ids)} tokens; see --max-length"
     if not all(result.constraints):
         yield f"line {number + 1}: {result.constraints.count(False)} of {len(result.constraints)} constraints not met"
+
+
+def not_in_the_vocabulary(words: Sequence[str]) -> str:
+    """The first of them by name, and how many more there are."""
+    from attendo.text_model.faults import shown
+
+    more = f" and {len(words) - _NAMED:,} more" if len(words) > _NAMED else ""
+    return f"not in the vocabulary: {', '.join(map(shown, words[:_NAMED]))}{more}"

@@ -26,6 +26,8 @@ _METRICS = (
     "perplexity, perplexity_per_word, perplexity_per_character; several with commas between."
 )
 
+_ALSO_CALLED = {"wer": "word_error_rate", "rouge": "rougeL", "em": "exact_match", "ppl": "perplexity"}
+
 
 def evaluate(
     model: Annotated[
@@ -116,9 +118,11 @@ class _Asked:
             )
 
     def check(self, by: Path | None, compare: Path | None) -> None:
-        """What cannot be meant together."""
+        """What cannot be meant, or not together."""
+        from attendo.decode.config import GenerationConfig
         from attendo.metrics import check_comparable
 
+        GenerationConfig().changed(**{name: value for name, value in self.options.items() if name != "like"})
         if self.options and not self.translates:
             name = next(iter(self.options)).replace("_", "-")
             raise UsageError(f"--{name} is for translating, and {', '.join(self.names)} asks for none: leave it out")
@@ -151,7 +155,8 @@ def _names(metric: str) -> list[str]:
         raise UsageError("--metric names no score: give at least one, such as bleu")
     for name in names:
         if name not in known:
-            raise UsageError(f"unknown metric {name}{nearest(name, known)}: use {', '.join(known)}")
+            meant = nearest(_ALSO_CALLED.get(name.lower(), name), known)
+            raise UsageError(f"unknown metric {name}{meant}: use {', '.join(known)}")
         if name not in PERPLEXITIES:
             check_metric(name)
     return names

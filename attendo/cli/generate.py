@@ -24,7 +24,7 @@ def _option(panel: str, help: str, *names: str, **settings: Any) -> Any:  # noqa
 Beam = Annotated[int | None, _option(_SEARCH, "Rows of a sentence; 1 is greedy. By default the model's own.", min=1)]
 LengthPenalty = Annotated[
     float | None,
-    _option(_SEARCH, "Exponent of average and gnmt, or reward of a token. By default the model's own.", min=0),
+    _option(_SEARCH, "Exponent of average and gnmt, or reward of a token. By default the model's own."),
 ]
 Like = Annotated[
     Literal["fairseq", "hf", "ctranslate2", "marian"] | None,

@@ -1,7 +1,8 @@
 """`attendo score`: how probable a model finds given translations."""
 
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ from attendo.cli.lines import lines_of
 from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from attendo.text import Tokenizer
     from attendo.text_model import ScoredTarget
 
 PAIRS_AT_ONCE = 1024
@@ -31,7 +33,8 @@ def score(
     """Print the log-probability of every target line given its source line.
 
     It is the sum over the tokens of the target and its end, so never above 0; the nearer to 0, the more probable. Of a
-    decoder-only model the target is what follows the source in one text, and has no end.
+    decoder-only model the target is what follows the source in one text, and has no end. Which line has words that the
+    vocabulary lacks, which are scored as unknown, is said on standard error.
     """
     from attendo.interop.opening import load
 
@@ -40,11 +43,23 @@ def score(
     text_model = load(model, device)
     before = 0
     for block in _blocks(source, target):
+        sources, targets = ([pair[side] for pair in block] for side in (0, 1))
         with lines_of(source, before):
-            found = text_model.score_tokens([pair[0] for pair in block], [pair[1] for pair in block])
+            found = text_model.score_tokens(sources, targets)
+        _say_unknown(source, sources, text_model.source_tokenizer, before)
+        _say_unknown(target, targets, text_model.target_tokenizer, before)
         for scored in found:
             print(_line(scored, normalise, words, as_json))
         before += len(block)
+
+
+def _say_unknown(file: Path, texts: Sequence[str], tokenizer: "Tokenizer", before: int) -> None:
+    from attendo.cli.answers import not_in_the_vocabulary
+    from attendo.data.line_breaks import as_line
+
+    for number, text in enumerate(texts, start=before + 1):
+        if words := tokenizer.unknown(as_line(text)):
+            print(f"{file} line {number}: {not_in_the_vocabulary(words)}", file=sys.stderr)
 
 
 def _line(scored: "ScoredTarget", normalise: bool, words: bool, as_json: bool) -> str:

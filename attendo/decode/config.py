@@ -9,11 +9,19 @@ from attendo.settings import Settings
 Count = Annotated[int, Field(ge=1)]
 MOST_ROWS = 1_000  # of a beam: each has a number for every token of the vocabulary
 MOST_KEPT = 10_000  # finished hypotheses
+MOST_TOKENS = 1_000_000  # of an answer: there is room for all of them from its first on
+_MOST_FACTOR = 1_000  # tokens of an answer for one of its source
+_LARGE = 1e6  # beyond it, or as much below 1, numbers of 32 bits overflow or can no more be told apart
 Rows = Annotated[int, Field(ge=1, le=MOST_ROWS)]
+Kept = Annotated[int, Field(ge=1, le=MOST_KEPT)]
 Natural = Annotated[int, Field(ge=0)]
+Tokens = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
 Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(gt=0, le=1)]
+Scale = Annotated[float, Field(ge=1 / _LARGE, le=_LARGE)]
+Weight = Annotated[float, Field(ge=0, le=_LARGE)]
+Factor = Annotated[float, Field(ge=0, le=_MOST_FACTOR)]
+Share = Annotated[float, Field(ge=1 / _LARGE, le=1)]
+Exponent = Annotated[float, Field(ge=-10, le=10)]  # of a number of tokens
 
 
 _POSITIONS, _POSITIONS_ON_GPU = 4096, 32768
@@ -34,10 +42,12 @@ class GenerationConfig(Settings):
 
     beam: Rows = Field(1, description="hypotheses followed side by side; 1 is greedy")
     groups: Count = Field(1, description="of a diverse beam; 1 is a plain one")
-    diversity: NotNegative = Field(0.5, description="what a group loses for a token that an earlier group chose")
+    diversity: Weight = Field(0.5, description="what a group loses for a token that an earlier group chose")
     normalise: Literal["none", "average", "gnmt", "reward"] = Field("average", description="score for the length")
-    length_penalty: float = Field(1.0, description="the exponent of average and gnmt, or the reward of a token")
-    word_penalty: float = Field(0.0, description="what every token costs, before the score is made")
+    length_penalty: Exponent = Field(1.0, description="the exponent of average and gnmt, or the reward of a token")
+    word_penalty: Annotated[float, Field(ge=-_LARGE, le=_LARGE)] = Field(
+        0.0, description="what every token costs, before the score is made"
+    )
     counts_eos: bool = Field(True, description="whether the end counts as a token of the length")
     stop: Literal["first", "settled", "exhaustive", "first_come", "leader", "shrinking"] = Field(
         "settled", description="when a beam has found enough"
@@ -46,7 +56,7 @@ class GenerationConfig(Settings):
 
     sample: bool = Field(False, description="draw tokens by chance instead of taking the best")
     seed: int = Field(1, description="of what is drawn")
-    temperature: Positive = Field(1.0, description="below 1 more of the probable, above 1 more of the improbable")
+    temperature: Scale = Field(1.0, description="below 1 more of the probable, above 1 more of the improbable")
     top_k: Natural = Field(0, description="draw from the k most probable tokens; 0 from all")
     top_p: Share = Field(1.0, description="draw from the fewest tokens that have this probability together")
     min_p: Annotated[float, Field(ge=0, le=1)] = Field(
@@ -55,22 +65,18 @@ class GenerationConfig(Settings):
     typical: Share = Field(1.0, description="draw from the fewest tokens nearest the entropy that have this together")
 
     no_repeat_ngram: Natural = Field(0, description="no sequence of so many tokens twice; 0 allows all")
-    repetition_penalty: Positive = Field(1.0, description="above 1 makes tokens that were said less probable")
+    repetition_penalty: Scale = Field(1.0, description="above 1 makes tokens that were said less probable")
     repetition_of: Literal["log_probabilities", "logits"] = Field(
         "log_probabilities", description="what the repetition penalty multiplies"
     )
     renormalise: bool = Field(False, description="what may not be said leaves its probability to the rest")
     allow_unk: bool = Field(True, description="whether the unknown token may be said")
-    coverage_penalty: NotNegative = Field(0.0, description="weight of source positions that were not looked at")
+    coverage_penalty: Weight = Field(0.0, description="weight of source positions that were not looked at")
 
-    min_length_factor: NotNegative = Field(
-        0.0, description="the fewest tokens out: factor times the source's, plus extra"
-    )
-    min_length_extra: Natural = Field(0, description="see min_length_factor")
-    max_length_factor: NotNegative = Field(
-        2.0, description="the most tokens out: factor times the source's, plus extra"
-    )
-    max_length_extra: Count = Field(20, description="see max_length_factor")
+    min_length_factor: Factor = Field(0.0, description="the fewest tokens out: factor times the source's, plus extra")
+    min_length_extra: Tokens = Field(0, description="see min_length_factor")
+    max_length_factor: Factor = Field(2.0, description="the most tokens out: factor times the source's, plus extra")
+    max_length_extra: Annotated[Tokens, Field(ge=1)] = Field(20, description="see max_length_factor")
     at_limit: Literal["cut", "end", "free"] = Field(
         "cut", description="an answer at its limit is cut, ends by force, or is free to end as it is"
     )
@@ -83,7 +89,7 @@ class GenerationConfig(Settings):
     )
 
     mbr: Literal["none", "chrf", "bleu"] = Field("none", description="take the answer that agrees most with the others")
-    mbr_candidates: Count = Field(32, description="samples that mbr chooses from; with a beam, what it found")
+    mbr_candidates: Kept = Field(32, description="samples that mbr chooses from; with a beam, what it found")
 
     batch_tokens: Natural = Field(
         0, description="source positions decoded side by side, once for each beam row; 0: 4,096, on a GPU 32,768"

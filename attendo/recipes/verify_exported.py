@@ -44,7 +44,7 @@ def _answers(
 
 
 def _scores(model: TextModel, texts: Sequence[str]) -> Compared:
-    """The log-probability told with an answer, beside that of reading it. What was cut has no end to be counted.
+    """The log-probability told with an answer, beside that of reading it. What came to no end has none to be counted.
 
     A text need not be cut into pieces as the answer was put together; those that are not are left out.
     """
@@ -57,6 +57,6 @@ def _scores(model: TextModel, texts: Sequence[str]) -> Compared:
     read = model.score_tokens([text for text, _ in kept], [answer.text for _, answer in kept])
     largest = 0.0
     for one, (_, answer) in zip(read, kept, strict=True):
-        of_tokens = one.log_probabilities[: len(answer.pieces) + (not answer.cut)]
+        of_tokens = one.log_probabilities[: len(answer.pieces) + answer.has_end]
         largest = max(largest, apart(sum(of_tokens), answer.log_probability))
     return Compared("the score of an answer", "greedy", len(kept), largest=largest, allowed=TOLERANCE)

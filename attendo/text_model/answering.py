@@ -91,9 +91,11 @@ class Answering:
             first = sentence * frontier.width
             if is_wrong(rows.values[first : first + frontier.width]):
                 raise NotANumberError("an answer", self._config.precision, int(frontier.asked.number[first]))
-            best = [first + place for place in places][: candidates(self._wishes, self._config)]
+            needed = candidates(self._wishes, self._config)
+            # What holds more of its phrases may stand far behind: all are put in order before the rest is left out.
+            best = [first + place for place in places][: None if phrases[sentence] else needed]
             found = [row for row in best if rows.log_probability[row] != NOTHING] or best
-            yield _in_order(self._hypothesis(rows, row, phrases[sentence]) for row in found)
+            yield _in_order(self._hypothesis(rows, row, phrases[sentence]) for row in found)[:needed]
 
     def _searched(self, lines: Sequence[Line], engine: Engine, banned: Sequence[Ids]) -> list[tuple[Hypothesis, ...]]:
         found: dict[int, tuple[Hypothesis, ...]] = {}
@@ -143,6 +145,7 @@ class Answering:
         ids = tuple(each for each in rows.ids[row][1:] if each not in (PAD, EOS))
         text, tokens = self._tokenizer.decode(ids), rows.tokens[row]
         divisor, reward = self._ranking.terms(tokens)
+        forced = self._config.at_limit == "end" and not rows.cut[row] and len(ids) >= rows.limit[row]
         return Hypothesis(
             text=text,
             ids=ids,
@@ -155,8 +158,9 @@ class Answering:
                 reward=reward,
                 coverage=rows.coverage[row],
             ),
-            cut=rows.cut[row],
+            cut=rows.cut[row] or forced,
             constraints=held(text, phrases),
+            end_forced=forced,
         )
 
 
@@ -170,6 +174,7 @@ class _Rows:
     penalty: list[float]
     coverage: list[float]
     cut: list[bool]
+    limit: list[int]
 
     @property
     def values(self) -> list[float]:
@@ -184,12 +189,15 @@ class _Rows:
             penalty=frontier.penalty.tolist(),
             coverage=ranking.coverage(frontier).tolist(),
             cut=frontier.cut.tolist(),
+            limit=frontier.asked.limit.tolist(),
         )
 
 
 def _in_order(found: Iterable[Hypothesis]) -> tuple[Hypothesis, ...]:
-    """They come best first; those that lack fewer constraints come before others, and of equals what was not cut."""
-    return tuple(sorted(found, key=lambda each: (each.constraints.count(False), each.cut) if each.constraints else ()))
+    """They come best first; those that lack fewer constraints come before others, and of equals what has an end."""
+    return tuple(
+        sorted(found, key=lambda each: (each.constraints.count(False), not each.has_end) if each.constraints else ())
+    )
 
 
 def _merged(one: tuple[Hypothesis, ...], other: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:

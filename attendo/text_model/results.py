@@ -11,7 +11,7 @@ from torch import Tensor
 class Score:
     """How a score came about: value = (log_probability + penalty) / divisor + reward + coverage."""
 
-    log_probability: float  # of all tokens together, eos included unless the answer was cut
+    log_probability: float  # of all tokens together, eos included unless the answer came to no end
     penalty: float = 0.0  # what rules and penalties added
     tokens: int = 0  # the length that counts
     divisor: float = 1.0  # what normalises for it
@@ -42,7 +42,7 @@ class Alignment:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One way to answer. `ids` are without bos, eos and pad; `cut`: the length limit came before the end."""
+    """One way to answer. `ids` are without bos, eos and pad; `cut`: the limit came before the end, or forced it."""
 
     text: str
     ids: tuple[int, ...]
@@ -52,6 +52,12 @@ class Hypothesis:
     constraints: tuple[bool, ...] = ()  # of each that was asked for, whether the text holds it
     utility: float | None = None  # expected, where minimum Bayes risk chose
     alignment: Alignment | None = field(default=None, compare=False)  # where it was asked for
+    end_forced: bool = False  # by the limit (at_limit "end"): what is cut in this way has eos in its score
+
+    @property
+    def has_end(self) -> bool:
+        """Whether eos is part of its score."""
+        return self.end_forced or not self.cut
 
     @property
     def score(self) -> float:

@@ -45,9 +45,9 @@ class Pair:
         before, begin = prefixes_of(config, source, target)
         text, given = as_line(text), isinstance(said, str)
         answer = (*begin, *target.encode(as_line(said))) if isinstance(said, str) else said.ids
-        # An answer that was cut never came to predict eos: its last token is the last row.
-        cut = not isinstance(said, str) and said.cut
-        ids = (*before, *source.encode(text), EOS), (*answer, *(() if cut else (EOS,)))
+        # An answer that was cut before its end never came to predict eos: its last token is the last row.
+        ends = isinstance(said, str) or said.has_end
+        ids = (*before, *source.encode(text), EOS), (*answer, *((EOS,) if ends else ()))
         return Pair(*ids, source, target, given, source.unknown(text))
 
 
@@ -77,7 +77,7 @@ def _alone(text: str, said: str | Hypothesis, config: GenerationConfig, tokenize
     begin = prefixes_of(config, tokenizer, tokenizer)[1]
     if isinstance(said, str):
         return Pair((), (*begin, *tokenizer.encode(text + said)), None, tokenizer, True, tokenizer.unknown(text + said))
-    return Pair((), (*said.ids, *(() if said.cut else (EOS,))), None, tokenizer, False, tokenizer.unknown(text))
+    return Pair((), (*said.ids, *((EOS,) if said.has_end else ())), None, tokenizer, False, tokenizer.unknown(text))
 
 
 def merged(first: HeadScales, second: HeadScales) -> dict[str, dict[int, float]]:

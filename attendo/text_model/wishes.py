@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from attendo.decode.config import GenerationConfig
+from attendo.decode.config import MOST_KEPT, MOST_TOKENS, GenerationConfig
 from attendo.decode.likes import like
 from attendo.errors import UsageError
 from attendo.settings import nearest
@@ -32,6 +32,8 @@ class Wishes:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name} must be at least 1, not {value}")
+            if value is not None and value > MOST_TOKENS:
+                raise UsageError(f"{name} must be at most {MOST_TOKENS:,}, not {value}")
         if self.min_length and self.max_length and self.min_length > self.max_length:
             raise UsageError(f"min_length {self.min_length} is more than max_length {self.max_length}")
         object.__setattr__(self, "ban", checked_phrases(self.ban, "ban"))
@@ -175,6 +177,9 @@ def _neutral(name: str) -> Any:
 
 
 def _check_count(wishes: Wishes, config: GenerationConfig) -> None:
-    most, name = (config.mbr_candidates, "mbr_candidates") if config.sample else (config.beam, "beam")
-    if wishes.n_best < 1 or (wishes.n_best > most and not (config.sample and config.mbr == "none")):
+    if config.sample:
+        most, name = (MOST_KEPT, "samples") if config.mbr == "none" else (config.mbr_candidates, "mbr_candidates")
+    else:
+        most, name = config.beam, "beam"
+    if not 1 <= wishes.n_best <= most:
         raise UsageError(f"n_best must be from 1 to {name} ({most}), not {wishes.n_best}")

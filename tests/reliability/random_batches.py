@@ -1,4 +1,4 @@
-"""Answers alone beside answers in random batches, by every decoder."""
+"""Answers alone beside answers in random batches, by every decoder, in batches on every engine that has it."""
 
 import random
 from typing import Any
@@ -10,7 +10,7 @@ from attendo.text import EOS
 from attendo.text_model import Hypothesis, Result, TextModel
 
 WORDS = tuple(sorted({word for text in SOURCES for word in text.split()}))
-SENTENCES = 200
+SENTENCES, MOST = 200, 6
 
 DECODERS: dict[str, dict[str, Any]] = {
     "greedy": {},
@@ -37,12 +37,14 @@ def compared(options: dict[str, Any]) -> dict[str, float]:
     """How many answers differ, and the largest differences of scores and of attention."""
     model, dice = lively_model(), random.Random(5)
     texts = [" ".join(dice.choices(WORDS, k=dice.randint(1, 7))) for _ in range(SENTENCES)]
-    options = {"max_length": 3, **options}
+    options = {"max_length": MOST, **options}
+    engines = ["cached"] if "constraints" in options else ["cached", "fast"]
     alone = [model.generate([text], **options)[0] for text in texts]
     waiting, together = dice.sample(range(SENTENCES), SENTENCES), dict[int, Result]()
     while waiting:
         group = [waiting.pop() for _ in range(min(len(waiting), dice.choice([1, 7, 32, 64])))]
-        found = model.generate([texts[n] for n in group], batch_tokens=dice.choice([30, 4096]), **options)
+        machine = {"batch_tokens": dice.choice([30, 4096]), "engine": dice.choice(engines)}
+        found = model.generate([texts[n] for n in group], **machine, **options)
         together.update(zip(group, found, strict=True))
     pairs = [pair for n, one in enumerate(alone) for pair in zip(one.hypotheses, together[n].hypotheses, strict=True)]
     return {

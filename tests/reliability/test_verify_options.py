@@ -29,6 +29,7 @@ TOGETHER: tuple[Options, ...] = (
     | {"embedding_norm": True, "output_bias": True, "d_model": 30, "num_heads": 5, "activation_dropout": 0.3},
     {"positions": "none", "scale_embedding": False, "d_ff": 7, "num_heads": 1},
     {"position_layout": "fairseq", "position_offset": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
+    {"num_encoder_layers": 0, "positions": "rotary"},
 )
 VOCABULARIES = {"vocab_size", "source_vocab_size", "target_vocab_size"}
 

@@ -93,7 +93,7 @@ def _whole(search: Search, found: Sequence[Hypothesis], asked: AnswerRequest) ->
 
 def _told(search: Search, hypothesis: Hypothesis) -> dict[str, Any]:
     parts = hypothesis.parts
-    ids = hypothesis.ids if hypothesis.cut else (*hypothesis.ids, EOS)
+    ids = (*hypothesis.ids, EOS) if hypothesis.has_end else hypothesis.ids
     pieces = search.model.target_tokenizer.pieces(ids)
     each = zip(pieces, ids, search.token_log_probabilities(hypothesis), strict=True)
     return {
@@ -130,7 +130,7 @@ def _steps(model: TextModel, asked: StepsRequest, settings: ServeSettings) -> Tu
     search = Search(model, asked.text, asked.decoder, settings.tokens, settings.tokens - 1)
     prefix = search.prefix_ids(asked.prefix)
     best = (yield from search.answers(prefix))[0]
-    predicted = list(best.ids) if best.cut else [*best.ids, EOS]
+    predicted = [*best.ids, EOS] if best.has_end else list(best.ids)
     read = [BOS, *predicted[:-1]]
     reader, device = model.runtime.reader(search.config), model.device
     assert reader is not None  # only exported models have none
@@ -154,7 +154,7 @@ def _steps(model: TextModel, asked: StepsRequest, settings: ServeSettings) -> Tu
         for t, each in enumerate(predictions(logits[0], predicted, model.target_tokenizer))
     ]
     pieces = model.source_tokenizer.pieces([*search.source, EOS])
-    return {"source": {"pieces": pieces}, "steps": told, "text": best.text, "ended": not best.cut}
+    return {"source": {"pieces": pieces}, "steps": told, "text": best.text, "ended": best.has_end}
 
 
 def _tree(model: TextModel, asked: TreeRequest, settings: ServeSettings) -> Turns[dict[str, Any]]:

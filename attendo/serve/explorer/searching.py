@@ -72,11 +72,11 @@ class Search:
         return recorder.trees
 
     def token_log_probabilities(self, hypothesis: Hypothesis) -> list[float]:
-        """Of each token as the model has it, eos included unless the answer was cut."""
+        """Of each token as the model has it, eos included unless the answer came to no end."""
         pair = Example(self.source, hypothesis.ids)
         with self.model.runtime.evaluating():
             (scored,) = self.model.runtime.scored([pair], self.model.target_tokenizer)
-        return list(scored.log_probabilities[:-1] if hypothesis.cut else scored.log_probabilities)
+        return list(scored.log_probabilities if hypothesis.has_end else scored.log_probabilities[:-1])
 
     def prefix_ids(self, prefix: Sequence[str | int]) -> tuple[int, ...]:
         """Of pieces or ids, behind those that every answer of this model begins with."""

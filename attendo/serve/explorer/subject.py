@@ -21,7 +21,8 @@ class Subject:
     model: TextModel
     source: tuple[int, ...]  # eos left out
     target: tuple[int, ...]  # of the answer, eos left out
-    cut: bool  # whether it came to no end
+    cut: bool  # whether its end did not come, or was forced by the limit
+    has_end: bool  # whether eos is predicted
     text: str  # of the answer
     given: bool
     unknown: tuple[str, ...]  # words of the source that the vocabulary lacks
@@ -34,12 +35,12 @@ class Subject:
         unknown = tuple(model.source_tokenizer.unknown(asked.text))
         if asked.target is None:
             best = (yield from search.answers())[0]
-            return Subject(model, search.source, best.ids, best.cut, best.text, False, unknown)
+            return Subject(model, search.source, best.ids, best.cut, best.has_end, best.text, False, unknown)
         positions = model.runtime.longest
         most = settings.tokens if positions is None else min(settings.tokens, positions + 1)
         ids = checked_ids(asked.target, model.target_tokenizer, search.begin, most, "target")
         in_target = tuple(model.target_tokenizer.unknown(asked.target))
-        return Subject(model, search.source, ids, False, asked.target, True, unknown, in_target)
+        return Subject(model, search.source, ids, False, True, asked.target, True, unknown, in_target)
 
     @property
     def source_ids(self) -> tuple[int, ...]:
@@ -47,8 +48,8 @@ class Subject:
 
     @property
     def predicted_ids(self) -> tuple[int, ...]:
-        """An answer that was cut never came to predict eos."""
-        return self.target if self.cut else (*self.target, EOS)
+        """An answer that was cut before its end never came to predict eos."""
+        return (*self.target, EOS) if self.has_end else self.target
 
     @property
     def read_ids(self) -> tuple[int, ...]:

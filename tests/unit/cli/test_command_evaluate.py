@@ -122,7 +122,8 @@ def test_files_of_different_length_are_exit_code_3(
         (["--metric", "perplexty"], "(did you mean perplexity?): use bleu, "),
         (["--metric", ","], "--metric names no score"),
         (["--beam", "0"], "--beam"),
-        (["--length-penalty", "-1"], "--length-penalty"),
+        (["--length-penalty", "-11"], "length_penalty: input should be greater than or equal to -10, not -11.0"),
+        (["--metric", "WER"], "unknown metric WER (did you mean word_error_rate?)"),
     ],
 )
 def test_mistakes_are_told_before_the_model_is_read(

@@ -66,6 +66,7 @@ def test_answers_are_those_of_the_library_in_order(attendo: Command, model_folde
     [
         (["--beam", "3"], {"beam": 3}),
         (["--beam", "3", "--length-penalty", "0"], {"beam": 3, "length_penalty": 0.0}),
+        (["--beam", "3", "--length-penalty", "-2.5"], {"beam": 3, "length_penalty": -2.5}),
         (["--beam", "1"], {}),
     ],
 )
@@ -242,7 +243,7 @@ def test_n_best_is_written_as_marian_writes_it(attendo: Command, model_folder: P
 def test_alignments_stand_behind_the_text(attendo: Command, model_folder: Path) -> None:
     expected = tiny_model().generate(["the cat", ""], alignments=True)
     plain = attendo("generate", model_folder, "--alignments", given=text(["the cat", ""]))
-    assert plain.output.splitlines() == [f"{each.text} ||| {each.alignment}" for each in expected]
+    assert plain.output.splitlines() == [f"{expected[0].text} ||| {expected[0].alignment}", ""]
     listed = attendo("generate", model_folder, "--alignments", "--n-best", "1", given=text(["the cat", ""]))
     assert [line.split(" ||| ")[2] for line in listed.output.splitlines()] == [str(each.alignment) for each in expected]
 
@@ -296,6 +297,11 @@ def test_a_constraint_that_is_not_met_is_told_with_its_line(attendo: Command, mo
         (["--stop", "never"], "--stop"),
         (["--sample", "--constraint", "猫"], "constraints and sample"),
         (["--top-p", "2", "--sample"], "top_p"),
+        (
+            ["--beam", "2", "--length-penalty", "400"],
+            "length_penalty: input should be less than or equal to 10, not 400.0",
+        ),
+        (["--max-length-factor", "1e300"], "max_length_factor: input should be less than or equal to 1000, not 1e+300"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line_and_exit_code_2(

@@ -44,6 +44,22 @@ def test_blocks_and_packed_files_change_nothing(
     assert attendo("score", model_folder, "--source", packed, "--target", target).output == whole
 
 
+def test_unknown_words_are_told_with_their_file_and_line(
+    attendo: Command, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = write_pairs(tmp_path, times=1)
+    source.write_text("I love NLP\nthe zebra\nthe cat\n", "utf-8")
+    target.write_text("我 爱 NLP\n猫\n鱼 猫 鸟\n", "utf-8")
+    monkeypatch.setattr("attendo.cli.score.PAIRS_AT_ONCE", 2)
+    done = attendo("score", model_folder, "--source", source, "--target", target)
+    assert (done.code, done.output.count("\n")) == (0, 3)
+    zebra, both = (
+        f"{source} line 2: not in the vocabulary: 'zebra'",
+        f"{target} line 3: not in the vocabulary: '鱼', '鸟'",
+    )
+    assert done.errors.splitlines() == [zebra, both]
+
+
 def test_mistakes_are_named(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path, times=1)
     target.write_bytes(target.read_bytes() + b"more\n")

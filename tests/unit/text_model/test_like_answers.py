@@ -1,5 +1,7 @@
 """Answers as other systems give them: like all others the same in every batch, on every engine, and as a stream."""
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -60,7 +62,7 @@ def test_the_score_is_made_of_its_parts(model: TextModel, asked: dict[str, Any])
     exponent = asked.get("length_penalty", 0.0 if asked["like"] == "marian" else 1.0)
     for result in model.generate(sentences(5), **asked):
         parts = result.best.parts
-        assert parts.tokens == len(result.ids) + (not result.cut)
+        assert parts.tokens == len(result.ids) + result.best.has_end
         assert result.score == pytest.approx((parts.log_probability + parts.penalty) / parts.tokens**exponent, abs=1e-5)
         assert parts.penalty == 0 or asked["like"] == "ctranslate2"
 
@@ -73,8 +75,8 @@ def test_the_score_is_made_of_its_parts(model: TextModel, asked: dict[str, Any])
         ({"like": "hf"}, 20, True),
         ({"like": "hf", "max_length": 9, "beam": 3}, 9, True),
         ({"like": "ctranslate2", "max_length": 9}, 9, True),
-        ({"like": "fairseq", "max_length": 9}, 9, False),  # and eos, by force
-        ({"like": "fairseq", "max_length_factor": 2.0, "max_length_extra": 3}, 9, False),
+        ({"like": "fairseq", "max_length": 9}, 9, True),  # and eos, by force
+        ({"like": "fairseq", "max_length_factor": 2.0, "max_length_extra": 3}, 9, True),
     ],
 )
 def test_an_answer_that_may_not_end_has_all_the_tokens_that_system_allows(
@@ -88,6 +90,27 @@ def test_an_answer_that_may_not_end_has_all_the_tokens_that_system_allows(
     monkeypatch.setattr(LineMaker, "_limits", no_end_before_it)
     (result,) = model.generate(["the cat sat"], **asked)
     assert (len(result.ids), result.cut) == (tokens, cut)
+
+
+@pytest.mark.parametrize("asked", [{"like": "fairseq", "beam": 3, "n_best": 3}, {"at_limit": "end"}], ids=str)
+def test_an_end_that_the_limit_forced_is_told_and_stays_in_the_score(model: TextModel, asked: dict[str, Any]) -> None:
+    texts = sentences(6)
+    results = model.generate(texts, max_length=2, **asked)
+    told = [(text, each) for text, result in zip(texts, results, strict=True) for each in result.hypotheses]
+    assert {each.cut for _, each in told} == {True, False}
+    for text, each in told:
+        assert each.cut == each.end_forced == (len(each.ids) == 2)
+        assert each.has_end
+        assert each.log_probability == pytest.approx(model.score([text], [each.text])[0], abs=1e-4)
+    assert all(one.score >= other.score for one, other in pairwise(results[0].hypotheses))  # ranked as if not cut
+
+
+def test_a_trace_of_an_answer_that_the_limit_ended_has_its_end(model: TextModel) -> None:
+    ending = TextModel(
+        replace(model.stored, generation={"at_limit": "end", "max_length_factor": 0, "max_length_extra": 1})
+    )
+    (best,) = ending.generate(["the cat sat"])[0].hypotheses
+    assert (best.cut, ending.trace("the cat sat").target_ids) == (True, (*best.ids, EOS))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +138,7 @@ def test_what_cannot_go_together_is_refused_by_name(
 def test_constraints_and_groups_go_with_an_end_by_force(model: TextModel) -> None:
     (result,) = model.generate(["the cat"], like="fairseq", constraints=["看见 小"], max_length=6)
     assert "看见 小" in result.text
-    assert not result.cut
+    assert (result.cut, result.best.has_end) == (True, True)
     (result,) = model.generate(["the cat"], like="fairseq", beam=4, groups=2, n_best=4, max_length=6)
     assert len(result.hypotheses) == 4
-    assert not any(each.cut for each in result.hypotheses)
+    assert all(each.has_end for each in result.hypotheses)

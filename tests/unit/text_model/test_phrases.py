@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from lively import bytes_model, characters_model, lively_model, model_of, pieces_model, sentences
@@ -139,6 +140,16 @@ def test_a_constraint_without_room_is_told() -> None:
     assert result.constraints.count(False) == 1
     (nothing,) = lively_model().generate([""], beam=4, constraints=["猫", "狗"])
     assert (nothing.text, nothing.constraints) == ("", (False, False))
+
+
+def test_the_best_answer_is_the_same_however_many_are_asked_for() -> None:
+    model, texts = lively_model(), sentences(4, longest=5)
+    asked: dict[str, Any] = {"beam": 4, "constraints": ["狗", "猫", "NLP"], "max_length": 2}
+    all_of_them = model.generate(texts, n_best=4, **asked)
+    for count in (1, 2):
+        for few, found in zip(model.generate(texts, n_best=count, **asked), all_of_them, strict=True):
+            assert few.hypotheses == found.hypotheses[:count]
+    assert {result.constraints.count(False) for result in all_of_them} == {1}  # as few as there is room for
 
 
 def test_each_text_may_have_constraints_of_its_own_alone_and_in_a_batch() -> None:

@@ -1,5 +1,6 @@
 """Whatever is asked for is done, or refused with the names of what cannot go together."""
 
+import math
 from typing import Any
 
 import pytest
@@ -37,6 +38,22 @@ from attendo.errors import UsageError
         ({"compile": True, "engine": "textbook"}, ["compile", "textbook", "fast"]),
         ({"compile": True}, ["compile", "cached", "CPU"]),
         ({"beam": 1_001}, ["beam", "1000", "1001"]),
+        ({"beam": 2, "length_penalty": 400.0}, ["length_penalty", "10", "400.0"]),
+        ({"beam": 2, "length_penalty": -10.5}, ["length_penalty", "-10", "-10.5"]),
+        ({"word_penalty": 1e300}, ["word_penalty", "1000000", "1e+300"]),
+        ({"beam": 2, "groups": 2, "diversity": 1e300}, ["diversity", "1000000", "1e+300"]),
+        ({"coverage_penalty": 1e300}, ["coverage_penalty", "1000000", "1e+300"]),
+        ({"repetition_penalty": 1e-300}, ["repetition_penalty", "0.000001", "1e-300"]),
+        ({"sample": True, "temperature": 1e-46}, ["temperature", "0.000001", "1e-46"]),
+        ({"sample": True, "temperature": 1e300}, ["temperature", "1000000", "1e+300"]),
+        ({"sample": True, "top_p": 1e-300}, ["top_p", "0.000001", "1e-300"]),
+        ({"sample": True, "n_best": 10_001}, ["n_best", "10000", "10001"]),
+        ({"mbr": "chrf", "mbr_candidates": 10_001}, ["mbr_candidates", "10000", "10001"]),
+        ({"max_length_factor": 1e300}, ["max_length_factor", "1000", "1e+300"]),
+        ({"min_length_factor": 1e300}, ["min_length_factor", "1000", "1e+300"]),
+        ({"max_length_extra": 10**20}, ["max_length_extra", "1000000", f"{10**20}"]),
+        ({"max_length": 10**9}, ["max_length", "1,000,000", f"{10**9}"]),
+        ({"min_length": 10**9}, ["min_length", "1,000,000", f"{10**9}"]),
         ({"beam": 1_000, "stop": "first", "patience": 11.0}, ["beam", "patience", "10,000", "11.0"]),
         ({"prefix": "我 爱 NLP", "max_length": 2}, ["prefix has 3 tokens", "max_length 2"]),
         ({"split": True, "prefix": "我"}, ["prefix", "split"]),
@@ -64,6 +81,37 @@ def test_what_cannot_go_together_is_refused_by_name(options: dict[str, Any], nam
         tiny_model().generate(["the cat"], **options)
     for name in names:
         assert name in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(
+            {"normalise": kind, "length_penalty": value}
+            for kind in ("average", "gnmt", "reward")
+            for value in (-10, 10)
+        ),
+        {"normalise": "none", "word_penalty": 1e6},
+        {"groups": 2, "diversity": 1e6},
+        {"coverage_penalty": 1e6},
+        {"repetition_penalty": 1e6},
+        {"repetition_penalty": 1e-6, "repetition_of": "logits"},
+        {"beam": 1, "sample": True, "temperature": 1e6},
+        {"beam": 1, "sample": True, "typical": 1e-6},
+    ],
+    ids=str,
+)
+def test_what_is_as_large_or_small_as_it_may_be_still_has_a_score(options: dict[str, Any]) -> None:
+    (result,) = lively_model().generate(["the cat"], **{"beam": 2, "max_length": 3, **options})
+    assert math.isfinite(result.score)
+    assert result.ids or not result.cut
+
+
+@pytest.mark.parametrize("name", ["temperature", "top_p"])
+def test_the_least_chance_that_there_may_be_is_none(name: str) -> None:
+    model, texts = lively_model(), sentences(4)
+    drawn = model.generate(texts, sample=True, **{name: 1e-6})
+    assert [result.ids for result in drawn] == [result.ids for result in model.generate(texts)]
 
 
 def test_none_is_as_if_left_out() -> None:
