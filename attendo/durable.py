@@ -15,6 +15,7 @@ from attendo.errors import AttendoError, UsageError
 
 TEMPORARY = ".tmp-"
 LOCK = ".lock"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class DiskFullError(AttendoError):
@@ -55,11 +56,18 @@ def explained(path: Path, needed: int) -> Iterator[None]:
     """A disk that fills up while writing is told by name."""
     try:
         yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    except (OSError, AttendoError) as error:
+        if not _means_full(error):
             raise
         size = f"about {needed:,} bytes are" if needed else "more room is"
         raise DiskFullError(f"{path} cannot be written, the disk is full: {size} needed") from None
+
+
+def _means_full(error: Exception) -> bool:
+    """By number, or by the system's words where a library passes on nothing else, as safetensors does."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in _FULL
+    return any(os.strerror(number) in str(error) for number in _FULL)
 
 
 @contextmanager
@@ -87,7 +95,8 @@ def alone(goal: Path) -> Iterator[None]:
 @contextmanager
 def _held(path: Path, busy: str) -> Iterator[None]:
     """A file that one can hold at a time, and that is gone afterwards."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    with explained(path, 0):
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

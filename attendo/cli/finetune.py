@@ -35,23 +35,23 @@ def finetune(
     validation text and, beside them, on the old model's own.
     """
     from attendo.cli.train import new_config
-    from attendo.cli.training import follow
+    from attendo.cli.training import follow, say_end
     from attendo.interop.opening import model_folder
     from attendo.recipes.run import Run
     from attendo.recipes.run_config import toml_literal
+    from attendo.recipes.run_folder import check_free
     from attendo.store import load_model
     from attendo.text_model import pick_device
     from attendo.train.world import joined
 
+    check_free(out, overwrite)
     # A model that is damaged, not there or of the other kind is told before a run folder is made.
     fixed = _fitting(model, load_model(model_folder(model)).network.config, (source, target), text)
     changes = [*GENTLE, *fixed, f"start_from={toml_literal(str(model))}", *(change or [])]
     config = new_config(None, {"source": source, "target": target, "text": text}, changes)
     with joined(pick_device(device)) as (world, own_device):
         done = follow(Run.begin(config, out, own_device, overwrite, world))
-    if done.stopped:
-        raise typer.Exit(done.exit_code)
-    done.say(f"model written to {done.model_folder}")
+    say_end(done)
 
 
 def _fitting(

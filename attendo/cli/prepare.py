@@ -19,6 +19,9 @@ def prepare(
     text: Annotated[Path | None, typer.Option(help="Instead of the two: running text.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the prepared data.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder that the files of the run file are in.")] = None,
+    max_bad_ratio: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Share of lines that may be left out as bad; 0.01 unless set.")
+    ] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
     verify: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Check every byte of prepared data, and stop.")
@@ -40,13 +43,13 @@ def prepare(
         raise UsageError("name the folder for the prepared data: --out DIR")
 
     from attendo.cli.preparing import follow_preparing
-    from attendo.cli.train import new_config
+    from attendo.cli.train import changed, new_config
     from attendo.data.prepare import prepare as prepare_data
     from attendo.data.prepared import open_prepared
     from attendo.recipes.corpora import corpora
 
     files = {"source": source, "target": target, "text": text, "folder": data}
-    config = new_config(run_file, files, change or [], told="tokenizer.")
+    config = new_config(run_file, files, changed(change, max_bad_ratio), told="tokenizer.")
     if config.data.prepared is not None:
         raise UsageError(f"data.prepared {config.data.prepared} is prepared already: name the text instead")
     training, valid = corpora(config.data, config.seed)

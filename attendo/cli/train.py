@@ -26,6 +26,9 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; the model goes to its model/.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder that the files of the run file are in.")] = None,
+    max_bad_ratio: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Share of lines that may be left out as bad; 0.01 unless set.")
+    ] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")] = None,
     override: Annotated[
@@ -48,21 +51,23 @@ def train(
 
     What is left open is chosen from the data and printed. Ctrl-C saves; --resume goes on, bit for bit.
     """
-    from attendo.recipes.run_config import stored_config, to_toml
+    from attendo.recipes.run_config import stored_config
+    from attendo.recipes.run_folder import check_free
 
+    folder = out or Path("runs") / (run_file or Path()).stem
     if resume is not None:
-        if any((run_file, source, target, text, out, data, overwrite)):
+        if any((run_file, source, target, text, out, data, overwrite, max_bad_ratio is not None)):
             raise UsageError("--resume takes all settings from the run's folder: give nothing but --set with it")
         config = resumed_config(resume, change or [], override)
     else:
-        nowhere = out is None and not show
+        check_free(folder, overwrite or show)  # before much text is read for nothing
         files = {"source": source, "target": target, "text": text, "folder": data}
-        config = new_config(run_file, files, change or [], nowhere)
+        config = new_config(run_file, files, changed(change, max_bad_ratio), needs_out=out is None and not show)
     if show:
-        print(to_toml(config or stored_config(resume or Path())), end="")
+        _print_settings(config or stored_config(resume or Path()))
         return
 
-    from attendo.cli.training import follow
+    from attendo.cli.training import follow, say_end
     from attendo.recipes.run import Run
     from attendo.recipes.sinks import TensorBoard
     from attendo.text_model import pick_device
@@ -73,12 +78,10 @@ def train(
             run = Run.resume(resume, own_device, world, config)
         else:
             assert config is not None
-            run = Run.begin(config, out or Path("runs") / (run_file or Path()).stem, own_device, overwrite, world)
+            run = Run.begin(config, folder, own_device, overwrite, world)
         run.sinks += [TensorBoard()] if tensorboard else []
         done = follow(run, stop_at)
-    if done.stopped:
-        raise typer.Exit(done.exit_code)
-    done.say(f"model written to {done.model_folder}")
+    say_end(done)
     done.say(f"next: attendo generate {done.model_folder} < text")
 
 
@@ -101,13 +104,24 @@ def new_config(
     values = apply_changes(values, changes)
     with mistakes_in(run_file, changes):
         config = RunConfig(**values)
-        if about := named_about(config, _text_of(config.data)).told():
+        if about := named_about(config, text_of(config.data)).told():
             values["about"] = about
             config = config.replace(about=about)
         return config if config.preset != "auto" else _chosen(values, config, told)
 
 
-def _text_of(data: "DataConfig") -> "DataConfig":
+def _print_settings(config: "RunConfig") -> None:
+    from attendo.recipes.shown import shown
+
+    print(shown(config, text_of(config.data)), end="")
+
+
+def changed(changes: list[str] | None, max_bad_ratio: float | None) -> list[str]:
+    """The changes of --set, and those that have an option of their own."""
+    return [*(changes or []), *([] if max_bad_ratio is None else [f"data.max_bad_ratio={max_bad_ratio}"])]
+
+
+def text_of(data: "DataConfig") -> "DataConfig":
     """The settings that name its files."""
     if data.prepared is None:
         return data

@@ -5,6 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import typer
+
 from attendo.cli.interrupt import interruptible
 from attendo.cli.preparing import show_preparing
 from attendo.cli.progress import Best, TrainingProgress
@@ -67,6 +69,13 @@ def follow(run: Run, stop_at: int | None = None) -> Followed:
         if stopped:
             _save_early(run, say)
         return Followed(run.folder / "model", run.trainer.standing.seconds, stopped, interrupt.exit_code, say)
+
+
+def say_end(done: Followed) -> None:
+    """Where the model is; a run that was stopped early leaves with its exit code instead."""
+    if done.stopped:
+        raise typer.Exit(done.exit_code)
+    done.say(f"model written to {done.model_folder}")
 
 
 def _look_before_the_first_step(run: Run, say: Say) -> None:

@@ -185,6 +185,16 @@ class DataConfig(Pairs):
         assert files[0] is not None
         return files[0], files[1]
 
+    def anchored(self) -> "DataConfig":
+        """With names by which everything is found from any folder."""
+        if self.prepared is not None:
+            return self.replace(prepared=self.prepared.absolute())
+        texts = () if self.text is None else self.text_files
+        pairs = [path for each in (*self.training, *self.validation) for path in (each.source, each.target, each.file)]
+        if all(path is None or path.is_absolute() for path in (*texts, *pairs)):
+            return self
+        return self.replace(folder=(self.folder or Path()).absolute())
+
     @property
     def step(self) -> int:
         """Tokens from one window to the next."""

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
+from attendo.data.damage import DamagedDataError
 from attendo.data.shards import ShardRecord
 from attendo.errors import DataError, UsageError
 from attendo.settings import Settings
@@ -82,11 +83,11 @@ def read_index(folder: Path) -> tuple[Index, str]:
         content = None
     checksum = content.pop("sha256", None) if isinstance(content, dict) else None
     if checksum is None or checksum != digest(content):
-        raise DataError(f"{path} is damaged: its checksum does not match; prepare the data again")
+        raise DamagedDataError(f"{path} is damaged: its checksum does not match")
     try:
         index = Index(**content)
     except UsageError as error:
-        raise DataError(f"{path} cannot be used by this attendo: {error}; prepare the data again") from None
+        raise DamagedDataError(f"{path} cannot be used by this attendo: {error}") from None
     shards = [*(shard for corpus in index.corpora for shard in corpus.shards), *index.valid.shards]
     for name in (*index.files, *(shard.file for shard in shards)):
         if Path(name).name != name:
@@ -104,9 +105,9 @@ def check_file(path: Path, expected: FileRecord) -> None:
     try:
         found = file_record(path)
     except OSError as error:
-        raise DataError(f"{path} is damaged: it cannot be read ({error.strerror}); prepare the data again") from None
+        raise DamagedDataError(f"{path} is damaged: it cannot be read ({error.strerror})") from None
     if found != expected:
-        raise DataError(f"{path} is damaged: its checksum does not match the index; prepare the data again")
+        raise DamagedDataError(f"{path} is damaged: its checksum does not match the index")
 
 
 def digest(content: Any) -> str:

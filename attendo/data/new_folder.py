@@ -25,7 +25,8 @@ class NewFolder:
             raise UsageError(f"{folder} exists and is not prepared data: name another place, or empty it first")
         try:
             durable.remove(self.new)
-            self.new.mkdir(parents=True)
+            with durable.explained(folder, 0):
+                self.new.mkdir(parents=True)
         except OSError as error:
             raise UsageError(f"{folder} cannot be made: {error.strerror}; name another place") from None
         return self

@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from attendo.data.damage import DamagedDataError
 from attendo.data.index import Index, check_file, read_index
 from attendo.data.shards import ShardSet
-from attendo.errors import DataError
 from attendo.text import Tokenizer, load_tokenizer
 
 VALID_NAME = "valid.jsonl"
@@ -107,4 +107,4 @@ def _valid(path: Path) -> list[tuple[str, str]]:
             rows = [json.loads(line) for line in file]
         return [(row["source"], row["target"]) for row in rows]
     except (OSError, ValueError, KeyError, TypeError):
-        raise DataError(f"{path} is damaged: it holds no validation pairs; prepare the data again") from None
+        raise DamagedDataError(f"{path} is damaged: it holds no validation pairs") from None

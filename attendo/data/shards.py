@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attendo.data.batch import Example
+from attendo.data.damage import DamagedDataError
 from attendo.data.sequences import Sequences
-from attendo.errors import DataError
 from attendo.settings import Settings
 
 MAGIC = b"attshard"
@@ -239,5 +239,5 @@ def _checksums(path: Path) -> tuple[str, tuple[str, ...]]:
     return whole.hexdigest(), tuple(chunks)
 
 
-def _damaged(path: Path, how: str) -> DataError:
-    return DataError(f"{path} is damaged: {how}; prepare the data again")
+def _damaged(path: Path, how: str) -> DamagedDataError:
+    return DamagedDataError(f"{path} is damaged: {how}")

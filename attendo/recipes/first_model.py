@@ -1,7 +1,5 @@
 """The model that a run begins with: new weights, or those of the model it goes on from."""
 
-from typing import Any
-
 import torch
 
 from attendo.data.prepared import Prepared, longest_side
@@ -9,7 +7,7 @@ from attendo.decode.config import GenerationConfig
 from attendo.errors import DataError, UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.recipes.run_config import RunConfig
+from attendo.recipes.run_config import RunConfig, answers_by_data
 from attendo.store import StoredModel, load_model
 from attendo.text_model.prefixes import prefixes_of
 
@@ -19,18 +17,15 @@ SAMPLE_PAIRS = 1000  # validation pairs that the model folder keeps, to be check
 def first_model(config: RunConfig, data: Prepared) -> StoredModel:
     """One that goes on is for what it was, and answers by the settings it had, unless the run says otherwise."""
     source, target = data.source_tokenizer, data.target_tokenizer
-    generation: dict[str, Any] = {}
     about = config.about.told()
     if config.start_from is None:
-        if data.window is not None:  # as much again as it has learned to look back on
-            generation = {"max_length_extra": data.window}
+        generation = answers_by_data(data.window, data.cut_source)
         generator = torch.Generator().manual_seed(config.seed)
         network = Transformer(config.network(source.vocab_size, target.vocab_size), generator)
     else:
         old = load_model(config.start_from)
-        network, generation, about = _going_on(old, config, data), old.generation, about or old.about
-    if data.cut_source is not None:  # the model reads as it learned to
-        generation = {**generation, "max_source": data.cut_source, "long_source": "cut"}
+        network, about = _going_on(old, config, data), about or old.about
+        generation = {**old.generation, **answers_by_data(None, data.cut_source)}
     generation = {**generation, **config.generation}
     _refuse_other_kind(network.config, data)
     _refuse_dropout(config, data)

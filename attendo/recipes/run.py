@@ -5,13 +5,14 @@ runs/NAME/  run.toml  run.json  metrics.jsonl  skipped.jsonl  data/  validation/
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from attendo import durable
+from attendo.data.damage import DamagedDataError
 from attendo.data.prepare import Preparing, prepare, settings_hash
 from attendo.data.prepared import Prepared, open_prepared
 from attendo.data.windows import WindowBatches
@@ -22,6 +23,7 @@ from attendo.recipes.final_weights import final_weights
 from attendo.recipes.first_model import first_model
 from attendo.recipes.prefixed import PrefixedStream
 from attendo.recipes.run_config import RunConfig, stored_config, to_toml
+from attendo.recipes.run_folder import check_free, claim, make_folder
 from attendo.recipes.sinks import MetricsFile, SampleFile, Sink
 from attendo.recipes.skipped import SkippedFile
 from attendo.store import load_model, remove_set_aside
@@ -59,9 +61,11 @@ class Run:
         """A new run; the folder must not hold another one, unless it may be overwritten."""
         run = cls(_to_be_found_again(config), folder, device, world)
         if run.world.leads:
-            run._make_folder()
+            make_folder(folder)
             with run._alone():
-                run._claim(overwrite)
+                check_free(folder, overwrite)
+                told = json.dumps(circumstances(run.config, device, run.world), indent=2)
+                claim(folder, to_toml(run.config).encode(), f"{told}\n".encode())
         run.world.wait()
         return run
 
@@ -94,7 +98,8 @@ class Run:
             with self._alone():
                 yield from prepare(training, valid, *settings, self.data_folder)
         self.world.wait()
-        self.data = open_prepared(self.data_folder, verify)
+        with self._mending_own_data():
+            self.data = open_prepared(self.data_folder, verify)
         self._check_settings_of_data()
         if not self.data.valid:
             raise DataError("there are no validation pairs: name validation files, or bring more text")
@@ -163,6 +168,7 @@ class Run:
         sinks = self.sinks if self.world.leads else []
         with ExitStack() as stack:
             stack.enter_context(self._alone())
+            stack.enter_context(self._mending_own_data())
             for sink in sinks:
                 sink.open(self.folder, self.trainer.step)
                 stack.callback(sink.close)
@@ -182,7 +188,14 @@ class Run:
         self.trainer.learner.end()
         if self.world.leads:
             self._load_final_weights()
-            self._write_model()
+            try:
+                self._write_model()
+            except durable.DiskFullError as error:
+                saved = self.checkpoints.steps()
+                stays = f"the checkpoint of step {saved[-1]} stays" if saved else "no checkpoint is there either"
+                raise durable.DiskFullError(
+                    f"{error}; {stays}: make room, then attendo train --resume {self.folder}"
+                ) from None
         self.world.wait()
         return folder
 
@@ -201,7 +214,13 @@ class Run:
         if standing.best is not None:
             scores = {"step": self.trainer.step, "best_step": standing.best_step, f"valid_{best}": standing.best}
             self.model.scores.update(scores)
-        self.model.save(self.folder / "model")
+        folder = self.folder / "model"
+        try:
+            with durable.explained(folder, sum(weight.nbytes for weight in self.model.network.parameters())):
+                self.model.save(folder)
+        except BaseException:
+            durable.remove(folder.with_name(f"{durable.TEMPORARY}{folder.name}"))  # half a model only takes up room
+            raise
 
     def _write_down(self, report: Report) -> None:
         """The best model so far. Where there is no room for it the run goes on, and `finish` tries again."""
@@ -219,37 +238,22 @@ class Run:
             self._write_model()
         except (AttendoError, OSError) as error:
             self._model_fault = str(error)
-            durable.remove(self.folder / f"{durable.TEMPORARY}model")  # half a model would only take up room
 
     def _alone(self) -> AbstractContextManager[None]:
         """No other process may work in the folder meanwhile."""
         return durable.locked(self.folder) if self.world.leads else nullcontext()
 
-    def _make_folder(self) -> None:
+    @contextmanager
+    def _mending_own_data(self) -> Iterator[None]:
+        """What the run has prepared itself it prepares again, once it is gone."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"the run folder {self.folder} cannot be made: {error.strerror}") from None
-
-    def _claim(self, overwrite: bool) -> None:
-        """Make the folder ours: nothing of an earlier run may be taken for this one's.
-
-        One that never came to its data may be begun again.
-        """
-        worth_keeping = any((self.folder / name).exists() for name in ("data", "checkpoints", "model"))
-        if (self.folder / "run.toml").exists() and worth_keeping and not overwrite:
-            raise UsageError(
-                f"{self.folder} holds a run already: continue it (--resume {self.folder}), name another folder, or "
-                "replace it (--overwrite)"
-            )
-        try:
-            for name in ("run.toml", "checkpoints", "data", "model", "validation", "metrics.jsonl", "skipped.jsonl"):
-                durable.remove(self.folder / name)
-            told = circumstances(self.config, self.device, self.world)
-            durable.write(self.folder / "run.json", (json.dumps(told, indent=2) + "\n").encode())
-            durable.replace(self.folder / "run.toml", to_toml(self.config).encode())
-        except OSError as error:
-            raise UsageError(f"the run folder {self.folder} cannot be written: {error.strerror}") from None
+            yield
+        except DamagedDataError as error:
+            if self.config.data.prepared is not None:
+                raise
+            raise DataError(
+                f"{error.what}; remove it (rm -r {self.data_folder}) and go on: attendo train --resume {self.folder}"
+            ) from None
 
     def _tokenizers(self) -> Any:
         if self.config.start_from is None:
@@ -271,8 +275,7 @@ class Run:
 
 def _to_be_found_again(config: RunConfig) -> RunConfig:
     """What a run reads whenever it goes on is named so that it may go on from any folder."""
-    if config.data.prepared is not None:
-        config = config.replace(data=config.data.replace(prepared=config.data.prepared.absolute()))
+    config = config.replace(data=config.data.anchored())
     if config.start_from is not None:
         config = config.replace(start_from=config.start_from.absolute())
     return config

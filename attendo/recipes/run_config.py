@@ -1,7 +1,7 @@
 """The settings of a run, as a run file holds them. Reading them needs no torch, so a mistake is answered at once."""
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -124,6 +124,13 @@ class RunConfig(Settings):
             raise UsageError(f"[model] {error}") from None
 
 
+def answers_by_data(window: int | None, cut_source: int | None) -> dict[str, Any]:
+    """How a model answers because of what it learned from, where the run does not say otherwise."""
+    extra = {} if window is None else {"max_length_extra": window}  # as much again as it has learned to look back on
+    cut = {} if cut_source is None else {"max_source": cut_source, "long_source": "cut"}  # it reads as it learned to
+    return {**extra, **cut}
+
+
 def named_about(config: RunConfig, text: DataConfig | None = None) -> About:
     """What the names of its files tell, where the run does not say what it is for and goes on from nothing.
 
@@ -192,12 +199,18 @@ def to_toml(config: RunConfig) -> str:
 
     How it is judged is left out: that may change while a run stays what it is.
     """
-    content = resolved(config)
+    return as_toml(resolved(config))
+
+
+def as_toml(content: dict[str, Any], remarks: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Settings by table as a run file; remarks, by table too, are comments below its settings."""
+    content = {**content, "data": dict(content["data"])}
     corpora = {name: content["data"].pop(name) for name in ("corpora", "valid_corpora")}
     tables = {key: value for key, value in content.items() if isinstance(value, dict)}
     lines = [f"{key} = {toml_literal(value)}" for key, value in content.items() if key not in tables]
     for table, values in tables.items():
         lines += ["", f"[{table}]", *(f"{key} = {toml_literal(value)}" for key, value in values.items())]
+        lines += [f"# {remark}" for remark in (remarks or {}).get(table, ())]
         for name, several in corpora.items() if table == "data" else ():
             for corpus in several:
                 lines += ["", f"[[data.{name}]]", *(f"{key} = {toml_literal(value)}" for key, value in corpus.items())]

@@ -27,7 +27,7 @@ _TABLES: tuple[tuple[str, type[Settings], str], ...] = (
         "data",
         DataConfig,
         """Which text a run learns from: `source` and `target`, or `file`, or `corpora`, or `prepared`. Names of files
-are relative to `folder`, or else to where one stands.""",
+are relative to `folder`, or else to where one stands; a run notes that folder, and goes on from any other.""",
     ),
     (
         "data.corpora",
@@ -71,6 +71,8 @@ _OPENING = """# The run file
 
 A run file is TOML. Only `[data]` is needed. `attendo train RUN.toml --show` prints every setting as it will be used,
 as a run file again; `--set train.peak_lr=3e-4` changes one. A mistyped name is refused, and the nearest one suggested.
+A setting that is left out and follows from others, such as `stride` from `window`, is shown as a comment. What
+`start_from` and `prepared` bring along stands in their folders, and is not shown.
 
 ```toml
 preset = "small"
@@ -178,8 +180,12 @@ def _range(facts: dict[str, Any]) -> str:
         ("exclusiveMaximum", "below"),
     ):
         if key in facts and facts[key] < 2**53:
-            limits.append(f"{words} {facts[key]:g}")
+            limits.append(f"{words} {_number(facts[key])}")
     return f" {' '.join(limits)}" if limits else ""
+
+
+def _number(limit: float) -> str:
+    return f"{int(limit):,}" if abs(limit) >= 1000 else f"{limit:g}"
 
 
 if __name__ == "__main__":

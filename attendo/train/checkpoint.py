@@ -132,10 +132,8 @@ class Checkpoints:
 
 def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    try:
-        save_file(content, path)
-    except SafetensorError as error:
-        if "No space left" in str(error) or "os error 28" in str(error) or "File too large" in str(error):
-            size = sum(tensor.nbytes for tensor in content.values())
-            raise durable.DiskFullError(f"{path} cannot be written, the disk is full: {size:,} bytes needed") from None
-        raise OSError(f"{path} cannot be written: {error}") from None
+    with durable.explained(path, sum(tensor.nbytes for tensor in content.values())):
+        try:
+            save_file(content, path)
+        except SafetensorError as error:
+            raise OSError(f"{path} cannot be written: {error}") from None

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from children import Children
 from full_disk import room_for
-from small_run import STEPS, begin, outcome, reports, resume, run_config, train_to_the_end, write_run_file
+from small_run import STEPS, begin, left_behind, outcome, reports, resume, run_config, train_to_the_end, write_run_file
 
+from attendo.durable import DiskFullError
 from attendo.recipes.run import Run
 from attendo.train import checkpoint
 from attendo.train.loop import SaveError
-from attendo.train.reports import Report, Saved, SaveFailed, Step
+from attendo.train.reports import Report, Saved, SaveFailed, Step, Validation
 
 MAY_NOT = 77
 SAVES = [3, 6, 9, 12, 15, 18, 21, 24]  # 9 and 18 are validated too
@@ -104,6 +105,43 @@ def test_R5_what_was_there_before_is_untouched_and_can_be_gone_on_from(
     assert sorted(path.name for path in run.checkpoints.folder.iterdir()) == ["step-00000003"]
     train_to_the_end(resume(run.folder))
     assert outcome(run.folder) == expected
+
+
+@pytest.mark.parametrize("room", [100, 5_000])  # for none of its files, and for all but the weights
+def test_R5_a_model_without_room_is_told_and_comes_with_the_next_resume(
+    prepared: Path, tmp_path: Path, room: int
+) -> None:
+    run = begin(run_config({"prepared": prepared}, {"steps": 2, "save_every": 1}), tmp_path / "run")
+    told = list(run.train())
+    assert isinstance(told[-1], Saved)
+    with room_for(room), pytest.raises(DiskFullError, match=r"disk is full: about [1-9][\d,]+ bytes") as caught:
+        run.finish()
+    assert str(caught.value).startswith(f"{run.folder / 'model'} cannot be written")
+    assert str(caught.value).endswith(
+        f"; the checkpoint of step 2 stays: make room, then attendo train --resume {run.folder}"
+    )
+    assert left_behind(run.folder) == []
+    train_to_the_end(resume(run.folder))
+    assert (run.folder / "model" / "manifest.json").is_file()
+
+
+def test_R5_a_best_model_without_room_is_a_warning_with_path_and_bytes(prepared: Path, tmp_path: Path) -> None:
+    run = begin(run_config({"prepared": prepared}, {"steps": 2, "validate_every": 1}), tmp_path / "run")
+    with room_for(5_000):
+        next(report for report in run.train() if isinstance(report, Validation))
+    assert run.faults["model"].startswith(f"{run.folder / 'model'} cannot be written, the disk is full: about ")
+    assert left_behind(run.folder) == []
+
+
+def test_R5_a_run_without_room_for_its_first_file_is_told_with_path_and_bytes(prepared: Path, tmp_path: Path) -> None:
+    config, folder = run_config({"prepared": prepared}), tmp_path / "run"
+    with room_for(50), pytest.raises(DiskFullError) as caught:
+        begin(config, folder)
+    assert caught.value.exit_code == 1
+    assert re.fullmatch(
+        rf"{folder} cannot be written, the disk is full: about [\d,]+ bytes are needed", str(caught.value)
+    )
+    assert begin(config, folder).trainer.step == 0, "with room it may be begun again"
 
 
 def test_R5_after_so_many_failures_in_a_row_the_run_ends(prepared: Path, tmp_path: Path) -> None:

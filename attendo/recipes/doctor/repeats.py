@@ -108,21 +108,27 @@ class Repeats:
         return Finding("copied sources", "warning" if many else "note", found, advice, examples, values)
 
     def _leaked(self, name: str, texts: Sequence[TextPair], sources: Hashes, pairs: Hashes) -> Finding:
-        """Pairs that are in the training data too. With an unknown token in it a source may be another text."""
+        """Pairs that are in the training data too. A source with an unknown token may be any text: it is left out."""
         ids = self._cut(texts)
         known = [number for number, (source, _) in enumerate(ids) if UNK not in source]
         raw = [(_bytes(ids[number][0]), _bytes(ids[number][1])) for number in known]
         by_source = np.isin(_hashes(source for source, _ in raw), sources)
         by_pair = np.isin(_hashes(_one(*pair) for pair in raw), pairs)
-        count, whole, of = int(by_source.sum()), int(by_pair.sum()), max(1, len(ids))
-        values = {name: len(ids), "sources": count, "pairs": whole}
+        count, whole, of, left = int(by_source.sum()), int(by_pair.sum()), max(1, len(known)), len(ids) - len(known)
+        values = {name: len(ids), "sources": count, "pairs": whole, "not_compared": left}
         found = (
-            f"{count:,} of {counted(len(ids), f'{name} sources')} ({share(count / of)}) are in the training data, "
+            f"{count:,} of {counted(len(known), f'{name} sources')} ({share(count / of)}) are in the training data, "
             f"{whole:,} of them with the same target"
         )
+        if left:
+            found += f"; {left:,} with unknown tokens cannot be compared"
+        if not count and left > len(known):
+            advice = "raise tokenizer.size, or use tokenizer.kind bpe, so that most can be compared"
+            return Finding(f"{name} leak", "note", found, advice, values=values)
         if not count:
             return Finding(f"{name} leak", "ok", found, values=values)
-        level: Level = "fault" if whole >= MOSTLY_LEAKED * of else "warning" if count >= MANY_LEAKED * of else "note"
+        mostly, many = whole >= MOSTLY_LEAKED * len(ids), count >= MANY_LEAKED * of
+        level: Level = "fault" if mostly else "warning" if many else "note"
         leaked = [known[place] for place in np.flatnonzero(by_pair if whole else by_source)[:MOST_EXAMPLES]]
         return Finding(
             f"{name} leak",

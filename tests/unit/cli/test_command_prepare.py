@@ -150,3 +150,13 @@ def test_a_mistake_is_one_line(attendo: Command, arguments: list[str], code: int
     failed = attendo("prepare", *arguments)
     assert failed.code == code
     assert message in failed.error
+
+
+def test_more_bad_lines_may_be_allowed(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    source.write_text(source.read_text("utf-8") + "\n", "utf-8")
+    target.write_text(target.read_text("utf-8") + "猫\n", "utf-8")
+    files = ("--source", source, "--target", target, "--out", tmp_path / "data", *WORDS)
+    assert attendo("prepare", *files).code == 3
+    assert attendo("prepare", *files, "--max-bad-ratio", "0.1").code == 0
+    assert attendo("prepare", *files, "--max-bad-ratio", "2").code == 2

@@ -41,7 +41,7 @@ def test_lines_left_out_are_counted_by_reason(attendo: Command, tmp_path: Path) 
     refused = attendo("train", *files, *settings(*QUICK_RUN))
     assert refused.code == 3
     assert "data.max_bad_ratio" in refused.errors
-    done = attendo("train", *files, "--overwrite", *settings(*QUICK_RUN, "data.max_bad_ratio=0.1"))
+    done = attendo("train", *files, "--overwrite", "--max-bad-ratio", "0.1", *settings(*QUICK_RUN))
     assert done.code == 0
     assert f"lines left out: 2 empty (listed in {tmp_path / 'run' / 'data' / 'bad-lines.tsv'})\n" in done.errors
 
@@ -53,6 +53,8 @@ def test_what_show_prints_reads_back_to_the_same_settings(attendo: Command, tmp_
     config = RunConfig(**tomllib.loads(shown.output))
     assert (config.preset, config.model["norm"], config.model["d_ff"], config.train.steps) == ("base", "post", 2048, 7)
     assert config.train.peak_lr == 3e-4
+    assert config.generation["beam"] == 1
+    assert "# d_key = 64, by the other settings\n" in shown.output
     (tmp_path / "again.toml").write_text(shown.output, "utf-8")
     assert attendo("train", tmp_path / "again.toml", "--show").output == shown.output
 
@@ -106,7 +108,9 @@ def test_a_run_stopped_at_a_step_goes_on_with_resume(attendo: Command, tmp_path:
     assert (resumed.code, resumed.output) == (0, "")
     assert "going on from step 2\n" in resumed.errors
     assert steps(run) == [1, 2, 3]
-    assert attendo("train", "--resume", run, "--show").output == (run / "run.toml").read_text("utf-8")
+    shown = tomllib.loads(attendo("train", "--resume", run, "--show").output)
+    stored = tomllib.loads((run / "run.toml").read_text("utf-8"))
+    assert {**shown, "generation": {}} == stored
 
 
 def test_a_step_that_is_past_is_no_place_to_stop(attendo: Command, tmp_path: Path) -> None:
@@ -172,6 +176,9 @@ def test_a_folder_with_a_run_is_not_taken_for_another_unless_told_to(attendo: Co
     refused = attendo("train", *files, *settings(*QUICK_RUN))
     assert refused.code == 2
     assert f"continue it (--resume {run}), name another folder, or replace it (--overwrite)" in refused.error
+    missing = attendo("train", "--source", "none", "--target", "none", "--out", run)
+    assert missing.error == refused.error, "before any text is read"
+    assert attendo("finetune", "none", "--source", "none", "--target", "none", "--out", run).error == refused.error
     assert attendo("train", *files, "--overwrite", *settings(*QUICK_RUN, "train.steps=2")).code == 0
     assert steps(run) == [1, 2]
 

@@ -87,3 +87,16 @@ def test_a_column_may_be_given_as_a_number() -> None:
     config = DataConfig(file="a.tsv", source_field=2, target_field=1, features_field=3)
     assert config.training[0].source_field == "2"
     assert config.training[0].features_field == "3"
+
+
+def test_files_are_found_from_any_folder_once_their_names_are_anchored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    relative = [DataConfig(**TEXT), DataConfig(text="a"), DataConfig(**TEXT, folder="x"), DataConfig(corpora=(TEXT,))]
+    assert [each.anchored().folder for each in relative] == [tmp_path, tmp_path, tmp_path / "x", tmp_path]
+    assert DataConfig(prepared="p").anchored().prepared == tmp_path / "p"
+    for found in (DataConfig(source="/a", target="/b"), DataConfig(**TEXT, folder="/x"), DataConfig(task="builtin")):
+        assert found.anchored() == found
+    half = DataConfig(source="/a", target="/b", valid_source="/c", valid_target="d").anchored()
+    assert (half.training[0].source, half.validation[0].target) == (Path("/a"), tmp_path / "d")

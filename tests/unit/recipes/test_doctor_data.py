@@ -245,7 +245,19 @@ def test_sources_that_are_the_same_only_by_unknown_words_do_not_leak(tmp_path: P
     lines = [*CLEAN, ("rare1 rare2", "qq rr")]
     size = {"size": 200}  # fewer than there are words
     found = named(findings_on(tmp_path, lines, [("other1 other2", "qq rr")], tokenizer=size), "validation leak")
-    assert (found.level, found.values["sources"]) == ("ok", 0)
+    assert (found.level, found.values["sources"], found.values["not_compared"]) == ("note", 0, 1)
+    assert "1 with unknown tokens cannot be compared" in found.found
+    assert "tokenizer.size" in found.advice
+
+
+def test_a_leak_is_a_share_of_the_sources_that_can_be_compared(tmp_path: Path) -> None:
+    unknown = [("newword ab", "qr"), ("ab newword", "qr")]
+    found = named(findings_on(tmp_path, CLEAN, [*VALID[:8], *CLEAN[:2], *unknown]), "validation leak")
+    assert found.found.startswith("2 of 10 validation sources (20%) are in the training data, 2 of them with the same")
+    assert found.found.endswith("; 2 with unknown tokens cannot be compared")
+    assert found.values["validation"] == 12
+    alone = named(findings_on(tmp_path / "alone", CLEAN, [CLEAN[0], *unknown]), "validation leak")
+    assert alone.level == "warning", "one pair of three is not most of them"
 
 
 # Vocabulary

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import torch
 from tiny import SOURCES, write_pairs
 
+from attendo.data.damage import DamagedDataError
 from attendo.data.prepare import Preparing
 from attendo.errors import DataError, ModelError, UsageError
 from attendo.recipes.run import Run
@@ -210,6 +212,52 @@ def test_what_a_run_needs_again_is_found_from_any_folder(tmp_path: Path, monkeyp
     monkeypatch.chdir("/")
     for name in ("second", "third"):
         assert ready(Run.resume(tmp_path / name, CPU)).trainer.step == 0
+
+
+def test_a_run_that_was_stopped_while_preparing_is_resumed_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pairs(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    files = {"source": "train.source", "target": "train.target"}
+    whole = begun(config(tmp_path, data=files), Path("whole"))
+    Run.begin(config(tmp_path, data=files), tmp_path / "stopped", CPU)
+    monkeypatch.chdir("/")
+    resumed = ready(Run.resume(tmp_path / "stopped", CPU))
+    assert resumed.data.fingerprint == whole.data.fingerprint, "wherever the two were prepared from"
+    shutil.rmtree(tmp_path / "whole" / "data")
+    assert ready(Run.resume(tmp_path / "whole", CPU)).data.fingerprint == whole.data.fingerprint
+
+
+def test_data_of_its_own_that_is_damaged_is_mended_as_the_message_says(tmp_path: Path) -> None:
+    run = trained(config(tmp_path), tmp_path / "run")
+    (run.data_folder / "valid.jsonl").write_text("{}")
+    remedy = rf"valid.jsonl is damaged: .*; remove it \(rm -r {run.data_folder}\) and go on: attendo train --resume"
+    with pytest.raises(DataError, match=rf"{remedy} {run.folder}$"):
+        ready(Run.resume(run.folder, CPU))
+    shutil.rmtree(run.data_folder)
+    assert ready(Run.resume(run.folder, CPU)).trainer.step == 4
+
+
+def test_data_that_others_use_too_is_to_be_prepared_again(tmp_path: Path) -> None:
+    data = begun(config(tmp_path), tmp_path / "run").data_folder
+    (data / "valid.jsonl").write_text("{}")
+    with pytest.raises(DataError, match=r"; prepare the data again$"):
+        begun(config(tmp_path, data={"prepared": data}, tokenizer={}), tmp_path / "second")
+
+
+def test_damage_that_shows_while_training_is_told_in_the_same_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = begun(config(tmp_path), tmp_path / "run")
+
+    def damaged(stop_at: int | None) -> Iterator[Report]:
+        raise DamagedDataError("a.shard is damaged")
+        yield
+
+    monkeypatch.setattr(run.trainer, "train", damaged)
+    with pytest.raises(DataError, match=r"a\.shard is damaged; remove it \(rm -r "):
+        list(run.train())
 
 
 def test_a_run_given_for_its_model_is_told_so(tmp_path: Path) -> None:
