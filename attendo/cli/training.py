@@ -145,7 +145,7 @@ def _say_beginning(run: Run, say: Say) -> None:
     say(f"{vocabulary}, {parameters:,} parameters, {run.trainer.learner.precision} on {run.device}")
     if run.config.train.sharding == "full":
         say(_sharding(run.world.size))
-    if run.trainer.learner.compiles:
+    if run.trainer.learner.compiles != "off":
         say('compiling: the first steps may take minutes (train.compile = "off" begins at once)')
     if run.trainer.step:
         say(f"going on from step {run.trainer.step}")

@@ -112,7 +112,7 @@ def advice(config: RunConfig, device: str) -> str:
     train = config.train
     if device == "cuda" and not train.deterministic:
         return "a GPU adds in another order each time: try it with --set train.deterministic=true"
-    if train.compile == "on" or (device == "cuda" and train.compile == "auto"):
+    if train.compile in ("on", "blocks") or (device == "cuda" and train.compile == "auto"):
         return "compiled passes may depend on what came first: try it with --set train.compile=off"
     if device == "cuda" and train.capture != "off":
         return "try it with --set train.capture=off"

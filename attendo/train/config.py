@@ -46,8 +46,10 @@ class TrainConfig(Settings):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "auto", description="of the passes; weights stay fp32. auto: bf16 or else fp16 on a GPU, fp32 on a CPU"
     )
-    compile: Literal["auto", "on", "off"] = Field(
-        "auto", description="torch.compile; auto: on a GPU, where d_model is 512 or more"
+    compile: Literal["auto", "on", "blocks", "off"] = Field(
+        "auto",
+        description="torch.compile: on takes the whole pass, which takes minutes, blocks each kind of block by itself, "
+        "which takes less; auto: on, on a GPU where d_model is 512 or more",
     )
     capture: Literal["auto", "on", "off"] = Field(
         "auto", description="record the passes of each shape of batch and replay them; auto: on one GPU"
@@ -91,6 +93,6 @@ class TrainConfig(Settings):
             raise ValueError("schedule noam needs a warmup of at least 1")
         if self.final_lr and self.schedule not in ("cosine", "linear"):
             raise ValueError(f"final_lr means nothing with schedule {self.schedule}: leave it out")
-        if self.sharding == "full" and self.compile == "on":
+        if self.sharding == "full" and self.compile in ("on", "blocks"):
             raise ValueError("sharding full is not compiled: leave compile at auto, or sharding at none")
         return self

@@ -21,8 +21,9 @@ from attendo.model.transformer import Transformer
 from attendo.nn.attention import kernels_for_any_shape
 from attendo.nn.cuda_graph import CudaRecorder
 from attendo.train.captured import CapturedPasses
+from attendo.train.compiled import CompiledBlocks, for_any_shape, mask_of_all
 from attendo.train.config import TrainConfig
-from attendo.train.loss import summed_divergence, summed_loss
+from attendo.train.loss import training_loss
 from attendo.train.moving_average import MovingAverage
 from attendo.train.optimizer import make_optimizer, set_rate
 from attendo.train.schedule import learning_rate
@@ -60,12 +61,9 @@ class Learner:
         self._share = torch.ones((), device=self.device)  # what one token's loss weighs, times the loss scale
         self._loss = torch.zeros((), device=self.device)
         self._wrapped = self.holding.network if self.holding.sharded else world.wrapped(network)
-        self._batch_loss = self._eager_loss
-        self.compiles = not self.holding.sharded and uses_compile(config, network)
-        if self.compiles:
-            # For any shape from the first one on: kernels made for the first shape alone would be other ones after a
-            # resume, which begins with another batch.
-            self._batch_loss = torch.compile(self._eager_loss, dynamic=True)
+        self.compiles = "off" if self.holding.sharded else pick_compile(config, network)
+        self._batch_loss = for_any_shape(self._eager_loss) if self.compiles == "on" else self._eager_loss
+        self._blocks = CompiledBlocks(network) if self.compiles == "blocks" else None
         self.captures = uses_capture(config, self.device, world)
         self._learn: Callable[[Batch], None] = self._learn_as_it_comes
         if self.captures:
@@ -94,7 +92,7 @@ class Learner:
     def _learn_as_it_comes(self, batch: Batch) -> None:
         """Forward and backward: the gradients of one batch join those of the others."""
         batch = batch.to(self.device)
-        with self.autocast(), kernels_for_any_shape():
+        with self.autocast(), kernels_for_any_shape(), self._blocks.lent() if self._blocks else nullcontext():
             loss = self._batch_loss(batch.source_ids, batch.source_mask, batch.target_ids, batch.labels)
         (loss * self._share).backward()
         self._loss += loss.detach()
@@ -107,14 +105,14 @@ class Learner:
         labels: Int[Tensor, "B T"],
     ) -> Float[Tensor, ""]:
         """Of tensors alone: for a list of pairs, the compiler would begin anew with every length it has."""
-        smoothing = self.config.label_smoothing
-        if not self.config.r_drop:
-            return summed_loss(self._wrapped(source_ids, target_ids, source_mask), labels, smoothing)
-        # R-Drop (Liang et al. 2021): half of its equation 4, so that a token weighs as much as without it.
-        mask = None if source_mask is None else source_mask.repeat(2, 1)
-        first, second = self._wrapped(source_ids.repeat(2, 1), target_ids.repeat(2, 1), mask).chunk(2)
-        both = summed_loss(first, labels, smoothing) + summed_loss(second, labels, smoothing)
-        return (both + self.config.r_drop * summed_divergence(first, second, labels)) / 2
+        if self._blocks and source_mask is None:
+            source_mask = mask_of_all(source_ids)
+        if self.config.r_drop:  # every sentence twice, with other dropout
+            source_ids, target_ids = source_ids.repeat(2, 1), target_ids.repeat(2, 1)
+            source_mask = None if source_mask is None else source_mask.repeat(2, 1)
+        logits = self._wrapped(source_ids, target_ids, source_mask)
+        loss = self._blocks.loss if self._blocks else training_loss
+        return loss(logits, labels, self.config.label_smoothing, self.config.r_drop)
 
     @torch.no_grad()
     def _finish(self) -> tuple[Tensor, Tensor]:
@@ -183,10 +181,11 @@ def held(network: Transformer, config: TrainConfig, world: World) -> Whole:
     return Sharded(network, world)
 
 
-def uses_compile(config: TrainConfig, network: Transformer) -> bool:
-    """Compiling takes minutes; it pays where kernels and not the host are what one waits for."""
-    on_gpu = next(network.parameters()).is_cuda
-    return config.compile == "on" or (config.compile == "auto" and on_gpu and network.config.d_model >= 512)
+def pick_compile(config: TrainConfig, network: Transformer) -> str:
+    """What auto means here. Compiling takes minutes; it pays where kernels and not the host are what one waits for."""
+    if config.compile != "auto":
+        return config.compile
+    return "on" if next(network.parameters()).is_cuda and network.config.d_model >= 512 else "off"
 
 
 def uses_capture(config: TrainConfig, device: torch.device, world: World) -> bool:

@@ -7,6 +7,20 @@ from torch import Tensor
 from attendo.text import PAD
 
 
+def training_loss(
+    logits: Float[Tensor, "R T V"], labels: Int[Tensor, "B T"], label_smoothing: float, r_drop: float = 0.0
+) -> Float[Tensor, ""]:
+    """With R-Drop (Liang et al. 2021) the rows are those of one pass and then, again, those of another.
+
+    It is half of their equation 4, so that a token weighs as much as without it.
+    """
+    if not r_drop:
+        return summed_loss(logits, labels, label_smoothing)
+    first, second = logits.chunk(2)
+    both = summed_loss(first, labels, label_smoothing) + summed_loss(second, labels, label_smoothing)
+    return (both + r_drop * summed_divergence(first, second, labels)) / 2
+
+
 def summed_loss(
     logits: Float[Tensor, "B T V"], labels: Int[Tensor, "B T"], label_smoothing: float = 0.0
 ) -> Float[Tensor, ""]:

@@ -1,31 +1,48 @@
-"""Run by test_compile.py: learns from batches of many shapes, and tells how often the loss had to be compiled."""
+"""Run by test_compile.py: learns from batches of many shapes, compiled and not, and tells how often it compiled."""
 
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
 import torch
 from torch._dynamo.testing import CompileCounter
 
-from attendo.data.batch import Example, collate
+from attendo.data.batch import Batch, Example, collate
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.train.config import TrainConfig
 from attendo.train.learner import Learner
 
 
-def compiled(r_drop: float) -> int:
+def main(how: str, r_drop: float) -> None:
     counter = CompileCounter()
     torch.compile = partial(torch.compile, backend=counter)
-    config = ModelConfig(vocab_size=17, d_model=16, num_heads=2, d_ff=24, num_encoder_layers=1, num_decoder_layers=1)
-    settings = TrainConfig(steps=9, warmup=1, compile="on", r_drop=r_drop, workers=0)
-    learner = Learner(Transformer(config, torch.Generator().manual_seed(0)), settings)
+    compiled, plain = learner(how, r_drop), learner("off", r_drop)
+    for batch in batches():
+        losses = [each.update([batch]).loss for each in (compiled, plain)]
+        torch.testing.assert_close(*losses)
+    before = counter.frame_count
+    for each in (compiled, plain):
+        each.network(batch.source_ids, batch.target_ids, batch.source_mask)  # as who generates would
+    assert counter.frame_count == before, "compiled for somebody who does not learn"
+    print(before)
+
+
+def learner(how: str, r_drop: float) -> Learner:
+    config = ModelConfig(
+        vocab_size=17, d_model=16, num_heads=2, d_ff=24, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0
+    )
+    settings = TrainConfig(steps=9, warmup=1, peak_lr=0.01, compile=how, r_drop=r_drop, workers=0)
+    return Learner(Transformer(config, torch.Generator().manual_seed(0)), settings)
+
+
+def batches() -> Iterator[Batch]:
     for pairs in (2, 3, 5, 4, 7):
         rows = [Example([5, 6, 7, 8][: 2 + n % pairs % 3], [7, 6, 5]) for n in range(pairs)]
-        batch = replace(collate(rows), numbers=tuple(range(pairs)))  # which pairs they are, as training data tells
-        learner.update([batch])
-    return counter.frame_count
+        yield replace(collate(rows), numbers=tuple(range(pairs)))  # which pairs they are, as training data tells
+        yield collate([Example([5, 6, 7], [8, 9])] * pairs)  # nothing is padded
 
 
 if __name__ == "__main__":
-    print(compiled(float(sys.argv[1])))
+    main(sys.argv[1], float(sys.argv[2]))

@@ -73,7 +73,7 @@ def die_at_disk_call(call: int, how: str) -> None:
 
 def signal_at_batch(batch: int, numbers: list[int]) -> None:
     """Signals that arrive while this batch is learned from, its loss just computed."""
-    loss, seen = attendo.train.learner.summed_loss, 0
+    loss, seen = attendo.train.learner.training_loss, 0
 
     def signalling(*arguments: Any) -> Any:
         nonlocal seen
@@ -83,19 +83,19 @@ def signal_at_batch(batch: int, numbers: list[int]) -> None:
                 os.kill(os.getpid(), number)
         return loss(*arguments)
 
-    attendo.train.learner.summed_loss = signalling
+    attendo.train.learner.training_loss = signalling
 
 
 def spoil_loss(batch: int) -> None:
     """The loss of this batch is no number."""
-    loss, seen = attendo.train.learner.summed_loss, 0
+    loss, seen = attendo.train.learner.training_loss, 0
 
     def spoiling(*arguments: Any) -> Any:
         nonlocal seen
         seen += 1
         return loss(*arguments) * (float("nan") if seen == batch else 1.0)
 
-    attendo.train.learner.summed_loss = spoiling
+    attendo.train.learner.training_loss = spoiling
 
 
 def forget_random_state() -> None:

@@ -25,7 +25,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Breaker:
     """Makes the gradient of these batches (counted from 1) no number, their loss staying one."""
 
     def break_at(batches: set[int], factor: float) -> None:
-        loss, seen = attendo.train.learner.summed_loss, 0
+        loss, seen = attendo.train.learner.training_loss, 0
 
         def breaking(*arguments: Any) -> Tensor:
             nonlocal seen
@@ -35,7 +35,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Breaker:
                 value.register_hook(lambda gradient: gradient * factor)
             return value
 
-        monkeypatch.setattr(attendo.train.learner, "summed_loss", breaking)
+        monkeypatch.setattr(attendo.train.learner, "training_loss", breaking)
 
     return break_at
 

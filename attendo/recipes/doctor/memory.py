@@ -15,7 +15,7 @@ from attendo.recipes.doctor.machine import free_memory, measured
 from attendo.recipes.doctor.reading import stretches
 from attendo.recipes.doctor.shape import Shape
 from attendo.train.learner import Learner
-from attendo.train.loss import summed_divergence, summed_loss
+from attendo.train.loss import training_loss
 
 SAMPLED_PAIRS = 65_536
 MOST_USED = 0.8  # of the memory that is there
@@ -119,15 +119,10 @@ def _kept(learner: Learner, batch: Batch) -> int:
 
 
 def _forward(learner: Learner, batch: Batch) -> Tensor:
-    smoothing, r_drop = learner.config.label_smoothing, learner.config.r_drop
-    rows = batch.repeated(2) if r_drop else batch
+    rows = batch.repeated(2) if learner.config.r_drop else batch
     with learner.autocast():
         logits = learner.network(rows.source_ids, rows.target_ids, rows.source_mask)
-        loss = summed_loss(logits, rows.labels, smoothing)
-        if r_drop:
-            first, second = logits.chunk(2)
-            loss = loss + r_drop * summed_divergence(first, second, batch.labels)
-        return loss
+        return training_loss(logits, batch.labels, learner.config.label_smoothing, learner.config.r_drop)
 
 
 def _advice(learner: Learner, most: Estimate, free: int) -> str:

@@ -20,7 +20,7 @@ from attendo.recipes.doctor.passes import few_pairs, some_batches
 from attendo.recipes.doctor.wiring import shift, tying
 from attendo.recipes.run import Run
 from attendo.text import BOS, EOS, PAD, Words
-from attendo.train.loss import summed_loss
+from attendo.train.loss import training_loss
 
 NETWORK_CHECKS = ["tying", "shift", "causal leak", "padding", "first loss", "memory"]
 TEXT = parallel_text(60)
@@ -283,10 +283,10 @@ def test_a_network_that_learns_slowly_is_warned_of(run: Run, monkeypatch: pytest
 
 
 def test_a_network_that_learns_nothing_is_found(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_gradient(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
-        return summed_loss(logits.detach(), labels, smoothing) + 0 * logits.sum()
+    def without_gradient(logits: Tensor, labels: Tensor, *settings: float) -> Tensor:
+        return training_loss(logits.detach(), labels, *settings) + 0 * logits.sum()
 
-    monkeypatch.setattr("attendo.train.learner.summed_loss", without_gradient)
+    monkeypatch.setattr("attendo.train.learner.training_loss", without_gradient)
     monkeypatch.setattr("attendo.recipes.doctor.learning.ATTEMPTS", ((0.02, 10), (0.002, 20)))
     found = overfitting(run.trainer.learner, few_pairs(batches_of(run), run.model.network))
     assert (found.level, found.values["steps"]) == ("fault", 20)

@@ -7,8 +7,8 @@ import torch
 from learning import BATCH, BOTH, OTHER, SHORT, batch, config, learner
 
 from attendo.errors import UsageError
-from attendo.train.learner import Learner, pick_precision, uses_capture, uses_compile
-from attendo.train.loss import summed_loss
+from attendo.train.learner import Learner, pick_compile, pick_precision, uses_capture
+from attendo.train.loss import summed_loss, training_loss
 from attendo.train.world import World
 
 CPU = torch.device("cpu")
@@ -114,16 +114,16 @@ def test_capture_needs_one_process_on_a_gpu() -> None:
 
 def test_compiling_is_left_to_gpus_unless_asked_for() -> None:
     network = learner().network
-    assert not uses_compile(config(compile="auto"), network)
-    assert uses_compile(config(compile="on"), network)
-    assert not uses_compile(config(compile="off"), network)
+    assert pick_compile(config(compile="auto"), network) == "off"
+    assert pick_compile(config(compile="on"), network) == "on"
+    assert pick_compile(config(compile="blocks"), network) == "blocks"
 
 
 def test_a_loss_that_is_no_number_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = learner(config())
     trained.update([BATCH])
     before = weights(trained)
-    monkeypatch.setattr("attendo.train.learner.summed_loss", lambda *arguments: summed_loss(*arguments) * math.inf)
+    monkeypatch.setattr("attendo.train.learner.training_loss", lambda *arguments: training_loss(*arguments) * math.inf)
     update = trained.update([BATCH])
     assert float(update.skipped) == 1
     assert torch.equal(weights(trained), before)

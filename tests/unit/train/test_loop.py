@@ -190,7 +190,7 @@ def test_a_skipped_step_is_told_with_its_pairs_before_it_is_all_told(
     trainer: Trainers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = trainer(None, accumulate=2)
-    monkeypatch.setattr("attendo.train.learner.summed_loss", lambda logits, *rest: logits.sum() * float("nan"))
+    monkeypatch.setattr("attendo.train.learner.training_loss", lambda logits, *rest: logits.sum() * float("nan"))
     reports = made.train()
     step = next(reports)
     assert isinstance(step, Step)
@@ -204,7 +204,7 @@ def test_too_many_skipped_steps_in_a_row_end_the_run_and_say_what_to_change(
     trainer: Trainers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = trainer(None, max_skipped=3)
-    monkeypatch.setattr("attendo.train.learner.summed_loss", lambda logits, *rest: logits.sum() * float("inf"))
+    monkeypatch.setattr("attendo.train.learner.training_loss", lambda logits, *rest: logits.sum() * float("inf"))
     reports: list[Report] = []
     with pytest.raises(DivergedError, match=r"3 steps in a row is not a number: lower train\.peak_lr"):
         reports.extend(made.train())

@@ -25,6 +25,7 @@ from attendo.train.config import TrainConfig
         ({"schedule": "noam", "warmup": 0}, "schedule noam needs a warmup"),
         ({"schedule": "constant", "final_lr": 0.1}, "final_lr means nothing with schedule constant"),
         ({"sharding": "full", "compile": "on"}, "sharding full is not compiled: leave compile at auto"),
+        ({"sharding": "full", "compile": "blocks"}, "sharding full is not compiled: leave compile at auto"),
         ({"setps": 3}, "did you mean steps?"),
     ],
 )
