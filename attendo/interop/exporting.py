@@ -27,6 +27,7 @@ BOUNDS: dict[Precision, Bounds] = {
     "float16": Bounds(same_tokens=0.9, mean_difference=1e-2, lost_bleu=0.2, agreement=95.0),
     "int8": Bounds(same_tokens=0.6, mean_difference=0.1, lost_bleu=0.5, agreement=85.0),
 }
+EXACT = (0.0, 0.05, 0.1, 0.2, 0.4)  # shares of the products that stay in float32, tried until int8 is good enough
 _ON_RANDOM = "compared on random sources alone, which says little of fewer bits: name sentences of yours for more"
 
 
@@ -59,8 +60,9 @@ def export(
 ) -> Certificate:
     """Write `out` in the format of another system, and say how well the two agree; `languages` are for argos.
 
-    A difference beyond the bounds of the precision is a `NotTheSameError`, and then nothing is left behind. `max_loss`
-    is the BLEU that may be lost, instead of what `BOUNDS` has; it needs sentences with references.
+    A difference beyond the bounds of the precision is a `NotTheSameError`, and then nothing is left behind; for onnx in
+    int8, more and more products are left in float32 before that. `max_loss` is the BLEU that may be lost, instead of
+    what `BOUNDS` has; it needs sentences with references.
     """
     if len(model.networks) > 1:
         raise UsageError(f"an ensemble of {len(model.networks)} models cannot be exported: export its members")
@@ -70,9 +72,21 @@ def export(
     bounds = _bounds(precision, sentences, max_loss)
     if languages is not None:
         return _package(model, goal, precision, _Proof(goal, bounds, sentences), languages)
-    way, proof = _way(to, precision), _Proof(goal, bounds, sentences)
-    with place.new_export(goal) as folder:
-        notes = way.write(model, folder, precision)
+    *others, last = _ways(to, precision)
+    proof, notes = _Proof(goal, bounds, sentences), list[str]()
+    for way in others:
+        try:
+            return _written(model, way, proof, to, precision, notes)
+        except NotTheSameError as error:
+            notes = notes or [f"with every product in bytes, {'; '.join(error.certificate.reasons)}"]
+    return _written(model, last, proof, to, precision, notes)
+
+
+def _written(
+    model: TextModel, way: "_Way", proof: "_Proof", to: Format, precision: Precision, notes: list[str]
+) -> Certificate:
+    with place.new_export(proof.goal) as folder:
+        notes = [*way.write(model, folder, precision), *notes]
         certificate = proof.of(way.parties(model, folder), notes)
         write_json(folder / "certificate.json", certificate.as_json())
         _write_manifest(folder, {"to": to, "precision": precision, "longest": longest_of(model)})
@@ -129,14 +143,15 @@ class _Proof:
         return certificate
 
 
-def _way(to: Format, precision: Precision) -> _Way:
+def _ways(to: Format, precision: Precision) -> list[_Way]:
+    """One after the other, until the two sides agree."""
     match to:
         case "ctranslate2":
-            return _Way(_write_ctranslate2, ctranslate2_folder.ctranslate2_parties)
+            return [_Way(_write_ctranslate2, ctranslate2_folder.ctranslate2_parties)]
         case "hf":
-            return _Way(transformers_folder.write_transformers, transformers_folder.transformers_parties)
+            return [_Way(transformers_folder.write_transformers, transformers_folder.transformers_parties)]
         case _:
-            return _onnx(precision)
+            return [_onnx(precision, exact) for exact in (EXACT if precision == "int8" else EXACT[:1])]
 
 
 def _write_ctranslate2(model: TextModel, folder: Path, precision: Precision) -> list[str]:
@@ -144,15 +159,15 @@ def _write_ctranslate2(model: TextModel, folder: Path, precision: Precision) -> 
     return [*notes, *ctranslate2_folder.write_ctranslate2(model, folder, precision)]
 
 
-def _onnx(precision: Precision) -> _Way:
+def _onnx(precision: Precision, exact: float) -> _Way:
     if precision == "float16":
         raise UsageError("precision float16 is not for onnx: take float32 or int8")
     from attendo.interop.onnx_files import to_onnx
 
     def write(model: TextModel, folder: Path, precision: Precision) -> list[str]:
         require_onnx(model.stored.generation)
-        to_onnx(model, folder, "int8" if precision == "int8" else "fp32")
-        return []
+        count = to_onnx(model, folder, "int8" if precision == "int8" else "fp32", exact=exact)
+        return [f"{count} products stay in float32, those that lose most by rounding"] if count else []
 
     def parties(model: TextModel, folder: Path) -> tuple[Party, Party]:
         _, prefix = prefixes_of(model)

@@ -7,8 +7,9 @@ Weights lie beside their graph where it would be larger than a file of ONNX may 
 """
 
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -49,23 +50,36 @@ class OnnxModel:
     precision: Precision
 
 
-def to_onnx(
-    model: TextModel, folder: str | Path, precision: Precision = "fp32", examples: Sequence[Example] | None = None
-) -> None:
-    """Write a new folder that `open_onnx` reads.
+@dataclass(frozen=True)
+class Rounding:
+    """How large the numbers are that go into the products that are rounded, and how many others there are."""
 
-    int8 is fitted to `examples`; unless given, these are the model's sample, or random ids where it has none.
+    ranges: "Ranges" = field(default_factory=dict)
+    exact: int = 0
+
+
+def to_onnx(
+    model: TextModel,
+    folder: str | Path,
+    precision: Precision = "fp32",
+    examples: Sequence[Example] | None = None,
+    exact: float = 0.0,
+) -> int:
+    """Write a new folder that `open_onnx` reads; how many products are left as they are, although it is int8.
+
+    int8 is fitted to `examples`; unless given, these are the model's sample, or random ids where it has none. `exact`
+    is the share of the products that stay in float32: those that lose most by rounding.
     """
     if find_spec("onnx") is None:
         raise UsageError("onnx is not installed, and the graphs are made with it: pip install onnx")
     from attendo.interop.onnx_graphs import encoder_graph, step_graph
 
-    folder, network, ranges = Path(folder), model.network, None
+    folder, network, rounding = Path(folder), model.network, Rounding()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists already: name another place, or empty it first")
     if precision == "int8":
-        network, ranges = _for_bytes(network, examples or _examples(model))
-    graphs = {"encoder": encoder_graph(network, ranges), "step": step_graph(network, ranges)}
+        network, rounding = _for_bytes(network, examples or _examples(model), exact)
+    graphs = {name: make(network, rounding.ranges) for name, make in (("encoder", encoder_graph), ("step", step_graph))}
     folder.mkdir(parents=True, exist_ok=True)
     for name, graph in graphs.items():
         _save(graph, folder, name)
@@ -74,7 +88,9 @@ def to_onnx(
     write_json(folder / "generation.json", model.stored.generation)
     if model.about:
         write_json(folder / ABOUT, model.about)
-    write_manifest(folder, FORMAT, VERSION, {"to": "onnx", "precision": precision})
+    facts = {"exact_products": rounding.exact} if rounding.exact else {}
+    write_manifest(folder, FORMAT, VERSION, {"to": "onnx", "precision": precision, **facts})
+    return rounding.exact
 
 
 def open_onnx(folder: str | Path, threads: int | None = None) -> OnnxModel:
@@ -95,13 +111,19 @@ def open_onnx(folder: str | Path, threads: int | None = None) -> OnnxModel:
     return OnnxModel(network, source, target, generation, facts["precision"])
 
 
-def _for_bytes(network: Transformer, examples: Sequence[Example]) -> "tuple[Transformer, Ranges]":
-    """The network as it is best rounded, and how large its numbers then are."""
+def _for_bytes(network: Transformer, examples: Sequence[Example], exact: float) -> tuple[Transformer, Rounding]:
+    """The network as it is best rounded, and how."""
     from attendo.interop.onnx_evening import evened
     from attendo.interop.onnx_ranges import observed
+    from attendo.interop.onnx_rounding import losses
 
     even = evened(network, examples)
-    return even, observed(even, examples)
+    ranges = observed(even, examples)
+    if not exact:
+        return even, Rounding(ranges)
+    lost, count = losses(even, ranges, examples), math.ceil(exact * len(ranges))
+    worst = sorted(lost, key=lambda site: lost[site], reverse=True)[:count]
+    return even, Rounding({site: size for site, size in ranges.items() if site not in worst}, count)
 
 
 def _examples(model: TextModel) -> list[Example]:

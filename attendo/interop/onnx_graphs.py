@@ -47,8 +47,8 @@ def obstacles(config: ModelConfig) -> list[str]:
 
 
 def encoder_graph(network: Transformer, ranges: Ranges | None = None) -> "ModelProto":
-    """From ids to the keys and values that every layer of the decoder looks at; with `ranges`, in int8."""
-    embedding, graph, heads = _source_of(network), Graph(ranges), Heads.of(network.config)
+    """From ids to the keys and values that every layer of the decoder looks at; what has a range, in int8."""
+    embedding, graph, heads = _source_of(network), Graph(ranges or {}), Heads.of(network.config)
     ids = graph.input("source_ids", "long", ["B", "S"])
     is_token = graph.input("source_mask", "bool", ["B", "S"])
     mask = graph.node("Unsqueeze", is_token, graph.constant([1, 2], "int64"))
@@ -70,9 +70,9 @@ def encoder_graph(network: Transformer, ranges: Ranges | None = None) -> "ModelP
 
 
 def step_graph(network: Transformer, ranges: Ranges | None = None) -> "ModelProto":
-    """One more token of every row; with `ranges`, in int8."""
+    """One more token of every row; what has a range, in int8."""
     _source_of(network)
-    graph, heads = Graph(ranges), Heads.of(network.config)
+    graph, heads = Graph(ranges or {}), Heads.of(network.config)
     ids, position = graph.input("ids", "long", ["R", 1]), graph.input("position", "int", [1])
     mask, width = graph.input("mask", "bool", ["B", 1, 1, "S"]), graph.input("width", "int", [1])
     positions, side_by_side = graph.cast(position, "long"), graph.cast(width, "long")

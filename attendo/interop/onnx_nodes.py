@@ -29,10 +29,10 @@ _TINY = np.float32(1e-30)  # the least size of anything
 class Graph:
     """Nodes and constants in the making. Everything is known by its name.
 
-    With `ranges`, matrices and what they are multiplied by are rounded to bytes.
+    Matrices and what they are multiplied by are rounded to bytes at the sites whose range is known.
     """
 
-    ranges: Ranges | None  # None: nothing is rounded
+    ranges: Ranges
     _nodes: list["NodeProto"] = field(default_factory=list)
     _constants: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
     _inputs: list["ValueInfoProto"] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Graph:
         `never_negative`: whatever of x is below 0 counts as 0.
         """
         matrix = array_of(weight).T
-        if self.ranges is not None:
+        if site in self.ranges:
             return self._of_bytes(x, self.ranges[site], matrix, bias, never_negative)
         product = self.node("MatMul", self.node("Relu", x) if never_negative else x, self._weight(matrix))
         return product if bias is None else self.node("Add", product, self._weight(array_of(bias)))
@@ -127,7 +127,8 @@ class Graph:
         return self.node(
             "MatMulIntegerToFloat",
             *(self._bytes[x, *given], self._weight(whole), given[0], self._weight(scale), given[1]),
-            *(self.constant(np.zeros(matrix.shape[1]), "int8"), "" if bias is None else self._weight(array_of(bias))),
+            # The matrix has no zero of its own: where nodes share one, ONNX Runtime cannot change the matrices.
+            *("", "" if bias is None else self._weight(array_of(bias))),
             domain=OWN_OPERATORS,
         )
 

@@ -1,6 +1,7 @@
 """How large the numbers are that each product of a network is given, seen on examples: what int8 is fitted to."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,7 +18,18 @@ from attendo.text import CONTROL_PIECES
 
 _EXAMPLES, _LENGTH = 64, 24  # of random ids, where there is nothing better
 _BATCH = 32
-_PRODUCTS = {F.linear: (0, 1), torch._addmm_activation: (1, 2)}  # which arguments are x and the matrix
+
+
+@dataclass(frozen=True)
+class Product:
+    """A function of torch that multiplies: which argument is x, which the matrix, which dimension of it is summed."""
+
+    given: int
+    matrix: int
+    inside: int
+
+
+PRODUCTS: Mapping[Callable[..., Any], Product] = {F.linear: Product(0, 1, 1), torch._addmm_activation: Product(1, 2, 0)}
 
 
 def observed(network: Transformer, examples: Sequence[Example]) -> Ranges:
@@ -28,7 +40,7 @@ def observed(network: Transformer, examples: Sequence[Example]) -> Ranges:
 @torch.no_grad()
 def sizes(network: Transformer, examples: Sequence[Example]) -> dict[Any, Tensor]:
     """The same for every component of what the site is given."""
-    watch, was_training = _Watch(_sites(network)), network.training
+    watch, was_training = _Watch(sites_of(network)), network.training
     try:
         network.eval()
         for first in range(0, len(examples), _BATCH):
@@ -66,9 +78,9 @@ class _Watch(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        if func in _PRODUCTS:
-            x, matrix = (args[place] for place in _PRODUCTS[func])
-            self._note(self._sites.get(matrix.data_ptr()), x)
+        if func in PRODUCTS:
+            product = PRODUCTS[func]
+            self._note(self._sites.get(args[product.matrix].data_ptr()), args[product.given])
         return func(*args, **(kwargs or {}))
 
     def _note(self, site: object, x: Tensor) -> None:
@@ -77,7 +89,8 @@ class _Watch(TorchFunctionMode):
             self.sizes[site] = torch.maximum(found, self.sizes.get(site, found))
 
 
-def _sites(network: Transformer) -> dict[int, object]:
+def sites_of(network: Transformer) -> dict[int, object]:
+    """Every matrix by where it lies in memory, and the site whose x it multiplies."""
     sites: dict[int, object] = {
         module.weight.data_ptr(): module for module in network.modules() if isinstance(module, nn.Linear)
     }

@@ -1,0 +1,93 @@
+"""Which products lose most in bytes, and an export that leaves them in float32 where it would else lose too much."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from exported import some_sentences, wordy
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+from attendo.data.batch import Example, collate
+from attendo.interop import exporting
+from attendo.interop.exporting import NotTheSameError, export
+from attendo.interop.onnx_files import to_onnx
+from attendo.interop.onnx_network import OnnxNetwork
+from attendo.interop.onnx_ranges import observed, random_examples
+from attendo.interop.onnx_rounding import losses
+from attendo.interop.parties import OnnxParty, OurNetwork
+from attendo.model.transformer import Transformer
+
+MakeNetwork = Callable[..., Transformer]
+
+
+def log_probs(network: Transformer | OnnxNetwork, examples: list[Example]) -> torch.Tensor:
+    """Token by token, as it generates."""
+    batch = collate(examples)
+    state, told = network.start(network.encode(batch.source_ids, batch.source_mask)), []
+    for ids in batch.target_ids.split(1, dim=1):
+        logits, state = network.step(ids, state)
+        told.append(logits.log_softmax(-1))
+    return torch.cat(told, dim=1)
+
+
+@pytest.mark.parametrize("changes", [{}, {"activation": "gelu", "norm": "post", "positions": "rotary"}], ids=str)
+def test_a_loss_is_what_the_graph_loses_with_that_product_alone_in_bytes(
+    small_network: MakeNetwork, changes: dict[str, Any]
+) -> None:
+    network = small_network(**changes).eval()
+    examples = random_examples(network)[:8]
+    ranges = observed(network, examples)
+    found = losses(network, ranges, examples)
+    assert found.keys() == ranges.keys()
+    with torch.no_grad():
+        exact = log_probs(network, examples)
+        for site in ranges:
+            rounded = log_probs(OnnxNetwork.of(network, {site: ranges[site]}, threads=1), examples)
+            assert found[site] == pytest.approx(float((exact.exp() * (exact - rounded)).sum()), rel=0.1, abs=1e-5)
+    assert max(found.values()) > 5 * min(found.values()) > 0  # or all would be one
+
+
+def test_the_products_that_stay_are_those_that_lose_most(tmp_path: Path) -> None:
+    model = wordy(d_model=64, d_ff=128)
+    differences = []
+    for exact in (0.0, 0.2, 1.0):
+        count = to_onnx(model, tmp_path / str(exact), "int8", exact=exact)
+        facts = json.loads((tmp_path / str(exact) / "manifest.json").read_text())["facts"]
+        assert facts.get("exact_products", 0) == count
+        parties = OurNetwork(model.network, None), OnnxParty(tmp_path / str(exact))
+        ours, theirs = (party.logits([4, 5, 6], [5, 4]) for party in parties)
+        assert theirs is not None
+        differences.append(float((ours - theirs).abs().mean()))
+    assert differences[0] > differences[1] > differences[2]
+    assert differences[2] < 1e-5  # nothing is left to round
+
+
+def test_int8_that_would_lose_too_much_leaves_products_in_float32_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = wordy(d_model=64, d_ff=128)
+    sentences = some_sentences(model, 6)
+    wide = replace(exporting.BOUNDS["int8"], same_tokens=0.0, mean_difference=1.0, agreement=0.0)
+    monkeypatch.setitem(exporting.BOUNDS, "int8", wide)
+    plain = export(model, tmp_path / "plain", "onnx", "int8", sentences)
+    assert plain.mean_difference is not None
+    assert not any("float32" in note for note in plain.notes)
+
+    monkeypatch.setitem(exporting.BOUNDS, "int8", replace(wide, mean_difference=0.9 * plain.mean_difference))
+    better = export(model, tmp_path / "better", "onnx", "int8", sentences)
+    assert better.mean_difference is not None
+    assert better.mean_difference <= 0.9 * plain.mean_difference
+    stay, because = (note for note in better.notes if "products stay" in note or "every product in bytes" in note)
+    assert int(stay.split()[0]) > 0
+    assert "mean" in because
+
+    monkeypatch.setitem(exporting.BOUNDS, "int8", replace(wide, mean_difference=1e-9))
+    with pytest.raises(NotTheSameError, match="is not written"):
+        export(model, tmp_path / "worse", "onnx", "int8", sentences)
+    assert not (tmp_path / "worse").exists()
