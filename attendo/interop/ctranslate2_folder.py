@@ -18,6 +18,7 @@ from attendo.interop.certificate import Party
 from attendo.interop.ctranslate2 import to_ctranslate2
 from attendo.interop.parties import CTranslate2Party, OurNetwork
 from attendo.interop.place import FORMAT, VERSION
+from attendo.interop.processor import overflows_in_bytes
 from attendo.interop.sentences import prefixes_of
 from attendo.interop.vocabularies import names_of, sentencepiece_file
 from attendo.store import ABOUT, check_manifest
@@ -26,6 +27,7 @@ from attendo.text_model import TextModel
 
 Precision = Literal["float32", "float16", "int8"]
 
+_OVERFLOWS = "this processor has no VNNI, and CTranslate2's products of bytes overflow on it: compare where it will run"
 LONGEST = 2048  # tokens of a sequence, where a network sets no bound itself
 
 
@@ -60,6 +62,11 @@ def write_ctranslate2(model: TextModel, folder: Path, precision: Precision) -> l
     write_json(folder / "generation.json", model.stored.generation)
     if model.about:
         write_json(folder / ABOUT, model.about)
+    overflows = [_OVERFLOWS] if precision == "int8" and overflows_in_bytes() else []
+    return [*overflows, *_not_taken_along(tokenizers)]
+
+
+def _not_taken_along(tokenizers: tuple[Tokenizer, Tokenizer]) -> list[str]:
     return [
         f"the {side} tokenizer is of {tokenizer.kind}, for which other programs have no file: only attendo reads it"
         for side, tokenizer in zip(("source", "target"), tokenizers, strict=True)

@@ -4,8 +4,10 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 import torch
 
+from attendo.interop.processor import overflows_in_bytes
 from attendo.interop.sentences import Sentences, random_sources
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
@@ -15,6 +17,9 @@ from attendo.store import StoredModel
 from attendo.text import BOS, EOS, PAD, SentencePiece, Tokenizer, Words
 from attendo.text_model import TextModel
 
+needs_exact_bytes = pytest.mark.skipif(
+    overflows_in_bytes(), reason="CTranslate2's products of bytes overflow on this processor, which has no VNNI"
+)
 SIZES: dict[str, Any] = {
     "d_model": 32,
     "num_heads": 4,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from exported import pieces, some_sentences, some_texts, wordy
+from exported import needs_exact_bytes, pieces, some_sentences, some_texts, wordy
 
 from attendo.errors import ModelError
 from attendo.interop import ctranslate2_folder
@@ -64,6 +64,7 @@ def test_half_the_bits_pass_and_are_loaded_as_float32_on_a_cpu(
     assert capfd.readouterr().err == ""  # no warning of theirs
 
 
+@needs_exact_bytes
 @pytest.mark.parametrize(
     "changes", [{}, {"norm": "post"}, {"norm": "post", "activation": "swiglu", "tie": "all"}], ids=str
 )
@@ -73,6 +74,14 @@ def test_a_quarter_of_the_bits_passes_with_its_loss_stated(tmp_path: Path, chang
     assert certificate.mean_difference is not None
     assert certificate.mean_difference > 1e-3
     assert min(each.same_tokens for each in certificate.searches) >= 0.6
+
+
+def test_int8_on_a_processor_that_overflows_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for overflows, notes in ((True, 1), (False, 0)):
+        monkeypatch.setattr(ctranslate2_folder, "overflows_in_bytes", lambda told=overflows: told)
+        (tmp_path / str(overflows)).mkdir()
+        told = ctranslate2_folder.write_ctranslate2(pieces(), tmp_path / str(overflows), "int8")
+        assert sum("no VNNI" in note for note in told) == notes
 
 
 def test_another_weight_in_the_folder_fails_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,11 +126,11 @@ def test_the_folder_holds_what_other_programs_need(tmp_path: Path, apart: bool) 
 
 
 def test_certificate_and_manifest_stand_beside_the_model(tmp_path: Path) -> None:
-    certificate = _export(wordy(), tmp_path / "out", "int8")
+    certificate = _export(wordy(), tmp_path / "out", "float16")
     written = json.loads((tmp_path / "out" / "certificate.json").read_text("utf-8"))
     assert written == json.loads(json.dumps(certificate.as_json()))
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text("utf-8"))
-    assert manifest["facts"] == {"to": "ctranslate2", "precision": "int8", "longest": 2048}
+    assert manifest["facts"] == {"to": "ctranslate2", "precision": "float16", "longest": 2048}
     assert {"model.bin", "certificate.json", "joint.tokenizer.json"} <= manifest["files"].keys()
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,8 +69,10 @@ def test_what_is_not_the_same_is_shown_and_not_written(
 def test_more_bleu_may_be_lost_where_that_is_said(
     attendo: Command, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from attendo.interop import certificate
+    from attendo.interop import certificate, exporting
 
+    wide = replace(exporting.BOUNDS["int8"], mean_difference=9.0)  # which bytes that overflow would be beyond
+    monkeypatch.setitem(exporting.BOUNDS, "int8", wide)
     monkeypatch.setattr(certificate, "_TELLING", -1.0)  # a random network answers nothing right
     monkeypatch.setattr(certificate.Scored, "lost_bleu", 0.7)
     source, target = write_pairs(tmp_path, times=2)

@@ -1,0 +1,32 @@
+"""What is known of a processor, from what its kernel says of it."""
+
+from pathlib import Path
+
+import pytest
+
+from attendo.interop import processor
+
+
+@pytest.mark.parametrize(
+    ("flags", "overflows"),
+    [
+        ("fpu sse2 avx2", True),
+        ("fpu sse2 avx2 avx512f avx512bw", True),
+        ("fpu sse2 avx2 avx512f avx512_vnni", False),
+        ("fpu sse2 avx2 avx_vnni", False),
+        ("asimd asimddp", False),  # not of this kind
+    ],
+)
+def test_only_what_has_no_vnni_overflows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, overflows: bool
+) -> None:
+    (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags : {flags}\n")
+    monkeypatch.setattr(processor, "_PLACE", tmp_path / "cpuinfo")
+    assert processor.overflows_in_bytes.__wrapped__() is overflows
+
+
+def test_nothing_is_said_of_a_processor_that_nothing_is_known_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor, "_PLACE", tmp_path / "missing")
+    assert processor.overflows_in_bytes.__wrapped__() is False
