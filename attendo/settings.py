@@ -1,12 +1,15 @@
 """The base of every settings class: frozen, strict about names, and clear about what is wrong."""
 
-import difflib
+import re
+from difflib import SequenceMatcher
 from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from attendo.errors import UsageError
+
+_BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
 class Settings(BaseModel):
@@ -31,8 +34,35 @@ class Settings(BaseModel):
 
 def nearest(name: str, known: list[str]) -> str:
     """` (did you mean ...?)` for a mistyped name, or nothing where no known name is near."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    alike = {each: SequenceMatcher(None, _letters(each), _letters(name)).ratio() for each in known}
+    near = [each for each in known if _is_near(name, each, alike[each])]
+    # Of two that are as near, the same one whatever their order: some callers know them as a set.
+    return f" (did you mean {max(near, key=lambda each: (alike[each], each))}?)" if near else ""
+
+
+def _is_near(name: str, other: str, alike: float) -> bool:
+    """`alike` is the share of letters that stand in the same order in both: 1 where all do."""
+    one, two = _letters(name), _letters(other)
+    if sorted(one) == sorted(two):  # of a short name, two swapped letters are much: tei is a third unlike tie
+        return True
+    if alike >= 0.5 and (_begin_words_of(name, other) or _begin_words_of(other, name)):
+        return True
+    return alike >= (0.75 if one[:1] == two[:1] else 0.8)  # the first letter is seldom the one that is mistyped
+
+
+def _begin_words_of(name: str, other: str) -> bool:
+    """Some words are shortened or left out: heads or n_head for num_heads."""
+    whole = _words(other)
+    return all(any(word.startswith(part) for word in whole) for part in _words(name))
+
+
+def _letters(name: str) -> str:
+    """Without case and underscores: who writes dModel or ROUGE-L means d_model and rougeL."""
+    return "".join(_words(name))
+
+
+def _words(name: str) -> list[str]:
+    return _BETWEEN_WORDS.split(name.casefold())
 
 
 def _explain(settings: type[BaseModel], fault: ErrorDetails) -> str:

@@ -76,7 +76,7 @@ def written(model: Any, folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def certificate(imported: Imported, count: int = 200, target_prefix: tuple[int, ...] = ()) -> Certificate:
+def certificate(imported: Imported, count: int, target_prefix: tuple[int, ...] = ()) -> Certificate:
     """Ours beside theirs on random sentences."""
     sources = short_sources(imported, count)
     ours, theirs = OurNetwork(imported.network, "hf", target_prefix), TransformersParty.of(imported, target_prefix)

@@ -177,7 +177,8 @@ def _number(value: object) -> float:
 
 def _names(files: Sequence[Path]) -> Iterator[str]:
     """The shortest ends of the paths that tell the runs apart."""
-    homes = [path.resolve().parent if path.name == METRICS else path.resolve() for path in files]
+    # The file itself may be a link into a folder that holds several.
+    homes = [path.parent.resolve() / ("" if path.name == METRICS else path.name) for path in files]
     for home in homes:
         others = [other for other in homes if other != home]
         depth = next(

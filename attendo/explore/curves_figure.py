@@ -4,7 +4,7 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from attendo.errors import UsageError
 from attendo.explore.curves import TRAINED, Axis, History, Numbers
 from attendo.explore.curves_style import FAINT, look, style
+from attendo.settings import nearest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,10 +111,8 @@ def _chosen(runs: Sequence[History], metrics: Sequence[str]) -> list[str]:
     there = sorted({name: None for run in runs for name in run.metrics}, key=_rank)
     for name in metrics:
         if name not in there:
-            near = get_close_matches(name, there, 1)
             raise UsageError(
-                f"no metric {name} in these runs{f' (did you mean {near[0]}?)' if near else ''}: "
-                f"there is {', '.join(there) or 'none'}"
+                f"no metric {name} in these runs{nearest(name, there)}: there is {', '.join(there) or 'none'}"
             )
     if not there:
         raise UsageError("there is nothing to draw: every step of these runs was skipped")
@@ -235,8 +234,14 @@ def _explain_marks(figure: "Figure", runs: Sequence[History], metrics: Sequence[
 
 
 def _shortened(name: str, width: int) -> str:
-    """In one line; of a long name the end, where runs of a kind differ."""
+    """In one line. Of a long path the first folder stays, which others that end alike have not; of a long name the end,
+    where runs of a kind differ.
+    """
     name = "".join(letter if letter.isprintable() else "·" for letter in name)
+    first, *rest = Path(name).parts
+    while cell_len(name) > width and len(rest) > 1:
+        del rest[0]
+        name = str(Path(first, "…", *rest))
     while cell_len(name) > width:
         name = "…" + name[2:]
     return name

@@ -1,5 +1,6 @@
 """A certificate as lines on a screen."""
 
+from itertools import count
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,10 +24,18 @@ def table_of(certificate: "Certificate") -> str:
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
+def told_apart(found: float, bound: float | None, digits: int, kind: str) -> str:
+    """With so many digits, or as many more as it takes to see on which side of the bound it lies."""
+    if bound is None or found == bound:
+        return f"{found:.{digits}{kind}}"
+    tellings = ((f"{found:.{more}{kind}}", f"{bound:.{more}{kind}}") for more in count(digits))
+    return next(told for told, other in tellings if told != other)
+
+
 def _of_logits(certificate: "Certificate") -> list[tuple[str, str, str]]:
     bounds = certificate.bounds
     return [
-        (f"{name} logit difference", _number(found), "" if most is None else f"at most {most:.0e}")
+        (f"{name} logit difference", _number(found, most), "" if most is None else f"at most {most:.0e}")
         for name, found, most in (
             ("mean", certificate.mean_difference, bounds.mean_difference),
             ("largest", certificate.largest_difference, bounds.largest_difference),
@@ -37,9 +46,10 @@ def _of_logits(certificate: "Certificate") -> list[tuple[str, str, str]]:
 def _of_search(certificate: "Certificate", each: "Compared") -> list[tuple[str, str, str]]:
     name = "greedy" if each.beam == 1 else f"beam {each.beam}"
     bounds = certificate.bounds
-    judged = bounds.same_tokens is not None and certificate.judged_by == "same_tokens"
+    least = bounds.same_tokens if certificate.judged_by == "same_tokens" else None
+    asked_for = "" if least is None else f"at least {least:.1%}"
     return [
-        (f"{name}: same tokens", f"{each.same_tokens:.2%}", f"at least {bounds.same_tokens:.1%}" if judged else ""),
+        (f"{name}: same tokens", told_apart(each.same_tokens, least, 2, "%"), asked_for),
         (f"{name}: same answers", f"{each.same_answers:,} of {certificate.sentences:,}", ""),
         (f"{name}: largest score difference", _number(each.score_difference), ""),
         (f"{name}: tokens/s, ours and theirs", f"{each.ours_per_second:,.0f} and {each.theirs_per_second:,.0f}", ""),
@@ -50,18 +60,20 @@ def _of_scores(certificate: "Certificate") -> list[tuple[str, str, str]]:
     scored, bounds, judged = certificate.scored, certificate.bounds, certificate.judged_by
     rows = []
     if certificate.agreement is not None:
-        least = f"at least {bounds.agreement:g}" if judged == "agreement" else ""
-        rows.append(("BLEU of theirs with ours as references", f"{certificate.agreement:.2f}", least))
+        least = bounds.agreement if judged == "agreement" else None
+        told = told_apart(certificate.agreement, least, 2, "f")
+        rows.append(("BLEU of theirs with ours as references", told, "" if least is None else f"at least {least:g}"))
     if scored is None:
         return rows
-    count, most = f"{scored.sentences:,}", f"at most {bounds.lost_bleu}" if judged == "lost_bleu" else ""
+    most = bounds.lost_bleu if judged == "lost_bleu" else None
+    told, sentences = told_apart(scored.lost_bleu, most, 2, "f"), f"{scored.sentences:,}"
     return [
         *rows,
-        (f"BLEU of {count}, ours and theirs", f"{scored.ours_bleu:.2f} and {scored.theirs_bleu:.2f}", ""),
-        (f"chrF of {count}, ours and theirs", f"{scored.ours_chrf:.2f} and {scored.theirs_chrf:.2f}", ""),
-        ("lost BLEU", f"{scored.lost_bleu:.2f}", most),
+        (f"BLEU of {sentences}, ours and theirs", f"{scored.ours_bleu:.2f} and {scored.theirs_bleu:.2f}", ""),
+        (f"chrF of {sentences}, ours and theirs", f"{scored.ours_chrf:.2f} and {scored.theirs_chrf:.2f}", ""),
+        ("lost BLEU", told, "" if most is None else f"at most {most}"),
     ]
 
 
-def _number(value: float | None) -> str:
-    return _UNTOLD if value is None else f"{value:.1e}"
+def _number(value: float | None, bound: float | None = None) -> str:
+    return _UNTOLD if value is None else told_apart(value, bound, 1, "e")

@@ -10,6 +10,7 @@ import torch
 
 from attendo.errors import UsageError
 from attendo.interop.certificate import Answer, Bounds, Certificate, Compared, Party, Reading, Scored, judged_by
+from attendo.interop.certificate_table import told_apart
 from attendo.text import BOS, PAD
 
 BEAMS = (1, 4)
@@ -156,14 +157,16 @@ def _reasons(
         ("largest", largest, bounds.largest_difference),
     ):
         if found is not None and most is not None and not found <= most:
-            yield f"the {name} difference of logits is {found:.2e}, more than {most:.0e}"
+            yield f"the {name} difference of logits is {told_apart(found, most, 2, 'e')}, more than {most:.0e}"
     match judged_by(bounds, scored, agreement):
         case "lost_bleu" if scored is not None and bounds.lost_bleu is not None:
             if not scored.lost_bleu <= bounds.lost_bleu:
-                yield f"{scored.lost_bleu:.2f} BLEU are lost, more than {bounds.lost_bleu}"
+                told = told_apart(scored.lost_bleu, bounds.lost_bleu, 2, "f")
+                yield f"{told} BLEU are lost, more than {bounds.lost_bleu}"
         case "agreement" if agreement is not None and bounds.agreement is not None:
             if not agreement >= bounds.agreement:
-                yield f"answers have {agreement:.1f} BLEU with ours as references, fewer than {bounds.agreement:g}"
+                told = told_apart(agreement, bounds.agreement, 1, "f")
+                yield f"answers have {told} BLEU with ours as references, fewer than {bounds.agreement:g}"
         case _:
             yield from _too_few_tokens(bounds, searches)
 
@@ -172,4 +175,5 @@ def _too_few_tokens(bounds: Bounds, searches: Sequence[Compared]) -> Iterator[st
     for each in searches:
         if bounds.same_tokens is not None and not each.same_tokens >= bounds.same_tokens:
             name = "greedy" if each.beam == 1 else f"beam {each.beam}"
-            yield f"{each.same_tokens:.2%} of the tokens of {name} are the same, fewer than {bounds.same_tokens:.1%}"
+            told = told_apart(each.same_tokens, bounds.same_tokens, 2, "%")
+            yield f"{told} of the tokens of {name} are the same, fewer than {bounds.same_tokens:.1%}"

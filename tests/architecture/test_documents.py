@@ -57,13 +57,15 @@ def demo_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model={**demo_config().model, "d_model": 16, "d_ff": 16},
         train={"steps": 10, "batch_tokens": 256, "samples": 0},
     )
-    run = Run.begin(config, tmp_path_factory.mktemp("documents") / "run", torch.device("cpu"))
-    for _ in run.prepare():
-        pass
-    run.build()
-    for _ in run.train():
-        pass
-    return run.finish()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attendo.recipes.corpora.BUILTIN_VALID", 50)
+        run = Run.begin(config, tmp_path_factory.mktemp("documents") / "run", torch.device("cpu"))
+        for _ in run.prepare():
+            pass
+        run.build()
+        for _ in run.train():
+            pass
+        return run.finish()
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)

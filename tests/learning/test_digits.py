@@ -29,18 +29,18 @@ kind = "characters"
 joint = true
 
 [model]
-d_model = 64
-d_ff = 256
+d_model = 48
+d_ff = 128
 dropout = 0.0
 tie = "all"
 
 [train]
-steps = 500
-batch_tokens = 600
+steps = 300
+batch_tokens = 500
 schedule = "linear"
-peak_lr = 2.5e-3
-warmup = 80
-validate_every = 500
+peak_lr = 4e-3
+warmup = 50
+validate_every = 300
 label_smoothing = 0.0
 """
 

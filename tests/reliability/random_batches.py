@@ -10,7 +10,7 @@ from attendo.text import EOS
 from attendo.text_model import Hypothesis, Result, TextModel
 
 WORDS = tuple(sorted({word for text in SOURCES for word in text.split()}))
-SENTENCES, MOST = 200, 6
+MOST = 6
 
 DECODERS: dict[str, dict[str, Any]] = {
     "greedy": {},
@@ -33,19 +33,25 @@ def lively_model() -> TextModel:
     return model
 
 
-def compared(options: dict[str, Any]) -> dict[str, float]:
-    """How many answers differ, and the largest differences of scores and of attention."""
+def compared(options: dict[str, Any], sentences: int) -> dict[str, float]:
+    """How many answers differ, and the largest differences of scores and of attention.
+
+    A machine is an engine with room for few tokens or for many; they take turns.
+    """
     model, dice = lively_model(), random.Random(5)
-    texts = [" ".join(dice.choices(WORDS, k=dice.randint(1, 7))) for _ in range(SENTENCES)]
+    texts = [" ".join(dice.choices(WORDS, k=dice.randint(1, 7))) for _ in range(sentences)]
     options = {"max_length": MOST, **options}
     engines = ["cached"] if "constraints" in options else ["cached", "fast"]
+    machines = [{"engine": engine, "batch_tokens": room} for engine in engines for room in (30, 4096)]
     alone = [model.generate([text], **options)[0] for text in texts]
-    waiting, together = dice.sample(range(SENTENCES), SENTENCES), dict[int, Result]()
+    waiting, together, groups = dice.sample(range(sentences), sentences), dict[int, Result](), 0
     while waiting:
-        group = [waiting.pop() for _ in range(min(len(waiting), dice.choice([1, 7, 32, 64])))]
-        machine = {"batch_tokens": dice.choice([30, 4096]), "engine": dice.choice(engines)}
-        found = model.generate([texts[n] for n in group], **machine, **options)
+        size = dice.choice((1, 7, sentences // 8, sentences // 4))
+        group = [waiting.pop() for _ in range(min(len(waiting), size))]
+        found = model.generate([texts[n] for n in group], **machines[groups % len(machines)], **options)
         together.update(zip(group, found, strict=True))
+        groups += 1
+    assert groups >= len(machines), "some machine had nothing to do"
     pairs = [pair for n, one in enumerate(alone) for pair in zip(one.hypotheses, together[n].hypotheses, strict=True)]
     return {
         "hypotheses": len(pairs),

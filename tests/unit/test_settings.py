@@ -3,9 +3,12 @@
 import pytest
 from pydantic import ValidationError
 
+from attendo.decode.config import GenerationConfig
 from attendo.errors import AttendoError, DataError, ModelError, UsageError
-from attendo.model.config import ModelConfig
+from attendo.metrics.scores import METRICS
+from attendo.model.config import PRESETS, ModelConfig
 from attendo.settings import Settings, nearest
+from attendo.train.config import TrainConfig
 
 
 class Inner(Settings):
@@ -82,6 +85,66 @@ def test_replace_keeps_inner_settings() -> None:
 def test_the_nearest_name_is_offered_only_where_one_is_near() -> None:
     assert nearest("dropuot", ["dropout", "d_model"]) == " (did you mean dropout?)"
     assert nearest("colour", ["dropout", "d_model"]) == ""
+
+
+MODEL = list(ModelConfig.model_fields)
+TRAIN = list(TrainConfig.model_fields)
+GENERATION = list(GenerationConfig.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "meant"),
+    [
+        ("stpes", TRAIN, "steps"),
+        ("teps", TRAIN, "steps"),
+        ("tei", MODEL, "tie"),
+        ("lenght_penalty", GENERATION, "length_penalty"),
+        ("dmodel", MODEL, "d_model"),
+        ("dModel", MODEL, "d_model"),
+        ("warm_up", TRAIN, "warmup"),
+        ("top-k", GENERATION, "top_k"),
+        ("ROUGE-L", list(METRICS), "rougeL"),
+        ("BIG", list(PRESETS), "big"),
+        ("heads", MODEL, "num_heads"),
+        ("n_head", MODEL, "num_heads"),
+        ("enc_layers", MODEL, "num_encoder_layers"),
+        ("eps", TRAIN, "epsilon"),
+        ("lr", TRAIN, "peak_lr"),
+        ("max_steps", TRAIN, "steps"),
+        ("num_beams", GENERATION, "beam"),
+        ("norm_epsilom", MODEL, "norm_epsilon"),
+    ],
+)
+def test_what_is_mistyped_shortened_or_has_a_word_more_is_near(name: str, known: list[str], meant: str) -> None:
+    assert nearest(name, known) == f" (did you mean {meant}?)"
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("", MODEL),
+        ("_", MODEL),
+        ("batch_size", MODEL),  # vocab_size
+        ("num_steps", MODEL),  # num_heads
+        ("do_sample", MODEL),  # d_value
+        ("beam", TRAIN),  # beta2
+        ("temp", TRAIN),  # steps
+        ("test", TRAIN),  # best
+        ("positions", TRAIN),  # epsilon
+        ("gradient_accumulation_steps", TRAIN),
+        ("greedy", GENERATION),  # seed
+        ("name", GENERATION),  # sample
+        ("epsilon", GENERATION),  # precision
+        ("wer", list(METRICS)),  # ter
+        ("x" * 10_000, MODEL),
+    ],
+)
+def test_a_few_letters_in_common_are_not_near(name: str, known: list[str]) -> None:
+    assert nearest(name, known) == ""
+
+
+def test_of_two_that_are_as_near_one_is_offered_whatever_their_order() -> None:
+    assert nearest("rouge", ["rouge2", "rouge1"]) == nearest("rouge", ["rouge1", "rouge2"])
 
 
 def test_each_kind_of_error_has_its_exit_code() -> None:

@@ -120,7 +120,13 @@ def test_a_place_that_cannot_be_written_is_one_line(attendo: Command, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "arguments", [["describe", "tiny"], ["--help"], ["train", "run.toml", "--show"], ["generate", "model"]]
+    "arguments",
+    [
+        pytest.param(["describe", "tiny"], marks=pytest.mark.slow),  # imports torch, as generate does
+        ["--help"],
+        ["train", "run.toml", "--show"],
+        ["generate", "model"],
+    ],
 )
 def test_an_output_that_nobody_reads_any_more_ends_quietly(
     model_folder: Path, tmp_path: Path, arguments: list[str]

@@ -141,6 +141,21 @@ def test_runs_are_named_by_the_shortest_ends_of_their_paths_that_differ(tmp_path
     assert [run.name for run in read_histories(places)] == ["a/x", "b/x", "y", "old.jsonl"]
 
 
+def test_runs_whose_metrics_are_links_into_one_folder_have_their_own_names(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    for name in ("a", "b"):
+        write(tmp_path / name, LINES)
+        kept = (tmp_path / name / "metrics.jsonl").rename(tmp_path / "kept" / f"{name}.jsonl")
+        (tmp_path / name / "metrics.jsonl").symlink_to(kept)
+    assert [run.name for run in read_histories([tmp_path / "a", tmp_path / "b"])] == ["a", "b"]
+
+
+def test_long_paths_are_told_apart_in_the_legend(tmp_path: Path) -> None:
+    places = [write(tmp_path / name / ("of-a-long-name-" * 3) / "checkpoints" / "seed-1", LINES) for name in "ab"]
+    names = curves_figure(read_histories(places), ["loss"], "step").legends[0].get_texts()
+    assert [name.get_text() for name in names] == ["a/…/checkpoints/seed-1", "b/…/checkpoints/seed-1"]
+
+
 def test_the_smooth_loss_is_a_mean_per_token_of_the_steps_around(tmp_path: Path) -> None:
     values = [(8.0, 100), (6.0, 300), (None, 100), (4.0, 100), (2.0, 100), (3.0, 100)]
     lines = [step_line(number, loss=loss, tokens=tokens) for number, (loss, tokens) in enumerate(values, 1)]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attendo.errors import UsageError
 from attendo.interop.certificate import Answer, Bounds, Certificate, Party, Reading
+from attendo.interop.certificate_table import told_apart
 from attendo.interop.certifying import certify
 from attendo.text import BOS, PAD
 
@@ -123,6 +124,47 @@ def test_with_references_the_lost_bleu_is_judged_and_not_the_tokens() -> None:
     assert found.reasons == (f"{found.scored.lost_bleu:.2f} BLEU are lost, more than 1.0",)
     assert certify(Said(), Said(changed=1), SOURCES, replace(bounds, lost_bleu=100.0), reading).passed
     assert not certify(Said(), Said(changed=1), SOURCES, bounds).passed  # without them the tokens are
+
+
+@pytest.mark.parametrize(
+    ("found", "bound", "kind", "told"),
+    [
+        (0.7, 0.2, "f", "0.70"),
+        (0.2004, 0.2, "f", "0.2004"),
+        (0.2000001, 0.2, "f", "0.2000001"),
+        (0.1996, 0.2, "f", "0.1996"),
+        (0.2, 0.2, "f", "0.20"),
+        (0.2004, None, "f", "0.20"),
+        (1.0004e-4, 1e-4, "e", "1.0004e-04"),
+        (0.994999, 0.995, "%", "99.4999%"),
+        (math.nan, 0.2, "f", "nan"),
+    ],
+)
+def test_as_many_digits_are_told_as_show_the_side_of_the_bound(
+    found: float, bound: float | None, kind: str, told: str
+) -> None:
+    assert told_apart(found, bound, 2, kind) == told
+
+
+def test_what_is_a_little_beyond_its_bound_is_not_told_as_equal_to_it() -> None:
+    pytest.importorskip("sacrebleu")
+    reading = Reading(as_text, 1, ["8 7 6 5 4"])
+    scored = certify(Said(), Said(changed=1), SOURCES, Bounds(), reading).scored
+    assert scored is not None
+    most = math.floor(10_000 * scored.lost_bleu) / 10_000
+    found = certify(Said(), Said(changed=1), SOURCES, Bounds(lost_bleu=most), reading)
+    told = told_apart(scored.lost_bleu, most, 2, "f")
+    assert len(told.split(".")[1]) > 2
+    assert found.reasons == (f"{told} BLEU are lost, more than {most}",)
+    assert any(line.split() == ["lost", "BLEU", told, "at", "most", str(most)] for line in found.as_table().split("\n"))
+
+    found = certify(Said(), Said(changed=1), SOURCES, Bounds(agreement=66.88), Reading(as_text, 1))
+    assert found.reasons == ("answers have 66.87 BLEU with ours as references, fewer than 66.88",)
+    found = certify(Said(), Said(added=1.0006e-4), SOURCES, Bounds())
+    assert found.reasons[0] == "the mean difference of logits is 1.001e-04, more than 1e-04"
+    found = certify(Said(), Said(changed=1), [SOURCES[0], [7] * 194], Bounds())
+    assert found.reasons[0] == "99.497% of the tokens of greedy are the same, fewer than 99.5%"
+    assert "99.497%  at least 99.5%" in found.as_table()
 
 
 def test_references_that_neither_comes_near_say_nothing() -> None:

@@ -46,9 +46,12 @@ def test_no_held_out_source_occurs_in_training(training: list[Pair], heldout: li
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_every_word_of_the_test_is_known_from_training(seed: int) -> None:
     task = BuiltinTask(seed)
-    known = {word for pair in islice(task.train(), 20_000) for word in (*pair.source_words, *pair.target_words)}
-    asked = {word for pair in task.heldout(1000) for word in (*pair.source_words, *pair.target_words)}
-    assert asked <= known
+    missing = {word for pair in task.heldout(1000) for word in (*pair.source_words, *pair.target_words)}
+    for pair in islice(task.train(), 20_000):
+        missing.difference_update(pair.source_words, pair.target_words)
+        if not missing:
+            break
+    assert not missing
 
 
 def test_a_held_out_combination_never_occurs_in_training(training: list[Pair]) -> None:

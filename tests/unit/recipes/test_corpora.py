@@ -33,8 +33,9 @@ def test_the_builtin_task_makes_as_many_pairs_as_asked_for_and_the_same_each_tim
 def test_what_the_builtin_task_validates_with_is_never_learned_from() -> None:
     (learned,), valid = corpora(DataConfig(task="builtin", pairs=3000), seed=1)
     assert valid is not None
-    assert len(texts(valid)) == BUILTIN_VALID
-    assert not {source for source, _ in texts(learned)} & {source for source, _ in texts(valid)}
+    held_out = texts(valid)
+    assert len(held_out) == BUILTIN_VALID
+    assert not {source for source, _ in texts(learned)} & {source for source, _ in held_out}
     assert valid.name != learned.name
 
 

@@ -205,7 +205,7 @@ def letters() -> SentencePiece:
     return tokenizer
 
 
-def shares(text: str, rate: float, rounds: int = 2_000, count: int = 10) -> dict[str, float]:
+def shares(text: str, rate: float, rounds: int = 1_000, count: int = 20) -> dict[str, float]:
     dropout, (ids, offsets) = MergeDropout(letters(), rate), flat(letters().encode_many([f"<x>{text}"] * count))
     cut: Counter[str] = Counter()
     for number in range(rounds):
