@@ -108,7 +108,8 @@ class Guard:
             if (told := preflight(scope["method"], scope["headers"], allowed)) is not None:
                 await Response(status_code=204, headers=told)(scope, receive, answering)
                 return True
-            body = await asyncio.wait_for(incoming.read(), settings.body_seconds)
+            async with asyncio.timeout(settings.body_seconds):
+                body = await incoming.read()
         except TimeoutError:
             await _refuse(Refusal("body_too_slow", seconds=settings.body_seconds), scope, receive, answering)
             return True

@@ -67,6 +67,11 @@ class Job:
     def begun(self) -> bool:
         return self._begun > 0
 
+    @property
+    def since(self) -> float:
+        """When it began."""
+        return self._begun
+
     def wait_in(self, queue: "set[Job]") -> None:
         """And nowhere else. It takes itself out when it has begun, or is over: how many wait is asked all the time."""
         self._queue.discard(self)

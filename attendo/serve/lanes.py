@@ -54,6 +54,8 @@ class Lane:
         self._suspects: deque[deque[Request]] = deque()  # that are answered apart, after trouble in the seats
         self._replies: dict[Request, list[Reply]] = {}
         self._steps = 0
+        self._size = 0  # of the seats
+        self._free: int | None = None
         self.closing = False  # takes nobody in until it is empty
 
     @property
@@ -69,6 +71,17 @@ class Lane:
     def seated(self) -> int:
         """Sentences; from any thread."""
         return max(0, len(self._replies) - len(self._waiting))
+
+    @property
+    def free(self) -> int | None:
+        """Seats that nobody has; None as long as there are none. From any thread."""
+        return 0 if self.closing else self._free
+
+    @property
+    def taken(self) -> int:
+        """Seats that somebody has; from any thread."""
+        free = self._free  # looked at once: the thread that steps may change it
+        return 0 if free is None else self._size - free
 
     @property
     def _seated(self) -> bool:
@@ -97,7 +110,9 @@ class Lane:
         feed = self._feed
         before = [*feed]
         try:
-            self._seats = self._seats or self._make()
+            if self._seats is None:
+                self._seats = self._make()
+                self._size = self._seats.free
             answers = [*self._seats.advance(feed)]
         except Exception as error:  # whatever it is, the others are to be answered
             self._trouble(error)
@@ -105,6 +120,9 @@ class Lane:
         for request in before[: len(before) - len(feed)]:
             for reply in self._replies[request]:
                 reply.job.begin()
+        # When those are counted as seated who have begun, not before: as long as they wait, their seats are free. And
+        # before anybody hears an answer: whoever asks again at once is to find the seat free.
+        self._free = self._seats.free
         for each in answers:
             for request, hypotheses in each.one_by_one():
                 self._answered(request, hypotheses)
@@ -139,7 +157,7 @@ class Lane:
         """Whose fault it was is found by halves: everybody else is answered, from the start."""
         queued = {*self._waiting, *chain(*self._suspects)}
         seated = [request for request in self._replies if request not in queued] or [self._feed.popleft()]
-        self._seats = None
+        self._seats, self._free = None, None
         if self._suspects and not self._suspects[0]:
             self._suspects.popleft()
         if len(seated) == 1:
@@ -160,6 +178,7 @@ class Lane:
         numbers = {each.number for each in requests} - {each.number for each in self._replies}
         if self._seats is not None and numbers:
             self._seats.forget(numbers)
+            self._free = self._seats.free
 
 
 def _guarded(reply: Reply, telling: Callable[[], None]) -> None:

@@ -114,9 +114,12 @@ class Replica:
             await self._app(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
+        from attendo.serve.running import keep_for_good
+
         office = self._app.office
         await receive()
         await office.warm_up()
+        keep_for_good()
         self._watchdog.start()  # it ends the process, and Ray starts another
         await send({"type": "lifespan.startup.complete"})
         await receive()

@@ -6,7 +6,7 @@ import secrets
 import traceback
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -42,6 +42,8 @@ class Entry:
         level = logging.DEBUG if quiet else logging.INFO
         _log.log(level, "%s %s %d", self.method, self.route, self.status, extra={"entry": self})
 
+
+_WRITTEN = tuple(each.name for each in fields(Entry))
 
 # The request that is being answered: whoever counts something for it finds it here.
 CURRENT: ContextVar[Entry | None] = ContextVar("attendo_request", default=None)
@@ -111,7 +113,8 @@ class Lines(logging.Formatter):
     def _facts(self, record: logging.LogRecord) -> dict[str, Any]:
         entry = getattr(record, "entry", None)
         if isinstance(entry, Entry):
-            return {**asdict(entry), "seconds": round(entry.seconds, 4)}
+            # Not by asdict, which takes as long as the rest of the line: every refusal of a flood has one.
+            return {name: getattr(entry, name) for name in _WRITTEN} | {"seconds": round(entry.seconds, 4)}
         facts = {"message": _one_line(record.getMessage())}
         if (number := current_id()) is not None:
             facts["request_id"] = number

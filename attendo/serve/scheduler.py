@@ -15,6 +15,7 @@ from attendo.serve.lanes import Lane, Reply
 from attendo.serve.one_thread import computing
 from attendo.serve.pieces import Pieces
 from attendo.serve.queues import Queue
+from attendo.serve.seat_queue import SeatQueue
 from attendo.serve.seats import Kind, SeatMaker
 from attendo.text_model import TextModel
 from attendo.text_model.calls import Call
@@ -52,8 +53,9 @@ class Scheduler:
         self._pieces = Pieces(model, meanwhile)
         self._turns: deque[Lane | Pieces] = deque()
         # Those who can have no seat wait apart: nobody who can is turned away for them.
-        self.queue = Queue(limits.queue_seconds, seats.most)
-        self._queue_aside = Queue(limits.queue_seconds, seats.most) if seats.any else self.queue
+        self._queue_aside = Queue(limits.queue_seconds, seats.most)
+        self._queue = SeatQueue(limits.queue_seconds, self._free_seats)
+        self.queue = self._queue if seats.any else self._queue_aside
 
     @property
     def busy(self) -> bool:
@@ -62,7 +64,7 @@ class Scheduler:
     @property
     def waiting(self) -> int:
         """Jobs that have not begun; from any thread."""
-        return len(self.queue.jobs | self._queue_aside.jobs)
+        return len(self._queue.jobs) + len(self._queue_aside.jobs)
 
     @property
     def batch_size(self) -> int:
@@ -106,6 +108,14 @@ class Scheduler:
             job.fail(refusal())
         self._jobs.clear()
 
+    def _free_seats(self) -> int:
+        """Where somebody waits already, of the lanes that they wait for; from any thread."""
+        most, lanes = self._seats.most, [*self._open]
+        crowded = [lane.free for lane in lanes if lane.waiting]
+        if not crowded:
+            return max(0, most - sum(lane.taken for lane in lanes))
+        return sum(most if each is None else each for each in crowded)
+
     def _step(self, next_one: "Lane | Pieces") -> None:
         if next_one.busy:
             with computing(self._model):
@@ -124,10 +134,12 @@ class Scheduler:
     def _let_go(self, jobs: Sequence[Job]) -> None:
         """Those of them who are answered."""
         over = [job for job in jobs if job.over]
-        texts = [self._jobs[job] is not None for job in over if isinstance(job.asked, Texts)]
+        seated = [job for job in over if self._jobs[job] is not None]
+        aside = sum(isinstance(job.asked, Texts) for job in over) - len(seated)
         self._remove_all(over)
-        self.queue.answered(texts.count(True))
-        self._queue_aside.answered(texts.count(False))
+        self._queue.answered(job for job in seated if job.begun)
+        self._queue.sit(self._seated())
+        self._queue_aside.answered(aside)
 
     def _remove_all(self, jobs: Iterable[Job]) -> None:
         for job in [*jobs]:

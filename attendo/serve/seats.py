@@ -32,6 +32,9 @@ class Seats(Protocol):
     @property
     def busy(self) -> bool: ...
 
+    @property
+    def free(self) -> int: ...
+
     def advance(self, waiting: "deque[Request]") -> Iterator[Answers]: ...
 
     def forget(self, numbers: Collection[int] | None = None) -> None: ...
@@ -103,6 +106,11 @@ class SeatMaker:
 
 class WatchedSlots(Slots):
     """Slots that can be looked into while they work."""
+
+    @property
+    def free(self) -> int:
+        """Sentences that may come in."""
+        return sum(each is None for each in self._serving)
 
     def look(self, numbers: Collection[int]) -> Iterator[tuple[Request, Frontier]]:
         """How far these requests have come. A GPU is waited for."""

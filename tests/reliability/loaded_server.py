@@ -61,6 +61,18 @@ class Loaded:
     def put(self, load: Load, api: Api = "own", texts: Sequence[str] = (), **fields: Any) -> list[Outcome]:
         return self._with(lambda wire: self._put(wire, load, api, texts or sentences(50), fields))
 
+    def capacity(self, texts: Sequence[str], **fields: Any) -> float:
+        """Answers a second to requests that come at random moments, as many as 48 clients had answered: those sit down
+        and get up all at once, where answers are of one length, which is less work."""
+        all_at_once = self._steadily(Load(clients=48, seconds=12), texts, **fields)
+        return self._steadily(Load(rate=all_at_once, seconds=18), texts, **fields)
+
+    def _steadily(self, load: Load, texts: Sequence[str], **fields: Any) -> float:
+        """Answers a second without those of the first third, in which seats fill."""
+        told = self.put(load, texts=texts, **fields)
+        steady = [each for each in told if each.end == "answered" and load.seconds / 3 < each.over <= load.seconds]
+        return len(steady) / (load.seconds * 2 / 3)
+
     def answers(self, texts: Sequence[str], clients: int, api: Api = "own", **fields: Any) -> list[Outcome]:
         """Every text once."""
 

@@ -1,5 +1,6 @@
 """S5, S6, S12, S14: a server under more than it can take, with clients that leave, and what it counts of it."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,8 @@ from attendo.recipes.bench_serving import Api, Load, Outcome, Summary
 LONG = {"min_length": 512, "max_length": 512}  # runs until it is told to stop
 WORK = {"min_length": 200, "max_length": 200}  # more for the model than for the connection
 WAITING = 16
+MANY = sentences(3_000)  # different texts: one that is asked for twice at the same time is answered once for both
+CORES = len(os.sched_getaffinity(0))
 ROUTE = "/api/v1/generate"
 
 
@@ -57,36 +60,40 @@ def test_S5_more_than_it_can_take_is_turned_away_at_once_and_the_rest_answered(s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("times", "goodput", "slower"), [(2, 0.9, 2.5), (5, 0.8, 4.0)])
-def test_S5_thirty_seconds_of_more_than_it_can_take(roomy: Loaded, times: int, goodput: float, slower: float) -> None:
+@pytest.mark.parametrize("times", [2, 5])
+def test_S5_thirty_seconds_of_more_than_it_can_take(roomy: Loaded, times: int) -> None:
     """With times, which mean something where nothing else runs beside it.
 
-    The bounds are those of two cores: the client that loads the server has a share of them, as large as that of whoever
-    refuses, and what is left to compute with is slower, the more so at 5 times. Answers end many at once, and while the
-    client reads those, a few refusals wait for it: half of them are held to 50 ms.
+    On two cores the client that loads the server has a share of them, as large as that of whoever refuses, and what is
+    left to compute with is slower, the more so at 5 times: there it is held to less.
     """
-    capacity = Summary.of(roomy.put(Load(clients=48, seconds=5), **WORK), 5).requests_per_second
-    easy = Summary.of(roomy.put(Load(rate=0.8 * capacity, seconds=10), **WORK), 10).latency
-    outcomes = roomy.put(Load(rate=times * capacity, seconds=30), **WORK)
-    assert {200} <= set(ends(outcomes)) <= {200, 429}
+    goodput, slower, refused = (0.9, 2.0, 0.05) if CORES >= 4 else (0.5, 3.0, 0.1)
+    capacity = roomy.capacity(texts=MANY, **WORK)
+    easy = Summary.of(roomy.put(Load(rate=0.8 * capacity, seconds=15), texts=MANY, **WORK), 15).latency
+    outcomes = roomy.put(Load(rate=times * capacity, seconds=30), texts=MANY, **WORK)
+    idle = Summary.of(roomy.put(Load(clients=1, seconds=2), texts=MANY, **WORK), 2).latency
     hard = Summary.of(outcomes, 30)
-    assert hard.latency is not None
+    assert set(ends(outcomes)) == {200, 429}
     assert easy is not None
-    assert hard.requests_per_second >= goodput * capacity
-    assert hard.latency.p99 <= min(8.0, slower * easy.p99)
-    if times > 2:  # the same text is answered once for all who ask: that alone may make up for twice as many
-        assert hard.rejection is not None
-    if hard.rejection is not None:
-        assert hard.rejection.p50 <= 0.05
-        assert hard.rejection.p99 <= 0.5
-    idle = Summary.of(roomy.put(Load(clients=1, seconds=2), **WORK), 2).latency
     assert idle is not None
-    assert idle.p50 <= easy.p50
+    assert hard.latency is not None
+    assert hard.rejection is not None
+    told = f"{capacity:.1f} answers/s; at 80% {easy}; at {times} times {hard.requests_per_second:.1f}/s, {hard}; {idle}"
+    assert hard.requests_per_second >= goodput * capacity, told
+    assert hard.latency.p99 <= min(8.0, slower * easy.p99), told
+    assert hard.rejection.p99 <= refused, told
+    assert idle.p50 <= easy.p50, told
+
+
+@pytest.mark.slow
+def test_S5_as_many_as_have_a_seat_are_not_turned_away(roomy: Loaded) -> None:
+    """Also where answers take long, and all end and come again at once."""
+    assert set(ends(roomy.answers(MANY[:500], 32, min_length=40, max_length=40))) == {200}
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
-def test_S6_whoever_leaves_is_worked_for_no_more(roomy: Loaded, stream: bool) -> None:
-    left(roomy, 60, stream)  # twice as many as have a place in the batch
+def test_S6_whoever_leaves_is_worked_for_no_more(patient: Loaded, stream: bool) -> None:
+    left(patient, 60, stream)  # twice as many as have a place in the batch
 
 
 @pytest.mark.slow
@@ -138,22 +145,22 @@ def same(server: Loaded, texts: list[str], clients: int, api: Api, fields: dict[
     assert len(set(said)) > len(texts) / 4  # a model that says the same to all would prove nothing
 
 
-def test_S14_counters_are_what_the_client_saw_and_hold_no_text(roomy: Loaded) -> None:
-    before, routes = roomy.counts(), {"own": ROUTE, "libretranslate": "/translate", "openai": "/v1/chat/completions"}
+def test_S14_counters_are_what_the_client_saw_and_hold_no_text(patient: Loaded) -> None:
+    before, routes = patient.counts(), {"own": ROUTE, "libretranslate": "/translate", "openai": "/v1/chat/completions"}
     texts = [f"xylophone-{number} the cat" for number in range(20)]
     leaving = Load(rate=40, seconds=0.5, leaving=1.0, leave_within=0.2, deadline=60)
-    expected = Counter[Any](("attendo_requests_total", ROUTE, "499") for _ in roomy.put(leaving, texts=texts, **LONG))
+    expected = Counter[Any](("attendo_requests_total", ROUTE, "499") for _ in patient.put(leaving, texts=texts, **LONG))
     apis: tuple[Api, ...] = ("own", "libretranslate", "openai")
     for api in apis:
-        for outcome in roomy.put(Load(clients=4, seconds=0.4), api, texts):
+        for outcome in patient.put(Load(clients=4, seconds=0.4), api, texts):
             expected["attendo_requests_total", routes[api], str(outcome.status)] += 1
-    for outcome in roomy.put(Load(clients=2, seconds=0.1), texts=texts, beam=99):
+    for outcome in patient.put(Load(clients=2, seconds=0.1), texts=texts, beam=99):
         assert outcome.status == 400
         expected["attendo_requests_total", ROUTE, str(outcome.status)] += 1
-    until(lambda: roomy.idle)
-    counted = grown(before, roomy.counts(), "attendo_requests_total")
+    until(lambda: patient.idle)
+    counted = grown(before, patient.counts(), "attendo_requests_total")
     assert {key: value for key, value in counted.items() if key[1] in routes.values()} == expected
-    told = roomy.get("/metrics")
+    told = patient.get("/metrics")
     assert "xylophone" not in told
     assert "127.0.0.1" not in told
     assert not any(" " in value or len(value) > 64 for value in label_values(told))

@@ -1,6 +1,7 @@
 """The load client tells what became of every request, whatever the server does."""
 
 import asyncio
+import gc
 import subprocess
 import sys
 import time
@@ -71,6 +72,21 @@ def test_clients_ask_again_when_they_are_answered() -> None:
     assert [each.due for each in found] == sorted(each.due for each in found)
     assert all(each.said is not None and each.said.text == TEXTS[each.text].upper() for each in found)
     assert {each.text for each in found} == {0, 1}
+
+
+def test_what_there_was_before_is_not_looked_through_while_requests_are_timed() -> None:
+    """For what nobody needs any more: it would take longer than many an answer, and count as the server's time."""
+    kept: list[int] = []
+
+    class Noting(StandIn):
+        async def _work(self, *arguments: Any) -> None:
+            kept.append(gc.get_freeze_count())
+            await super()._work(*arguments)
+
+    with listening(Noting()) as url:
+        assert {each.end for each in put(Load(clients=1, seconds=0.1), url)} == {"answered"}
+    assert kept[-1] > 10_000
+    assert gc.get_freeze_count() == 0
 
 
 def test_arrivals_come_however_slow_the_server_is_and_count_from_when_they_were_due() -> None:

@@ -3,11 +3,13 @@
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from batcher_users import LONG, asking, sentences, until
 
+from attendo.decode.crowd import Crowd
 from attendo.serve.batching import Batcher, BatchLimits
 from attendo.serve.errors import Refusal
 from attendo.serve.jobs import Failed, Finished, Job, Texts
@@ -112,14 +114,12 @@ def test_a_full_queue_refuses_at_once(small_model: TextModel) -> None:
     asking(batcher, work())
 
 
-def test_who_would_wait_too_long_is_refused_before_the_queue_is_full(
-    small_model: TextModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("attendo.serve.pace._LEAST_SECONDS", 0.0)
+def test_who_would_wait_too_long_is_refused_before_the_queue_is_full(small_model: TextModel) -> None:
     batcher = Batcher(small_model, BatchLimits(queue_seconds=1e-4, side_by_side=1))
 
     async def work() -> None:
-        tasks = [asyncio.create_task(batcher.generate(["the " * n + "cat"], max_length=5)) for n in range(14)]
+        long = {"max_length": 40, "min_length": 40}
+        tasks = [asyncio.create_task(batcher.generate(["the " * n + "cat"], **long)) for n in range(9)]
         await until(lambda: sum(task.done() for task in tasks) >= 2)
         with pytest.raises(Refusal) as refused:
             await batcher.generate(["a dog"])
@@ -132,8 +132,8 @@ def test_who_would_wait_too_long_is_refused_before_the_queue_is_full(
 
 def test_who_has_been_let_in_may_ask_on(small_model: TextModel) -> None:
     """A long text is several calls, and those behind wait for the first ones: its own."""
-    batcher, released = Batcher(small_model, BatchLimits(queue_seconds=1e-4)), threading.Event()
-    batcher._scheduler.queue._pace.wait = lambda now, ahead: float(ahead)  # type: ignore[method-assign]
+    batcher, released = Batcher(small_model, BatchLimits(queue_seconds=1e-4, side_by_side=1)), threading.Event()
+    batcher._scheduler._queue._answer_seconds = lambda now, longest: 9.0  # type: ignore[method-assign]
 
     async def request(calls: int) -> None:
         CURRENT.set(Entry("one"))
@@ -165,17 +165,57 @@ def test_alignments_have_an_end(small_model: TextModel) -> None:
     asking(batcher, work())
 
 
-@pytest.mark.parametrize(
-    ("seconds", "waiting", "full"), [(1.9, 31, False), (2.1, 31, True), (0.4, 32, False), (0.6, 32, True)]
-)
-def test_who_comes_next_may_wait_for_longer(small_model: TextModel, seconds: float, waiting: int, full: bool) -> None:
-    """Up to four times the half second, as long as all find a seat."""
-    batcher = Batcher(small_model, BatchLimits(queue_seconds=0.5))
-    queue = batcher._scheduler.queue
-    queue._pace.wait = lambda now, ahead: seconds  # type: ignore[method-assign]
-    for _ in range(waiting):
-        queue.add(Job(Texts((), {}), lambda event: None))
-    assert batcher.full == full
+@pytest.mark.parametrize("fixed", [False, True], ids=["crowd", "slots"])
+def test_nobody_is_turned_away_from_free_seats(small_model: TextModel, fixed: bool) -> None:
+    """Where all end at once, all may come again at once, also behind those who still wait."""
+    scheduler = Scheduler(small_model, SeatMaker(small_model, 4, fixed), BatchLimits(queue_seconds=0.5), lambda: None)
+    jobs = [comes(scheduler, text) for text in ("the cat", "a dog", "NLP")]
+    scheduler._queue._answer_seconds = lambda now, longest: 9.0  # type: ignore[method-assign]
+    for _ in range(2):  # before anybody sits, and when they do
+        assert not scheduler.queue.too_long
+        scheduler.turn(0.0)
+    jobs += [comes(scheduler, text) for text in ("I saw", "the", "cat")]
+    scheduler.turn(0.0)
+    assert scheduler.queue.too_long
+    for job in jobs[:3]:
+        job.leave()
+    scheduler._remove_all(job for job in jobs if job.lost(0.0))
+    assert (scheduler.waiting, scheduler.batch_size) == (2, 1)
+    assert not scheduler.queue.too_long
+    (lane,) = scheduler._open
+    lane.closing = True  # and makes room for others
+    assert scheduler.queue.too_long
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_who_is_about_to_sit_or_to_get_up_does_not_count_twice(
+    small_model: TextModel, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Whoever is answered may ask again before the others of that step are, and before the step is over."""
+    scheduler = Scheduler(small_model, SeatMaker(small_model, 4), BatchLimits(queue_seconds=0.5), lambda: None)
+    scheduler._queue._answer_seconds = lambda now, longest: 9.0  # type: ignore[method-assign]
+    full, told = list[bool](), list[bool]()
+    advance = Crowd.advance
+
+    def watched(self: Crowd, waiting: Any) -> Any:
+        answers = advance(self, waiting)
+        full.append(scheduler.queue.too_long)
+        return answers
+
+    monkeypatch.setattr(Crowd, "advance", watched)
+    for text in ("the cat", "a dog", "NLP", "I saw")[:count]:
+        comes(scheduler, text, lambda event: told.append(scheduler.queue.too_long), max_length=2, min_length=2)
+    while scheduler.busy:
+        scheduler.turn(0.0)
+    assert full == [count == 4] * 3  # tokens, with the end
+    assert told == [False] * count
+
+
+def comes(scheduler: Scheduler, text: str, heard: Callable[[Any], None] = lambda event: None, **options: int) -> Job:
+    job = Job(Texts((text,), options or LONG), heard)
+    scheduler.queue.add(job)
+    scheduler.take(job)
+    return job
 
 
 def test_tokens_in_flight_are_bounded(small_model: TextModel) -> None:
@@ -259,7 +299,7 @@ def test_where_nobody_has_a_seat_there_is_one_queue(small_model: TextModel, monk
     scheduler = Scheduler(small_model, SeatMaker(small_model), BatchLimits(queue_seconds=0.5), lambda: None)
     job = Job(Texts(("the cat",), {}), lambda event: None)
     scheduler.queue.add(job)
-    scheduler.queue._pace.wait = lambda now, ahead: 1e9  # type: ignore[method-assign]
+    scheduler._queue_aside._pace.wait = lambda now, ahead: 1e9  # type: ignore[method-assign]
     scheduler.take(job)
     assert (scheduler.waiting, scheduler.queue.jobs, job.over) == (1, {job}, False)
 
