@@ -19,6 +19,7 @@ from attendo.errors import AttendoError, ModelError, UsageError
 from attendo.interop.ctranslate2_folder import save_tokenizers, write_json
 from attendo.interop.onnx_network import OnnxNetwork
 from attendo.interop.place import FORMAT, VERSION
+from attendo.interop.processor import overflows_in_bytes
 from attendo.interop.sentences import prefixes_of
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
@@ -36,6 +37,7 @@ Precision = Literal["fp32", "int8"]
 _EXAMPLES = 200  # of the model's sample, to see how large its numbers are
 _LONGEST = 256
 _POSITIONS = 4096  # of a batch
+_PAIRS = "pairs_fit_16_bits"  # the fact that its products of bytes are exact on every processor: onnx_bytes.py
 _MOST_BYTES = 2**31 - 2**20  # of one file, which is what its format can count
 
 
@@ -89,7 +91,8 @@ def to_onnx(
     if model.about:
         write_json(folder / ABOUT, model.about)
     facts = {"exact_products": rounding.exact} if rounding.exact else {}
-    write_manifest(folder, FORMAT, VERSION, {"to": "onnx", "precision": precision, **facts})
+    bytes_fact = {_PAIRS: True} if precision == "int8" else {}
+    write_manifest(folder, FORMAT, VERSION, {"to": "onnx", "precision": precision, **bytes_fact, **facts})
     return rounding.exact
 
 
@@ -99,6 +102,11 @@ def open_onnx(folder: str | Path, threads: int | None = None) -> OnnxModel:
     facts = check_manifest(folder, FORMAT, VERSION).get("facts", {})
     if facts.get("to") != "onnx":
         raise ModelError(f"{folder} was exported to {facts.get('to')}, not to onnx: export the model again")
+    if facts["precision"] == "int8" and not facts.get(_PAIRS) and overflows_in_bytes():
+        raise ModelError(
+            f"{folder} was exported to int8 by an earlier version, whose products overflow on this processor, which "
+            "has no VNNI: export the model again"
+        )
     try:
         config = ModelConfig(**json.loads((folder / "config.json").read_text("utf-8")))
     except AttendoError as error:

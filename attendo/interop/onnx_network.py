@@ -160,9 +160,6 @@ def _opened(graph: Path | bytes, threads: int) -> "InferenceSession":
     options.intra_op_num_threads = threads
     options.log_severity_level = 4  # what goes wrong is told by an exception
     options.add_session_config_entry("session.intra_op.spin_duration_us", _WAITING)
-    # Without VNNI the quick product of unsigned and signed bytes overflows inside, in silence. This takes a slower one
-    # there, which does not, and changes nothing elsewhere.
-    options.add_session_config_entry("session.x64quantprecision", "1")
     try:
         return onnxruntime.InferenceSession(
             graph if isinstance(graph, bytes) else str(graph),

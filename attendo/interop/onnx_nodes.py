@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
+from attendo.interop.onnx_bytes import steps_of
+
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto
 
@@ -45,9 +47,10 @@ class Graph:
         return name
 
     def output(self, name: str, kind: str, shape: Shape, value: str | None = None) -> None:
-        """What a node gives by that name, or a value that is given the name."""
-        if value is not None:
-            self.nodes("Identity", value, count=1, names=(name,))
+        """What a node gives by that name, or a value that is given the name instead of its own."""
+        for node in self._nodes if value is not None else ():
+            for names in (node.input, node.output):
+                names[:] = [name if each == value else each for each in names]
         self._outputs.append(helper.make_tensor_value_info(name, _TYPES[kind], shape))
 
     def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
@@ -82,10 +85,9 @@ class Graph:
 
         `never_negative`: whatever of x is below 0 counts as 0.
         """
-        matrix = array_of(weight).T
         if site in self.ranges:
-            return self._of_bytes(x, self.ranges[site], matrix, bias, never_negative)
-        product = self.node("MatMul", self.node("Relu", x) if never_negative else x, self._weight(matrix))
+            return self._of_bytes(x, self.ranges[site], weight, bias, never_negative)
+        product = self.node("MatMul", self.node("Relu", x) if never_negative else x, self._weight(array_of(weight).T))
         return product if bias is None else self.node("Add", product, self._weight(array_of(bias)))
 
     def norm(self, x: str, norm: nn.Module) -> str:
@@ -113,21 +115,21 @@ class Graph:
         """0 is what it was, -1 what remains."""
         return self.node("Reshape", x, self.constant(shape, "int64"))
 
-    def _of_bytes(self, x: str, size: float, matrix: Array, bias: Tensor | None, never_negative: bool) -> str:
+    def _of_bytes(self, x: str, size: float, weight: Tensor, bias: Tensor | None, never_negative: bool) -> str:
         """Every column of the matrix has a scale of its own, and x one for all it can be: no row depends on others.
 
-        Unsigned by signed bytes: the one pairing that ONNX Runtime multiplies with AMX and VNNI instructions.
+        Unsigned by signed bytes: the one pairing that ONNX Runtime multiplies with AMX and VNNI instructions, and
+        without these at twice the speed of others.
         """
         most, zero = (255, 0) if never_negative else (127, 128)
         given = self.constant(max(size, float(_TINY)) / most), self.constant(zero, "uint8")
         if (x, *given) not in self._bytes:
             self._bytes[x, *given] = self.node("QuantizeLinear", x, *given)
-        scale = np.maximum(np.abs(matrix).max(axis=0), _TINY) / np.float32(127)
-        whole = np.rint(matrix / scale).clip(-127, 127).astype(np.int8)
+        step = steps_of(weight.detach().float())
+        whole = self._weight(array_of((weight / step).round()).T.astype(np.int8))
         return self.node(
             "MatMulIntegerToFloat",
-            *(self._bytes[x, *given], self._weight(whole), given[0], self._weight(scale), given[1]),
-            # The matrix has no zero of its own: where nodes share one, ONNX Runtime cannot change the matrices.
+            *(self._bytes[x, *given], whole, given[0], self._weight(array_of(step.squeeze(1))), given[1]),
             *("", "" if bias is None else self._weight(array_of(bias))),
             domain=OWN_OPERATORS,
         )

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from attendo.data.batch import Batch, Example, collate
+from attendo.interop.onnx_bytes import steps_of
 from attendo.interop.onnx_nodes import Ranges
 from attendo.interop.onnx_ranges import PRODUCTS, sites_of
 from attendo.model.transformer import Transformer
@@ -59,13 +60,13 @@ class _Rounded(TorchFunctionMode):
             if matrix.data_ptr() in self._matrices:
                 changed = list(args)
                 most = 127 if bool((x < 0).any()) else 255
-                changed[product.given] = _to_bytes(x, torch.as_tensor(self._size), most)
-                changed[product.matrix] = _to_bytes(matrix, matrix.abs().amax(product.inside, keepdim=True))
+                step = max(self._size, 1e-30) / most
+                changed[product.given] = (x / step).round().clamp(-most, most) * step
+                changed[product.matrix] = _in_bytes(matrix) if product.inside else _in_bytes(matrix.T).T
                 args = tuple(changed)
         return func(*args, **(kwargs or {}))
 
 
-def _to_bytes(x: Tensor, size: Tensor, most: int = 127) -> Tensor:
-    """As near as so many steps up to `size`, and as many down from 0, come to it."""
-    step = (size / most).clamp(min=1e-30).to(x.device)
-    return (x / step).round().clamp(-most, most) * step
+def _in_bytes(matrix: Tensor) -> Tensor:
+    step = steps_of(matrix)
+    return (matrix / step).round() * step
