@@ -47,8 +47,7 @@ One = Callable[[Planned, float], Any]
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """Python looks through all that there is now and then, which takes it 0.1 s where torch is loaded: time in which
-    answers lie unread and requests unsent, and which would count as the server's."""
-    gc.collect()
+    answers lie unread and requests unsent, and which would count as the server's. What nobody needs any more waits."""
     gc.freeze()
     try:
         yield
