@@ -29,7 +29,7 @@ def new_folder(folder: Path, needed: int = 0) -> Iterator[Path]:
     place = folder.with_name(f"{TEMPORARY}{folder.name}")
     remove(place)
     try:
-        with explained(place, needed):
+        with explained(folder, needed):
             place.mkdir(parents=True)
             yield place
             for path in place.iterdir():
@@ -81,6 +81,8 @@ def locked(folder: Path) -> Iterator[None]:
 def alone(goal: Path) -> Iterator[None]:
     """Keeps others from writing `goal` meanwhile. Folders that are made to hold it go again if it did not come."""
     made = [folder for folder in goal.parents if not folder.exists()]
+    if (file := next((each for each in goal.parents if each.is_file()), None)) is not None:
+        raise UsageError(f"{goal} cannot be written, {file} is a file: name another place")
     try:
         goal.parent.mkdir(parents=True, exist_ok=True)
         busy = f"another process is writing {goal}: wait for it, or stop it first"

@@ -55,6 +55,15 @@ def save_model(folder: Path, model: StoredModel) -> None:
     new = folder.with_name(f".tmp-{folder.name}")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
+    try:
+        _write_model(new, model)
+        _move_into_place(new, folder)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+
+
+def _write_model(new: Path, model: StoredModel) -> None:
     _write_json(new / "config.json", model.network.config.model_dump(mode="json"))
     _write_json(new / "generation.json", model.generation)
     _write_json(new / "scores.json", model.scores)
@@ -76,7 +85,6 @@ def save_model(folder: Path, model: StoredModel) -> None:
     write_manifest(new, FORMAT, VERSION)
     for path in (*new.iterdir(), new):
         durable.sync(path)
-    _move_into_place(new, folder)
 
 
 def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:

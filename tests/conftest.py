@@ -1,5 +1,6 @@
 """What every test stands on: shapes checked at run time, one thread a worker, small networks, seeded randomness."""
 
+import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,9 @@ from attendo.model.transformer import Transformer  # noqa: E402
 # Always, alone or beside other workers, and so in the commands that tests start: the last bits of a sum depend on it.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# With torch, transformers and thousands of tests there is so much to look through for garbage that it is done rarely.
+gc.set_threshold(10_000, 20, 20)
 
 settings.register_profile("attendo", max_examples=25, deadline=None, derandomize=True)
 settings.load_profile("attendo")

@@ -38,7 +38,9 @@ _DEFAULTS: dict[str, Any] = {
 def settings_of(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """config.json with what it leaves out, and a vocabulary for each side."""
     _refuse_others(folder)
-    given = {name: value for name, value in folder.settings.items() if value is not None}
+    given = {
+        name: value for name, value in folder.settings.items() if value is not None or name == "activation_function"
+    }
     settings = {**_DEFAULTS, **defaults, **given}
     settings.setdefault("share_encoder_decoder_embeddings", settings["tie_word_embeddings"])
     if "vocab_size" not in settings:
@@ -47,9 +49,21 @@ def settings_of(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dict[
     wrong = [f"{name} is {settings[name]!r}" for name in known if name in settings and not _fits(settings, name, known)]
     if wrong:
         raise ModelError(f"{folder.path / 'config.json'} has values that cannot be meant: {'; '.join(wrong)}")
+    _check_vocabulary(folder, settings)
     settings["source_vocab_size"] = settings["vocab_size"]
     settings["target_vocab_size"] = settings.get("decoder_vocab_size", settings["vocab_size"])
     return settings
+
+
+def _check_vocabulary(folder: HuggingFaceFolder, settings: Mapping[str, Any]) -> None:
+    """Before anything is made that is as large as config.json says."""
+    most = max((len(weight) for weight in folder.weights.values() if weight.dim() == 2), default=0)
+    for name in ("vocab_size", "decoder_vocab_size"):
+        if settings.get(name, 0) > most:
+            raise ModelError(
+                f"{folder.path / 'config.json'} says {name} {settings[name]}, but the largest table of the weights has "
+                f"{most} rows: they are of two models"
+            )
 
 
 def _refuse_others(folder: HuggingFaceFolder) -> None:
@@ -68,7 +82,7 @@ def _fits(settings: Mapping[str, Any], name: str, known: Mapping[str, Any]) -> b
     if isinstance(usual, bool) or isinstance(value, bool):
         return isinstance(value, bool) and isinstance(usual, bool)
     if isinstance(usual, int):
-        return isinstance(value, int) and value >= 1
+        return isinstance(value, int) and 1 <= value < 2**31
     return isinstance(value, int | float) if isinstance(usual, float) else isinstance(value, str)
 
 

@@ -66,6 +66,8 @@ def export(
     """
     if len(model.networks) > 1:
         raise UsageError(f"an ensemble of {len(model.networks)} models cannot be exported: export its members")
+    if faulty := [name for name, each in model.network.named_parameters() if not bool(each.isfinite().all())]:
+        raise ModelError(f"{', '.join(faulty)} of the model: there is what is no number; export an earlier checkpoint")
     if (to == "argos") != (languages is not None):
         raise UsageError("languages are for argos, and it needs them: en and de, for example")
     goal, sentences = Path(out), sentences or sentences_of(model)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-_MOST, _PAIR = 127, 128  # 255 · 128 < 2¹⁵
+_MOST, _PAIR = 127, 127.9  # rounded, a pair is at most 128, and 255 · 128 < 2¹⁵
 
 
 def steps_of(matrix: Float[Tensor, "N K"]) -> Float[Tensor, "N 1"]:

@@ -17,7 +17,7 @@ def compare(backend: str, positions: str, norm: str) -> None:
         num_heads=2,
         d_ff=24,
         num_encoder_layers=1,
-        num_decoder_layers=2,
+        num_decoder_layers=1,
         positions=positions,
         norm=norm,
     )

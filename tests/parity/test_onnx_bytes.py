@@ -45,6 +45,16 @@ def test_no_two_neighbours_add_up_to_more_than_16_bits_hold(
     assert whole.abs().amax(1).min() >= least
 
 
+def test_pairs_that_lie_between_two_steps_are_not_both_rounded_up() -> None:
+    """The largest pair of each row, both halves of which end in .5 or as near to it as numbers come."""
+    larger = torch.arange(64, 128, dtype=torch.float64) + 0.5
+    scales = torch.rand(64, 2_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.01
+    pairs = (torch.stack((128 - larger, larger), dim=1)[:, None] * scales[..., None]).float().flatten(0, 1)
+    whole = (pairs / steps_of(pairs)).round()
+    assert whole.abs().max() <= 127
+    assert 255 * whole.sum(1).max() < 2**15
+
+
 def test_a_matrix_of_zeros_stays_one() -> None:
     assert not (torch.zeros(2, 4) / steps_of(torch.zeros(2, 4))).any()
 

@@ -127,7 +127,7 @@ def left(server: Loaded, clients: int, stream: bool) -> None:
     ids=["beam", "libretranslate", "stream"],
 )
 def test_S12_texts_are_the_same_under_load(server: Loaded, api: Api, fields: dict[str, Any]) -> None:
-    same(server, sentences(40), 10, api, fields)
+    same(server, sentences(20), 10, api, fields)
 
 
 @pytest.mark.slow

@@ -104,7 +104,7 @@ def test_room_is_that_of_the_real_disk(tmp_path: Path) -> None:
 def test_a_disk_that_fills_up_is_named_with_the_size(tmp_path: Path, number: int, needed: int, size: str) -> None:
     with pytest.raises(DiskFullError) as told, durable.new_folder(tmp_path / "new", needed) as place:
         write_half(place, OSError(number, os.strerror(number)))
-    assert str(told.value) == f"{tmp_path / '.tmp-new'} cannot be written, the disk is full: {size}"
+    assert str(told.value) == f"{tmp_path / 'new'} cannot be written, the disk is full: {size}"
     assert isinstance(told.value, AttendoError)
     assert told.value.exit_code == 1
     assert names(tmp_path) == []
@@ -246,6 +246,16 @@ def test_a_lock_that_was_given_up_while_it_was_waited_for_is_not_taken(
         assert lock.exists()
     assert len(rounds) == 2
     assert names(tmp_path) == []
+
+
+def test_a_place_inside_a_file_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with (
+        pytest.raises(UsageError, match=r"file/deep/goal cannot be written, .*/file is a file: name another place"),
+        durable.alone(tmp_path / "file" / "deep" / "goal"),
+    ):
+        raise AssertionError("never here")
+    assert names(tmp_path) == ["file"]
 
 
 def test_folders_for_a_place_stay_if_something_is_in_them(tmp_path: Path) -> None:

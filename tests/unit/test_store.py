@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from full_disk import room_for
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tiny import SOURCES, tiny_model
@@ -94,6 +95,18 @@ def test_the_rest_of_an_interrupted_save_is_cleared_away(tmp_path: Path, existin
         (tmp_path / rest / "half").write_text("written")
     tiny_model().save(tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("existing", [False, True])
+@pytest.mark.parametrize("room", [100, 2_000])
+def test_a_disk_that_fills_up_leaves_nothing_but_the_earlier_folder(tmp_path: Path, existing: bool, room: int) -> None:
+    if existing:
+        tiny_model().save(tmp_path / "model")
+    with pytest.raises((OSError, AttendoError)), room_for(room):
+        tiny_model(seed=2).save(tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"] * existing
+    if existing:
+        assert load(tmp_path / "model", "cpu").generate(SOURCES) == tiny_model().generate(SOURCES)
 
 
 def test_a_folder_that_holds_something_else_is_not_replaced(tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from full_disk import room_for
 from tiny import tiny_model
 
 from attendo import durable
 from attendo.durable import DiskFullError
-from attendo.errors import AttendoError, UsageError
+from attendo.errors import AttendoError, ModelError, UsageError
 from attendo.interop.exporting import Format, export
 from attendo.interop.place import new_export, new_package
 from attendo.interop.sentences import Sentences
@@ -183,3 +184,12 @@ def _write(out: Path, content: str) -> None:
     with new_export(out) as place:
         (place / "file").write_text(content)
         write_manifest(place, "attendo.export", 1)
+
+
+def test_a_model_with_what_is_no_number_is_refused_by_the_name_of_the_weight(tmp_path: Path) -> None:
+    model = tiny_model()
+    with torch.no_grad():
+        model.network.output.weight[4, 0] = float("nan")
+    with pytest.raises(ModelError, match=r"target.tokens.weight of the model: there is what is no number"):
+        export(model, tmp_path / "out", "ctranslate2", sentences=Sentences([[4]]))
+    assert not any(tmp_path.iterdir())

@@ -119,6 +119,16 @@ BAD: dict[str, tuple[Change, str]] = {
         ),
         r"index.json is damaged: it names no files of this folder",
     ),
+    "a vocabulary beyond all memory": (
+        settings(vocab_size=10**12),
+        r"config.json has values that cannot be meant: vocab_size is 1000000000000$",
+    ),
+    "a vocabulary that the weights do not have": (
+        settings(vocab_size=10**9),
+        r"says vocab_size 1000000000, but the largest table of the weights has \d+ rows: they are of two models",
+    ),
+    "a width that no machine can count": (settings(d_model=10**30), r"cannot be meant: d_model is 10{30}$"),
+    "no activation": (settings(activation_function=None), r"cannot be meant: activation_function is None$"),
     "other heads": (
         settings(decoder_attention_heads=2),
         r"none that attendo can hold: the encoder has 4 heads and the decoder 2 \(they must be as many\)",

@@ -36,6 +36,9 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 )
 
 
+# A request that is waited for to its end, and runs long enough for others to come and go meanwhile.
+LONGER = {"max_length": 120, "min_length": 120}
+
 Asked = list[tuple[dict[str, Any], list[str], list[Result]]]
 
 
@@ -274,13 +277,13 @@ def test_nobody_waits_for_what_cannot_be_seated(small_model: TextModel, heavy: d
     alone = [each.text for each in small_model.generate(sentences(3))]
 
     async def work() -> None:
-        long = asyncio.create_task(batcher.generate(["the cat"], **{**LONG, **heavy}))
+        long = asyncio.create_task(batcher.generate(["the cat"], **LONGER, **heavy))
         await until(lambda: batcher.running == 1)
         assert [each.text for each in await batcher.generate(sentences(3))] == alone
         assert await batcher.run(lambda: 7) == 7
         assert not long.done()
         found = await long
-        assert found[0].ids == small_model.generate(["the cat"], **{**LONG, **heavy})[0].ids
+        assert found[0].ids == small_model.generate(["the cat"], **LONGER, **heavy)[0].ids
 
     asking(batcher, work())
 
@@ -297,9 +300,9 @@ def test_who_sat_down_meanwhile_goes_on_afterwards(small_model: TextModel) -> No
     async def work() -> None:
         piece = asyncio.create_task(batcher.run(under_way))
         await until(lambda: batcher.running == 1)
-        longer = asyncio.create_task(batcher.generate(["a dog"], beam=3, **LONG))
+        longer = asyncio.create_task(batcher.generate(["a dog"], beam=3, **LONGER))
         await piece
         assert not longer.done()
-        assert (await longer)[0].ids == small_model.generate(["a dog"], beam=3, **LONG)[0].ids
+        assert (await longer)[0].ids == small_model.generate(["a dog"], beam=3, **LONGER)[0].ids
 
     asking(batcher, work())
