@@ -109,9 +109,14 @@ def test_five_thousand_characters_take_less_than_fifty_milliseconds(name: str) -
     look = LOOKED_AT_BY[name]
     look("warm")
     for kind, unit in WORST.items():
-        half, whole = (_seconds(look, _of(unit, size)) for size in (CHARACTERS // 2, CHARACTERS))
-        assert whole < 0.05, kind
-        assert whole < 2.5 * half + 0.002, kind
+        whole = _of(unit, CHARACTERS)
+        assert _seconds(look, whole) < 0.05, kind
+        assert any(_takes_twice_as_long(look, whole) for _ in range(5)), kind
+
+
+def _takes_twice_as_long(look: Callable[[str], Any], text: str) -> bool:
+    """As half of it. Of a few milliseconds others' work may be a part, so once is enough; four times is never twice."""
+    return _seconds(look, text) < 2.5 * _seconds(look, text[: len(text) // 2]) + 0.002
 
 
 def _of(unit: str, size: int) -> str:
