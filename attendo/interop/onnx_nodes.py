@@ -119,7 +119,7 @@ class Graph:
         """Every column of the matrix has a scale of its own, and x one for all it can be: no row depends on others.
 
         Unsigned by signed bytes: the one pairing that ONNX Runtime multiplies with AMX and VNNI instructions, and
-        without these at twice the speed of others.
+        the quickest without these.
         """
         most, zero = (255, 0) if never_negative else (127, 128)
         given = self.constant(max(size, float(_TINY)) / most), self.constant(zero, "uint8")
