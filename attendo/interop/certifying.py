@@ -129,12 +129,13 @@ def _tokens(answers: Sequence[Answer]) -> int:
     return sum(len(answer.ids) + 1 for answer in answers)
 
 
-def _valued(both: _Both, reading: Reading) -> tuple[Scored | None, float]:
+def _valued(both: _Both, reading: Reading) -> tuple[Scored | None, float | None]:
     from attendo.metrics import score
 
     count = reading.sentences
     ours, theirs = ([reading.decode(each.ids) for each in side[:count]] for side in (both.ours, both.theirs))
-    agreement = score("bleu", theirs, ours).value
+    # Where no answer has four words, whatever is said has 0 BLEU: with oneself, too.
+    agreement = score("bleu", theirs, ours).value if score("bleu", ours, ours).value else None
     if not reading.references:
         return None, agreement
     values = [

@@ -47,7 +47,7 @@ def sentences_of(
     if kept and len(kept) < least:
         where = "given" if given else "in the model's sample"
         notes.append(
-            f"{len(kept)} sentences {where}; the other {least - len(kept)} are random ids, and no part of a BLEU"
+            f"sentences {where}: {len(kept)}; the other {least - len(kept)} are random ids, and no part of a BLEU"
         )
     sources += [ids[:room] for ids in random_sources(model.source_tokenizer.vocab_size, least - len(sources))]
     return Sentences([[*before, *source] for source in sources], reading, tuple(notes))

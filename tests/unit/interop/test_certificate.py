@@ -195,6 +195,12 @@ def test_sources_that_say_nothing_are_judged_by_their_tokens() -> None:
     assert (found.agreement, found.judged_by, found.passed) == (None, "same_tokens", False)
 
 
+def test_answers_too_short_for_a_bleu_are_judged_by_their_tokens() -> None:
+    pytest.importorskip("sacrebleu")
+    found = certify(Said(), Said(), [[4, 5, 6]], Bounds(agreement=85.0), Reading(as_text, 1))
+    assert (found.agreement, found.judged_by, found.passed) == (None, "same_tokens", True)
+
+
 def test_it_is_json_and_a_table_with_its_bounds() -> None:
     found = certify(Said("ours"), Said("theirs"), SOURCES, Bounds())
     content: dict[str, Any] = json.loads(json.dumps(found.as_json()))

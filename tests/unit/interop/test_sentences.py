@@ -40,8 +40,8 @@ def test_given_ones_are_all_taken_but_for_those_that_say_nothing_or_too_much() -
     assert list(found.reading.references) == list(TARGETS)
     assert found.notes == ("of 6 given sentences 1 say nothing and 1 have more than 256 tokens, and are left out",)
     four = "the other 196 are random ids, and no part of a BLEU"
-    assert sentences_of(model, SOURCES).notes == (f"4 sentences given; {four}",)
-    assert sentences_of(_with_sample(model)).notes == (f"4 sentences in the model's sample; {four}",)
+    assert sentences_of(model, SOURCES).notes == (f"sentences given: 4; {four}",)
+    assert sentences_of(_with_sample(model)).notes == (f"sentences in the model's sample: 4; {four}",)
     assert sentences_of(model, SOURCES, least=4).notes == sentences_of(model).notes == ()
     without = sentences_of(model, texts, least=2).reading
     assert without is not None
