@@ -13,7 +13,8 @@ from attendo.interop.onnx_network import OnnxNetwork
 
 class OnnxEngine:
     """A step is dozens of small products. Threads that share each of them wait for each other all the time, threads
-    that have sentences of their own never do; one sentence alone is all that they share products for.
+    that have sentences of their own never do. They share products for one sentence alone, and for the last of them that
+    is at work: answers differ in length, and whoever else uses a core slows down the thread that has it.
     """
 
     def __init__(self, network: OnnxNetwork, batch_tokens: int) -> None:
@@ -23,12 +24,19 @@ class OnnxEngine:
         """All requests, batch by batch."""
         for group in by_length(requests, self._batch_tokens // strategy.width):
             threads = min(self._network.threads, len(group))
-            network = self._network if threads == 1 else self._network.in_one_thread
             shares = [group[first::threads] for first in range(threads)]  # each has as many long ones as the others
-            found = at_once([partial(_found, network, share, strategy, rules) for share in shares])
+            found = self._found(shares, strategy, rules)
             yield from (Answers(share, each) for share, each in zip(shares, found, strict=True))
 
+    def _found(self, shares: list[list[Request]], strategy: Strategy, rules: Sequence[Rule]) -> list[Frontier]:
+        network, ended = self._network, list[int]()
+        if len(shares) > 1:
+            network = network.in_one_thread_until(lambda: len(ended) == len(shares) - 1)
 
-def _found(network: OnnxNetwork, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]) -> Frontier:
-    state = begun(network, *sources_of(requests, network.device))
-    return hypotheses(network, state, asked_of(requests, network.device), strategy, rules)
+        def found(requests: list[Request]) -> Frontier:
+            state = begun(network, *sources_of(requests, network.device))
+            frontier = hypotheses(network, state, asked_of(requests, network.device), strategy, rules)
+            ended.append(len(requests))
+            return frontier
+
+        return at_once([partial(found, share) for share in shares])

@@ -1,6 +1,8 @@
 """A network that ONNX Runtime computes, for our own search: what a `Transformer` does while it generates."""
 
 import math
+from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -40,11 +42,23 @@ class OnnxNetwork:
         self._encoder = _opened(encoder, self.threads)
         with in_large_pages():  # its weights are read at every step
             self._step = _opened(step, self.threads)
+        self._with_all, self._alone = self._step, lambda: False
 
     @cached_property
     def in_one_thread(self) -> "OnnxNetwork":
         """The same, computed by whichever thread asks: several can at once."""
         return self if self.threads == 1 else OnnxNetwork(*self._graphs, self.config, threads=1)
+
+    def in_one_thread_until(self, alone: Callable[[], bool]) -> "OnnxNetwork":
+        """As `in_one_thread`, but with every thread from the step on before which it is `alone`."""
+        network = copy(self.in_one_thread)
+        network._with_all, network._alone = self._step, alone
+        return network
+
+    @property
+    def runtime(self) -> "InferenceSession":
+        """What takes the next step."""
+        return self._with_all if self._alone() else self._step
 
     @staticmethod
     def of(network: Transformer, ranges: "Ranges | None" = None, threads: int | None = None) -> "OnnxNetwork":
@@ -86,7 +100,7 @@ class OnnxNetwork:
             storage = storage.grown(state.memory)
             order = torch.nn.functional.pad(order, (0, storage.capacity - order.size(1)))
         storage.follow(order)
-        storage.step(ids.numpy(), state.length)
+        storage.step(ids.numpy(), state.length, self.runtime)
         return storage.logits, OnnxState(state.memory, storage, storage.order, state.length + 1, storage.log_probs)
 
     def in_place(self, state: OnnxState) -> "InPlace":
@@ -131,7 +145,7 @@ class InPlace:
     def step(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """One more token of every row [R, 1]: log-probabilities [R, V] of the next, until another step is taken."""
         if self._length < self._room:
-            self._storage.step(ids, self._length)
+            self._storage.step(ids, self._length, self._network.runtime)
             self._length += 1
         else:
             self._make_room(ids)

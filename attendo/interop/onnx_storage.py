@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from onnxruntime import InferenceSession, IOBinding
+    from onnxruntime import InferenceSession
 
 _ROOM = 32  # positions at first; twice as many whenever they are used up
 _TOLD = ("logits", "log_probs")
@@ -60,11 +60,12 @@ class OnnxState:
 class Storage:
     """Keys and values of all layers, [R, H, C, K] each, and where the runtime finds all that a step needs.
 
-    Telling it takes as long as some of the work of a step, so it is told once, as long as nothing moves.
+    Telling it takes as long as some of the work of a step, so it is told once, as long as nothing moves and no other
+    runtime takes the next step.
     """
 
     def __init__(self, runtime: "InferenceSession", memory: OnnxMemory, parts: Mapping[str, Tensor]) -> None:
-        self._runtime, self._parts = runtime, parts
+        self._parts = parts
         first = next(iter(parts.values()))
         rows, self.capacity = first.size(0), first.size(2)
         self._width = rows // memory.sentences if memory.sentences else 1
@@ -80,17 +81,20 @@ class Storage:
             **{name: each.contiguous() for name, each in memory.tensors.items()},
             **parts,
         }
-        self._binding: IOBinding = runtime.io_binding()
-        for name, tensor in self._given.items():
-            self._binding.bind_input(name, *_place(tensor))
-        for name, tensor in parts.items():
-            self._binding.bind_output(name.replace("past", "present"), *_place(tensor))
-        told = {each.name: torch.empty(rows, *each.shape[1:]) for each in runtime.get_outputs() if each.name in _TOLD}
-        for name, tensor in told.items():
-            self._binding.bind_output(name, *_place(tensor))
+        outputs = {each.name: each.shape[1:] for each in runtime.get_outputs()}
+        told = {name: torch.empty(rows, *outputs[name]) for name in _TOLD if name in outputs}
         self.logits = told["logits"]
         self.log_probs = told["log_probs"][:, 0] if "log_probs" in told else None  # earlier graphs do not tell them
         self._numbers = None if self.log_probs is None else self.log_probs.numpy()
+        self._written = {**{name.replace("past", "present"): each for name, each in parts.items()}, **told}
+        self._tell(runtime)
+
+    def _tell(self, runtime: "InferenceSession") -> None:
+        self._runtime, self._binding = runtime, runtime.io_binding()
+        for name, tensor in self._given.items():
+            self._binding.bind_input(name, *_place(tensor))
+        for name, tensor in self._written.items():
+            self._binding.bind_output(name, *_place(tensor))
 
     @staticmethod
     def empty(runtime: "InferenceSession", memory: OnnxMemory, rows: int) -> "Storage":
@@ -104,13 +108,15 @@ class Storage:
         if order is not self.order:
             self._order[:] = order.numpy()
 
-    def step(self, ids: NDArray[np.int64], length: int) -> None:
+    def step(self, ids: NDArray[np.int64], length: int, runtime: "InferenceSession") -> None:
         """Writes position `length`, and what is told of the next tokens."""
+        if runtime is not self._runtime:
+            self._tell(runtime)
         if self._width > 1:  # otherwise it is 0, as it was
             self._order[:, length] = self._own
         self._ids[:] = ids
         self._position[0] = length
-        self._runtime.run_with_iobinding(self._binding)
+        runtime.run_with_iobinding(self._binding)
 
     def numbers(self) -> NDArray[np.float32]:
         """The log-probabilities [R, V] for whoever has them from NumPy."""

@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
@@ -66,13 +68,44 @@ def test_in_int_8_too(small_network: MakeNetwork, strategy: Strategy) -> None:
     assert_same(found(OnnxEngine(onnx, 1000), strategy), found(SearchEngine(onnx, 1000), strategy))
 
 
+@pytest.mark.parametrize("strategy", [Greedy(), Beam(4)], ids=str)
+def test_with_all_threads_from_any_step_on(small_network: MakeNetwork, strategy: Strategy) -> None:
+    onnx = OnnxNetwork.of(small_network(), threads=2)
+    expected = found(SearchEngine(onnx.in_one_thread, 1000), strategy)
+    for first in range(1, 8):
+        alone = chain(repeat(False, first), repeat(True))
+        helped = onnx.in_one_thread_until(partial(next, alone))
+        assert helped.runtime is onnx.in_one_thread.runtime
+        assert_same(found(SearchEngine(helped, 1000), strategy), expected)
+        assert helped.runtime is onnx.runtime
+
+
+def test_the_last_one_at_work_gets_all_threads(small_network: MakeNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx, seen = OnnxNetwork.of(small_network(), threads=2), list[bool]()
+    make = onnx.in_one_thread_until
+
+    def watched(alone: Callable[[], bool]) -> OnnxNetwork:
+        def seen_alone() -> bool:
+            seen.append(alone())
+            return seen[-1]
+
+        return make(seen_alone)
+
+    monkeypatch.setattr(onnx, "in_one_thread_until", watched)
+    short, long = Request(0, (4, 5), 1), Request(1, (6,), 400, least=400)
+    list(OnnxEngine(onnx, 1000).answers([short, long], Greedy(), RULES))
+    assert seen[0] is False
+    assert seen == sorted(seen)
+    assert seen[-1] is True
+
+
 def test_every_sentence_is_answered_once_whatever_their_number(small_network: MakeNetwork) -> None:
     engine = OnnxEngine(OnnxNetwork.of(small_network(), threads=2), 1000)
-    for count in range(5):
+    for number in range(5):
         told = [
-            request.number for some in engine.answers(REQUESTS[:count], Greedy(), RULES) for request in some.requests
+            request.number for some in engine.answers(REQUESTS[:number], Greedy(), RULES) for request in some.requests
         ]
-        assert sorted(told) == list(range(count))
+        assert sorted(told) == list(range(number))
 
 
 def test_both_threads_have_sentences_and_one_alone_has_none_beside_it(small_network: MakeNetwork) -> None:
