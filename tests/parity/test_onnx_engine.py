@@ -69,15 +69,25 @@ def test_in_int_8_too(small_network: MakeNetwork, strategy: Strategy) -> None:
 
 
 @pytest.mark.parametrize("strategy", [Greedy(), Beam(4)], ids=str)
-def test_with_all_threads_from_any_step_on(small_network: MakeNetwork, strategy: Strategy) -> None:
-    onnx = OnnxNetwork.of(small_network(), threads=2)
+def test_with_all_threads_from_any_step_on(
+    small_network: MakeNetwork, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    onnx, used = OnnxNetwork.of(small_network(), threads=2), list[Any]()
+    one, both = onnx.in_one_thread.runtime, onnx.runtime
     expected = found(SearchEngine(onnx.in_one_thread, 1000), strategy)
-    for first in range(1, 8):
-        alone = chain(repeat(False, first), repeat(True))
-        helped = onnx.in_one_thread_until(partial(next, alone))
-        assert helped.runtime is onnx.in_one_thread.runtime
+    run = type(both).run_with_iobinding
+
+    def watched(runtime: Any, binding: Any) -> None:
+        used.append(runtime)
+        run(runtime, binding)
+
+    monkeypatch.setattr(type(both), "run_with_iobinding", watched)
+    for first in range(8):
+        used.clear()
+        helped = onnx.in_one_thread_until(partial(next, chain(repeat(False, first), repeat(True))))
         assert_same(found(SearchEngine(helped, 1000), strategy), expected)
-        assert helped.runtime is onnx.runtime
+        assert used == [one] * first + [both] * (len(used) - first)
+        assert both in used
 
 
 def test_the_last_one_at_work_gets_all_threads(small_network: MakeNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
