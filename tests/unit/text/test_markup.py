@@ -214,9 +214,7 @@ def test_five_thousand_characters_of_anything_come_back(name: str) -> None:
 @pytest.mark.parametrize("kind", ["html", "xml"])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_five_thousand_characters_take_less_than_fifty_milliseconds(name: str, kind: Kind) -> None:
-    half, whole = (seconds(HOSTILE[name](size), kind) for size in (2500, 5000))
-    assert whole < 0.05
-    assert whole < 2.5 * half + 0.002
+    assert seconds(HOSTILE[name](5000), kind) < 0.05
 
 
 def test_a_hundred_thousand_nested_tags_are_no_trouble() -> None:
