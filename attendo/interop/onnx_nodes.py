@@ -118,7 +118,7 @@ class Graph:
     def _of_bytes(self, x: str, size: float, weight: Tensor, bias: Tensor | None, never_negative: bool) -> str:
         """Every column of the matrix has a scale of its own, and x one for all it can be: no row depends on others.
 
-        Unsigned by signed bytes: the one pairing that ONNX Runtime multiplies with AMX and VNNI instructions, and
+        Unsigned by signed bytes: the one pairing that ONNX Runtime multiplies with VNNI instructions, and
         the quickest without these.
         """
         most, zero = (255, 0) if never_negative else (127, 128)
