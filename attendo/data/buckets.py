@@ -13,12 +13,21 @@ ROWS_TOGETHER = 8
 
 
 def cut(
-    source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64], batch_tokens: int
+    source_lengths: NDArray[np.int64],
+    target_lengths: NDArray[np.int64],
+    batch_tokens: int,
+    sort_within: int | None = None,
 ) -> list[NDArray[np.int64]]:
     """Which rows go together, by their lengths in positions: rows times the longest side stays within the budget.
 
     A pair longer than the budget stands alone. Among pairs of the same lengths the order given stays.
+    Each `sort_within` rows of that order are cut by themselves, unless it is None.
     """
+    if sort_within is not None:
+        firsts = range(0, len(source_lengths), sort_within)
+        stretches = [slice(first, first + sort_within) for first in firsts]
+        parts = [cut(source_lengths[each], target_lengths[each], batch_tokens) for each in stretches]
+        return [rows + first for first, groups in zip(firsts, parts, strict=True) for rows in groups]
     longest = np.maximum(source_lengths, target_lengths)
     # Within one length of the longer side from one lopsided end to the other, and back within the next: neighbours
     # then differ little on both sides, which pads half as much as sorting by one side after the other.

@@ -79,9 +79,15 @@ class PoolReader:
     """Reads pools. What is in one follows from the data, the seed and its place alone."""
 
     def __init__(
-        self, prepared: Prepared, batch_tokens: int, seed: int, recut: tuple[Recut, Recut] | None = None
+        self,
+        prepared: Prepared,
+        batch_tokens: int,
+        seed: int,
+        recut: tuple[Recut, Recut] | None = None,
+        sort_within: int | None = None,
     ) -> None:
         self._prepared, self._batch_tokens, self._seed, self._recut = prepared, batch_tokens, seed, recut
+        self._sort_within = sort_within
         sizes = [len(corpus.shards) for corpus in prepared.corpora]
         self._first_numbers = np.cumsum([0, *sizes])
 
@@ -95,7 +101,7 @@ class PoolReader:
             target = self._cut_otherwise(target, self._recut[1], keyed.keys(*about, "target"), of_round, stopped)
         windows = self._prepared.window is not None
         control = 0 if windows else 1  # tokens that join each side
-        groups = cut(source.lengths + control, target.lengths + control, self._batch_tokens)
+        groups = cut(source.lengths + control, target.lengths + control, self._batch_tokens, self._sort_within)
         order = keyed.permutation(len(groups), self._seed, "batches", place.epoch, place.pool)
         return Pool(source, target, numbers, [groups[number] for number in order], windows)
 

@@ -56,8 +56,10 @@ class _Later:
 class BatchStream:
     """The training pairs epoch after epoch. Nothing about the order is state: a position is all there is to save."""
 
-    def __init__(self, prepared: Prepared, batch_tokens: int, seed: int, dropout: float = 0.0) -> None:
-        """`dropout` is the rate of BPE-dropout."""
+    def __init__(
+        self, prepared: Prepared, batch_tokens: int, seed: int, dropout: float = 0.0, sort_within: int | None = None
+    ) -> None:
+        """`dropout` is the rate of BPE-dropout; for `sort_within` see `cut`."""
         recut = None
         if dropout:
             source = _merge_dropout(prepared.source_tokenizer, dropout)
@@ -65,7 +67,7 @@ class BatchStream:
             recut = (source, source if joint else _merge_dropout(prepared.target_tokenizer, dropout))
         self._corpora, self._seed = prepared.corpora, seed
         self._folder = prepared.folder
-        self._reader = PoolReader(prepared, batch_tokens, seed, recut)
+        self._reader = PoolReader(prepared, batch_tokens, seed, recut, sort_within)
 
     def batches(self, position: Position = START, workers: int = 0, pin: bool = False) -> Generator[Placed, None, None]:
         """The same batches however many `workers`: threads that make batches and read as many pools in advance.

@@ -18,9 +18,15 @@ class PrefixedStream(BatchStream):
     """The same batches, with the ids in `prefixes` before all sources and at the beginning of all targets."""
 
     def __init__(
-        self, prepared: Prepared, batch_tokens: int, seed: int, dropout: float, prefixes: tuple[Ids, Ids]
+        self,
+        prepared: Prepared,
+        batch_tokens: int,
+        seed: int,
+        dropout: float,
+        prefixes: tuple[Ids, Ids],
+        sort_within: int | None = None,
     ) -> None:
-        super().__init__(prepared, batch_tokens, seed, dropout)
+        super().__init__(prepared, batch_tokens, seed, dropout, sort_within)
         self._prefixes = prefixes
 
     def batches(self, position: Position = START, workers: int = 0, pin: bool = False) -> Generator[Placed, None, None]:

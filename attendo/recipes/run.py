@@ -124,7 +124,7 @@ class Run:
         learner = Learner(self.model.network, self.config.train, self.world)
         prefixes = prefixes_of(self.model.generation, self.model.source_tokenizer, self.model.target_tokenizer)
         settings = (self.config.train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
-        stream = PrefixedStream(self.data, *settings, prefixes)
+        stream = PrefixedStream(self.data, *settings, prefixes, self.config.train.sort_within)
         old = [] if self.config.start_from is None else load_model(self.config.start_from).sample
         validate = Validator(
             self.model, self.data.valid, learner, old, self._valid_windows(), lambda: self.asked_to_stop()
@@ -143,9 +143,10 @@ class Run:
     def _take_over_settings(self) -> None:
         """Settings that were changed are the run's own from here on: not before all of them were found to fit."""
         before, now = stored_config(self.folder).train, self.config.train
-        if before.batch_tokens != now.batch_tokens:  # batches are numbered within a pool, which is now divided anew
+        other = [name for name in ("batch_tokens", "sort_within") if getattr(before, name) != getattr(now, name)]
+        if other:  # batches are numbered within a pool, which is now divided anew
             self.trainer.begin_pool_again()
-            self.warnings.append("train.batch_tokens is another: some pairs of this epoch come a second time")
+            self.warnings.append(f"train.{other[0]} is another: some pairs of this epoch come a second time")
         if self.world.leads:
             durable.replace(self.folder / "run.toml", to_toml(self.config).encode())
 

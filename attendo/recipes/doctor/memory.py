@@ -41,7 +41,7 @@ class Estimate:
 
 def memory(learner: Learner, data: Prepared, measure: bool = False) -> Finding:
     """With `measure` one such update is made, where there is room for it, and the estimate compared."""
-    shapes = widest_shapes(data, learner.config.batch_tokens)
+    shapes = widest_shapes(data, learner.config.batch_tokens, learner.config.sort_within)
     most = max((estimate(learner, shape) for shape in shapes), key=lambda each: each.total)
     free = free_memory(learner.device)
     fits = free is None or most.total <= MOST_USED * free
@@ -61,13 +61,13 @@ def memory(learner: Learner, data: Prepared, measure: bool = False) -> Finding:
     return Finding("memory", "warning", found, _advice(learner, most, free), values=values, about="network")
 
 
-def widest_shapes(data: Prepared, batch_tokens: int) -> list[Shape]:
+def widest_shapes(data: Prepared, batch_tokens: int, sort_within: int | None = None) -> list[Shape]:
     """The batches with most positions and with the longest sentences, of those that a sample of the pairs makes."""
     control = 1 if data.window is None else 0  # tokens that join each side
     sampled = stretches(data, SAMPLED_PAIRS, _NEIGHBOURS)
     parts = [(each.source.lengths + control, each.target.lengths + control) for each in sampled]
     source, target = (np.concatenate(side) for side in zip(*parts, strict=True))
-    groups = cut(source, target, batch_tokens)
+    groups = cut(source, target, batch_tokens, sort_within)
     shapes = [Shape(len(rows), int(source[rows].max()), int(target[rows].max())) for rows in groups]
     most = max(shapes, key=lambda shape: shape.rows * (shape.source + shape.target))
     longest = max(shapes, key=lambda shape: max(shape.source, shape.target))

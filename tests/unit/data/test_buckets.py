@@ -28,10 +28,12 @@ def test_a_sentence_longer_than_the_budget_stands_alone(budget: int) -> None:
     assert [len(group) for group in groups] == [1, 1]
 
 
-@given(lengths, st.integers(1, 100))
-def test_cutting_keeps_every_row_once_and_the_budget(sizes: list[tuple[int, int]], budget: int) -> None:
+@given(lengths, st.integers(1, 100), st.none() | st.integers(2, 20))
+def test_cutting_keeps_every_row_once_and_the_budget(
+    sizes: list[tuple[int, int]], budget: int, sort_within: int | None
+) -> None:
     source, target = np.array(sizes, np.int64).T + 1
-    groups = cut(source, target, budget)
+    groups = cut(source, target, budget, sort_within)
     assert sorted(row for group in groups for row in group.tolist()) == list(range(len(sizes)))
     for group in groups:
         assert len(group) == 1 or len(group) * max(source[group].max(), target[group].max()) <= budget
@@ -45,6 +47,12 @@ def test_cutting_nothing_gives_nothing() -> None:
 def test_pairs_of_the_same_lengths_stay_in_the_order_given() -> None:
     same = np.full(10, 5)
     assert [group.tolist() for group in cut(same, same, 20)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_rows_are_sorted_within_stretches_of_the_order_given() -> None:
+    lengths_of_both = np.array([9, 2, 9, 2] * 4)
+    groups = cut(lengths_of_both, lengths_of_both, 1000, sort_within=8)
+    assert [group.tolist() for group in groups] == [[1, 3, 5, 7, 0, 2, 4, 6], [9, 11, 13, 15, 8, 10, 12, 14]]
 
 
 def test_the_rows_of_a_full_batch_follow_from_its_widths() -> None:

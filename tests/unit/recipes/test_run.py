@@ -189,18 +189,32 @@ def test_an_override_that_does_not_fit_leaves_the_run_as_it_was(tmp_path: Path, 
     ready(Run.resume(tmp_path / "run", CPU))
 
 
-def test_batches_of_another_size_begin_their_part_of_the_data_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", [{"batch_tokens": 64}, {"sort_within": 16}])
+def test_batches_made_otherwise_begin_their_part_of_the_data_again(tmp_path: Path, change: dict[str, int]) -> None:
     run = begun(config(tmp_path, train={"steps": 3, "batch_tokens": 32}), tmp_path / "run")
     stepped = [report for report in islice(run.train(), 1) if isinstance(report, Step)]
     assert stepped
     run.save()
     assert run.trainer.standing.position.batch
-    other = config(tmp_path, train={"steps": 3, "batch_tokens": 64})
+    (changed,) = change
+    other = config(tmp_path, train={"steps": 3, "batch_tokens": 32, **change})
     again = ready(Run.resume(tmp_path / "run", CPU, config=other))
     assert again.trainer.standing.position.batch == 0
-    assert any("train.batch_tokens is another" in warning for warning in again.warnings)
+    assert any(f"train.{changed} is another" in warning for warning in again.warnings)
     same = ready(Run.resume(tmp_path / "run", CPU, config=other))
-    assert not any("batch_tokens" in warning for warning in same.warnings)
+    assert not any(changed in warning for warning in same.warnings)
+
+
+def test_few_pairs_sorted_at_a_time_make_mixed_batches(tmp_path: Path) -> None:
+    """Sorted all at once, a batch holds one length; the setting has to come all the way to the batches."""
+    padding = {}
+    for sort_within in (None, 8):
+        settings = config(tmp_path, train={"steps": 3, "batch_tokens": 64, "sort_within": sort_within})
+        run = begun(settings, tmp_path / f"run-{sort_within}")
+        batches = [placed.batch for placed in islice(run.trainer.stream.batches(), 10)]
+        padding[sort_within] = sum(batch.padding for batch in batches)
+        assert all(len(batch.numbers) <= (sort_within or 64) for batch in batches)
+    assert padding[8] > padding[None]
 
 
 def test_what_a_run_needs_again_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
