@@ -72,6 +72,9 @@ def _explain(settings: type[BaseModel], fault: ErrorDetails) -> str:
         return f"unknown setting {name}{nearest(str(fault['loc'][-1]), list(inner.model_fields))}"
     if fault["type"] == "missing":
         return f"{name} is missing"
+    if fault["type"] == "tuple_type":
+        meant = f"[[{name}]]" if isinstance(fault["input"], dict) else f"[{fault['input']!r}]"  # tables, or a list
+        return f"{name} may be several: write {meant}, not {fault['input']!r}"
     message = str(fault["ctx"]["error"]) if fault["type"] == "value_error" else fault["msg"]
     message = message[:1].lower() + message[1:]
     return message if fault["type"] == "value_error" else f"{name}: {message}, not {fault['input']!r}"

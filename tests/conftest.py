@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,14 @@ def small_network(small_config: Callable[..., ModelConfig]) -> Callable[..., Tra
         return network.eval()
 
     return make
+
+
+@pytest.fixture(autouse=True)
+def same_products() -> Iterator[None]:
+    """What bf16 asks of the process on some processors (`settle_bf16`) must not change the last bits of later tests."""
+    enabled = torch.backends.mkldnn.enabled
+    yield
+    torch.backends.mkldnn.set_flags(enabled, _fp32_precision=None)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from attendo.text import EOS, Characters, Words
 from attendo.text.turns import TURN
 from attendo.text_model import TextModel
 
+QUIET = "ignore::attendo.pipelines.telling.NotWholeWarning"  # for answers of what is untrained, which seldom end
 TURNS = ["the cat sat", "a dog ran home", "I love NLP", "I saw the small cat"]
 
 
@@ -26,12 +27,17 @@ def answering(turns: bool = False, **about: Any) -> TextModel:
 
 
 @cache
-def continuing() -> TextModel:
+def continuing(kind: str = "characters") -> TextModel:
     """Goes on with a text."""
-    tokenizer = Characters.build(SOURCES)
+    tokenizer = Words.build(SOURCES, symbols=("<line>",)) if kind == "words" else Characters.build(SOURCES)
     network = _network(vocab_size=tokenizer.vocab_size, num_encoder_layers=0)
     about = {"task": "generation"}
     return _loud(StoredModel(network, tokenizer, tokenizer, {"max_length_extra": 5}, about=about))
+
+
+def only(told: Any) -> Any:
+    """What a pipeline tells, without what it says of how it came about."""
+    return [only(each) for each in told] if isinstance(told, list) else dict([next(iter(told.items()))])
 
 
 def _network(**changes: Any) -> Transformer:

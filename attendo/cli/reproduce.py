@@ -13,8 +13,11 @@ from attendo.cli.interrupt import interruptible
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
+    import torch
+
     from attendo.recipes.reproduce.jobs import Job
     from attendo.recipes.reproduce.recipe import Planned, Recipe
+    from attendo.recipes.run import Run
     from attendo.recipes.run_config import RunConfig
 
 
@@ -26,8 +29,10 @@ def reproduce(
         Path | None, typer.Option(help="Folder of its files, or the one that holds it; data unless given.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for its runs; runs/reproduce/RECIPE unless given.")] = None,
-    seeds: Annotated[str, typer.Option(metavar="1,2", help="Other seeds than the recipe's own.")] = "",
-    variants: Annotated[str, typer.Option(metavar="A,B", help="Some of its variants only; nothing is judged.")] = "",
+    seeds: Annotated[str | None, typer.Option(metavar="1,2", help="Other seeds than the recipe's own.")] = None,
+    variants: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Some of its variants only; nothing is judged.")
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Trainings at once, each a process with a log file.")] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     show: Annotated[bool, typer.Option("--list", help="Print all recipes with their numbers, and stop.")] = False,
@@ -45,6 +50,7 @@ def reproduce(
         raise UsageError("name a recipe, or see them all with --list")
     chosen = _chosen(recipe, seeds, variants)
     folder = chosen.data_folder(data)
+    _check_device(device)
     chosen.check_files(folder)
     place = out or Path("runs") / "reproduce" / chosen.name
     runs = chosen.plan(place)
@@ -60,15 +66,14 @@ def _list() -> None:
     print("\n".join(listing([read_recipe(path) for path in recipe_paths().values()])))
 
 
-def _chosen(name: str, seeds: str, variants: str) -> "Recipe":
+def _chosen(name: str, seeds: str | None, variants: str | None) -> "Recipe":
     """With scores that can be computed here, which is asked before the long work."""
     from attendo.metrics import METRICS, check_metric
     from attendo.recipes.reproduce.recipe import find_recipe
 
-    numbers = [each.strip() for each in seeds.split(",") if each.strip()]
+    numbers, names = _several("--seeds", seeds, "1,2"), _several("--variants", variants, "A,B")
     if wrong := [each for each in numbers if not each.isdecimal()]:
         raise UsageError(f"--seeds {wrong[0]}: give whole numbers, such as 1,2")
-    names = [each.strip() for each in variants.split(",") if each.strip()]
     recipe = find_recipe(name).choose(tuple(dict.fromkeys(map(int, numbers))), tuple(dict.fromkeys(names)))
     for test in recipe.judged.test:
         if test.metric in METRICS:
@@ -76,24 +81,44 @@ def _chosen(name: str, seeds: str, variants: str) -> "Recipe":
     return recipe
 
 
+def _several(option: str, given: str | None, like: str) -> list[str]:
+    """What an option lists. One that lists nothing, as a script's empty variable, does not mean all."""
+    found = [each.strip() for each in (given or "").split(",") if each.strip()]
+    if given is not None and not found:
+        raise UsageError(f"{option} {given!r} names none: give some, such as {like}, or leave it out for all")
+    return found
+
+
+def _check_device(device: str) -> None:
+    from attendo.text_model import pick_device
+
+    pick_device(device)
+
+
 def _train(recipe: "Recipe", runs: "Sequence[Planned]", folder: Path | None, device: str, at_once: int) -> None:
     """Those that are not complete yet."""
-    from attendo.recipes.reproduce.runs import state_of
+    from attendo.recipes.reproduce.runs import keep_texts, state_of
+    from attendo.recipes.reproduce.texts import checksums, learned_from
 
+    texts: dict[str | None, dict[str, str]] = {}  # by variant: its seeds learn from the same
     left: list[tuple[Planned, RunConfig, bool]] = []
     for run in runs:
         config = _config(recipe, run, folder)
-        state = state_of(run.folder, config)
+        if run.variant not in texts:
+            texts[run.variant] = checksums(learned_from(config.data))
+        state = state_of(run.folder, config, texts[run.variant])
         if state == "complete":
             _say(f"{run.name}: complete, in {run.folder}")
         else:
             left.append((run, config, state == "begun"))
     if at_once > 1:
+        for run in [run for run, _, begun in left if not begun]:
+            keep_texts(run.folder, texts[run.variant])
         _train_at_once([_job(recipe, run, folder, device, begun) for run, _, begun in left], at_once)
         return
     for number, (run, config, begun) in enumerate(left, start=1):
         _say(f"{run.name}: training {number} of {len(left)}, in {run.folder}")
-        _train_one(run, config, device, begun)
+        _train_one(run, config, device, None if begun else texts[run.variant])
 
 
 def _config(recipe: "Recipe", run: "Planned", folder: Path | None) -> "RunConfig":
@@ -103,16 +128,34 @@ def _config(recipe: "Recipe", run: "Planned", folder: Path | None) -> "RunConfig
     return new_config(recipe.path, {"source": None, "target": None, "folder": folder}, run.changes)
 
 
-def _train_one(run: "Planned", config: "RunConfig", device: str, begun: bool) -> None:
+def _train_one(run: "Planned", config: "RunConfig", device: str, texts: dict[str, str] | None) -> None:
+    """`texts` are what it will have learned from, if it is a new one."""
     from attendo.cli.training import follow
     from attendo.recipes.run import Run
     from attendo.text_model import pick_device
 
     own = pick_device(device)
-    done = follow(Run.resume(run.folder, own) if begun else Run.begin(config, run.folder, own))
+    done = follow(Run.resume(run.folder, own) if texts is None else _begun(run, config, own, texts))
     if done.stopped:
         _say("the same command goes on from here")
         raise typer.Exit(done.exit_code)
+
+
+def _begun(run: "Planned", config: "RunConfig", device: "torch.device", texts: dict[str, str]) -> "Run":
+    from attendo.recipes.reproduce.runs import keep_texts, state_of
+    from attendo.recipes.run import Run
+
+    try:
+        begun = Run.begin(config, run.folder, device)
+    except UsageError:
+        if state_of(run.folder, config, texts) == "new":
+            raise
+        raise UsageError(
+            f"another process has begun {run.folder} meanwhile: wait for it and give the same command again, or name "
+            "another folder (--out)"
+        ) from None
+    keep_texts(run.folder, texts)
+    return begun
 
 
 def _job(recipe: "Recipe", run: "Planned", folder: Path | None, device: str, begun: bool) -> "Job":
@@ -147,14 +190,14 @@ def _train_at_once(jobs: "Sequence[Job]", at_once: int) -> None:
 
 
 def _judge(recipe: "Recipe", runs: "Sequence[Planned]", folder: Path | None, device: str, place: Path) -> bool:
-    """Whether nothing is worse than expected."""
+    """Whether nothing is worse than expected, and all could be written down."""
     from attendo.cli.reproduce_table import table
     from attendo.recipes.bench import facts
     from attendo.recipes.reproduce.outcome import outcome_of, write_results
-    from attendo.recipes.reproduce.scoring import Cut, Scoring, score_tests
+    from attendo.recipes.reproduce.scoring import Cut, NotKept, Scoring, score_tests
     from attendo.text_model import pick_device
 
-    begun, found = time.monotonic(), []
+    begun, found, kept = time.monotonic(), [], True
     for report in score_tests(recipe, runs, folder, device):
         match report:
             case Scoring():
@@ -163,13 +206,17 @@ def _judge(recipe: "Recipe", runs: "Sequence[Planned]", folder: Path | None, dev
                 _say(
                     f"{report.of}: {report.cut} of {report.lines} answers to {report.test} were cut at the length limit"
                 )
+            case NotKept():
+                _say(report.why)
+                kept = False
             case _:
                 found.append(report)
     outcome = outcome_of(recipe, runs, found)
-    path = write_results(outcome, place, facts(pick_device(device)), time.monotonic() - begun)
-    print("\n".join(table(outcome)))
+    seconds = time.monotonic() - begun
+    print("\n".join(table(outcome)), flush=True)  # before it is written down, which may fail
+    path = write_results(outcome, place, folder, facts(pick_device(device)), seconds)
     _say(f"written to {path}")
-    return outcome.passed is not False
+    return outcome.passed is not False and kept
 
 
 def _say(line: str) -> None:

@@ -37,8 +37,8 @@ def table(outcome: "Outcome") -> Iterator[str]:
     if apart := [cells for row in outcome.rows for cells in _cells_of_variants(row)]:
         yield ""
         yield from _aligned(apart)
-    if not outcome.recipe.whole:
-        yield f"not judged: what is expected is the mean of {len(outcome.recipe.judged.variants)} variants"
+    if outcome.recipe.expected_of is not None:
+        yield f"not judged: what is expected is {outcome.recipe.expected_of}"
     elif outcome.passed is None:
         yield "not judged: the recipe has no numbers that are expected"
     else:

@@ -9,6 +9,7 @@ from typing import Any
 from attendo.data.config import CorpusConfig
 from attendo.data.line_breaks import as_line
 from attendo.data.parallel import open_binary, raw_lines, raw_pairs
+from attendo.data.spoken import as_turn
 from attendo.errors import DataError
 from attendo.text.turns import TURN, join_turns
 
@@ -125,7 +126,9 @@ def _conversation(field: str, corpus: CorpusConfig, line: Line) -> Pairs:
     turns = _object(text).get(field) if text.strip() else None
     if not isinstance(turns, list) or not all(isinstance(turn, str) for turn in turns):
         raise BadLineError("no list of turns")
-    turns = [as_line(turn) for turn in turns]
+    if corpus.without_spaces:  # before what is left can be the symbol between turns
+        turns = [turn.replace(" ", "") for turn in turns]
+    turns = [as_turn(as_line(turn)) for turn in turns]
     join_turns(turns).encode("utf-8")
     answers = range(1, len(turns), 2 if corpus.answers == "second" else 1)
     if not answers:

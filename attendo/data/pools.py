@@ -84,10 +84,10 @@ class PoolReader:
         batch_tokens: int,
         seed: int,
         recut: tuple[Recut, Recut] | None = None,
-        sort_within: int | None = None,
+        sort_within: int = POOL_PAIRS,
     ) -> None:
         self._prepared, self._batch_tokens, self._seed, self._recut = prepared, batch_tokens, seed, recut
-        self._sort_within = sort_within
+        self._sort_within = sort_within if sort_within < POOL_PAIRS else None  # a pool may hold a few more
         sizes = [len(corpus.shards) for corpus in prepared.corpora]
         self._first_numbers = np.cumsum([0, *sizes])
 

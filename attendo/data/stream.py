@@ -10,7 +10,7 @@ from threading import Event
 import torch
 
 from attendo.data.batch import Batch
-from attendo.data.pools import Place, Pool, PoolReader, pools
+from attendo.data.pools import POOL_PAIRS, Place, Pool, PoolReader, pools
 from attendo.data.prepared import Prepared
 from attendo.errors import DataError, UsageError
 from attendo.text import SentencePiece, Tokenizer
@@ -57,7 +57,7 @@ class BatchStream:
     """The training pairs epoch after epoch. Nothing about the order is state: a position is all there is to save."""
 
     def __init__(
-        self, prepared: Prepared, batch_tokens: int, seed: int, dropout: float = 0.0, sort_within: int | None = None
+        self, prepared: Prepared, batch_tokens: int, seed: int, dropout: float = 0.0, sort_within: int = POOL_PAIRS
     ) -> None:
         """`dropout` is the rate of BPE-dropout; for `sort_within` see `cut`."""
         recut = None

@@ -9,10 +9,13 @@ from attendo.errors import UsageError
 from attendo.pipelines.keywords import NEW_TOKENS, in_their_words, merged, ours
 from attendo.pipelines.messages import answered, is_conversation, shown, source_of
 from attendo.pipelines.tasks import Task, check_languages, check_model
+from attendo.pipelines.telling import shortcomings, warn
 from attendo.text_model import Hypothesis, Result, TextModel, Wishes
 
 Options = dict[str, Any]
 Record = dict[str, Any]
+
+_LIMITS = {"max_length", "max_new_tokens"}
 
 
 class Pipeline:
@@ -20,6 +23,7 @@ class Pipeline:
 
     A text gives a list of dicts, one for each answer asked for. A list of texts gives a list of dicts, or of such lists
     where several answers are asked for; where texts are gone on with, and for conversations, always of such lists.
+    What was not read or came to no end is told in the dict, and by a `NotWholeWarning`.
     """
 
     def __init__(self, task: Task, model: TextModel, batch_size: int | None, defaults: Mapping[str, Any]) -> None:
@@ -36,6 +40,7 @@ class Pipeline:
         one, several = self._inputs(inputs)
         texts = [source_of(each, self.model, config) for each in several] if self._task.takes_messages else several
         results = self._results(texts, asked, _checked_size(batch_size) or self._batch_size)
+        warn(results, ends=not self._task.continues, limited=not _LIMITS.isdisjoint(asked))
         pairs = zip(several, results, strict=True)
         told = [[self._record(given, result, each, asked) for each in result.hypotheses] for given, result in pairs]
         if one:
@@ -89,10 +94,17 @@ class Pipeline:
             yield {**plain, **{name: tokens + count for name, count in new.items()}}, places
 
     def _record(self, given: Any, result: Result, answer: Hypothesis, asked: Options) -> Record:
-        text = answer.text
-        if self._task.continues and not asked.get("return_full_text", True):
-            text = text.removeprefix(self.model.target_tokenizer.decode(answer.ids[: result.source_tokens]))
-        return {self._task.key: answered(given, text) if self._task.takes_messages else text}
+        text = self._continued(given, result, answer, asked) if self._task.continues else answer.text
+        whole = answered(given, text) if self._task.takes_messages else text
+        return {self._task.key: whole, **shortcomings(result, answer, ends=not self._task.continues)}
+
+    def _continued(self, given: str, result: Result, answer: Hypothesis, asked: Options) -> str:
+        """Behind the text as it was given, not as the tokenizer reads it."""
+        read = self.model.target_tokenizer.decode(answer.ids[: result.source_tokens])
+        new = answer.text.removeprefix(read)
+        if given[-1:].isspace() and not read[-1:].isspace():
+            new = new.removeprefix(" ")  # a word that brings its own space, which the text has already
+        return given + new if asked.get("return_full_text", True) else new
 
 
 def _decoding(asked: Options) -> Options:

@@ -8,6 +8,7 @@ import torch
 from attendo.errors import UsageError
 from attendo.interop.opening import load
 from attendo.pipelines.asking import Pipeline
+from attendo.pipelines.messages import shown
 from attendo.pipelines.tasks import task_of
 from attendo.text_model import TextModel
 
@@ -33,6 +34,8 @@ def pipeline(
     if isinstance(model, TextModel):
         _check_device(model, device)
         return Pipeline(asked, model, batch_size, defaults)
+    if not isinstance(model, str | Path):
+        raise UsageError(f"a model is its folder, or what attendo.load made of one, not {shown(model)}")
     return Pipeline(asked, load(model, _name(device)), batch_size, defaults)
 
 

@@ -42,6 +42,8 @@ _PAIR = re.compile(r"translation_([A-Za-z-]+)_to_([A-Za-z-]+)")
 
 def task_of(name: str) -> Task:
     """One of `TASKS`; `translation_en_to_de` names the languages too."""
+    if not isinstance(name, str):
+        raise UsageError(f"a task is a name, not {name!r}: use {', '.join(TASKS)}")
     if pair := _PAIR.fullmatch(name):
         return Task(name, "translation_text", "translation", (pair[1], pair[2]))
     if name not in TASKS:

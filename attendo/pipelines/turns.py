@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
+from attendo.data.spoken import as_turn
 from attendo.decode.config import GenerationConfig
 from attendo.text.turns import TURN, join_turns
 from attendo.text_model import TextModel
@@ -14,10 +15,12 @@ def latest_turns(texts: Sequence[str], model: TextModel, most: int | None, fits:
     """As many as fit, and at most so many; the last one in any case."""
     texts = texts[-most:] if most is not None else texts
     with_symbol = TURN in model.source_tokenizer.symbols
+    if model.source_tokenizer.unknown(" "):  # characters that were learned without spaces (data.without_spaces)
+        texts = [text.replace(" ", "") for text in texts]
 
     def last(count: int) -> str:
         turns = texts[len(texts) - count :]
-        return join_turns(turns) if with_symbol else LINE_BREAK.join(turns)
+        return join_turns(map(as_turn, turns)) if with_symbol else LINE_BREAK.join(turns)
 
     # Halving: to encode a long conversation turn by turn would take long.
     too_long = bisect_left(range(len(texts) + 1), True, lo=1, key=lambda count: not fits(last(count)))

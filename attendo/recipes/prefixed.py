@@ -9,6 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attendo.data.batch import Batch
+from attendo.data.pools import POOL_PAIRS
 from attendo.data.prepared import Prepared
 from attendo.data.stream import START, BatchStream, Placed, Position
 from attendo.text_model.phrasing import Ids
@@ -24,7 +25,7 @@ class PrefixedStream(BatchStream):
         seed: int,
         dropout: float,
         prefixes: tuple[Ids, Ids],
-        sort_within: int | None = None,
+        sort_within: int = POOL_PAIRS,
     ) -> None:
         super().__init__(prepared, batch_tokens, seed, dropout, sort_within)
         self._prefixes = prefixes

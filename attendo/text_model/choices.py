@@ -31,6 +31,7 @@ from attendo.decode.strategies import Greedy, Sample
 from attendo.decode.tapped import Tapped
 from attendo.errors import UsageError
 from attendo.model.transformer import Transformer
+from attendo.nn.bf16 import settle_bf16
 from attendo.text import BOS, PAD, UNK
 from attendo.text_model.networks import Reader
 from attendo.text_model.searching import SearchEngine
@@ -116,6 +117,8 @@ def search_engine_of(config: GenerationConfig, reader: Reader) -> SearchEngine:
 def in_precision(config: GenerationConfig, reader: Reader) -> Reader:
     """With networks of their own where the precision is another one."""
     kind, networks = _TYPES.get(config.precision), networks_of(reader)
+    for each in networks:
+        settle_bf16(each.device, kind or each.output.weight.dtype)
     if kind is None or all(each.output.weight.dtype == kind for each in networks):
         return reader
     copies = [copy.deepcopy(each).to(kind) for each in networks]

@@ -30,6 +30,7 @@ from attendo.text_model.results import Alternative, Result, ScoredTarget
 from attendo.text_model.runtimes import SEARCHED_BY_US, ExportedFolder, Runtime, engine_left_out, refusal
 from attendo.text_model.scoring import checked, pairs_of
 from attendo.text_model.splitting import joined
+from attendo.text_model.tags import warn_untagged
 from attendo.text_model.torch_runtime import TorchRuntime
 from attendo.text_model.trace import Trace
 from attendo.text_model.tracing import GREEDY, Pair, merged, traced
@@ -126,9 +127,8 @@ class TextModel:
         call = self.call(texts, n_best=n_best, max_length=max_length, **options)
         lines, config = call.lines, call.config
         with self.runtime.evaluating(), call.naming_texts():
-            found = (
-                call.answering.hypotheses(lines, self._engine(config, bool(call.wishes.constraints))) if lines else ()
-            )
+            constrained = bool(call.wishes.constraints)
+            found = call.answering.hypotheses(lines, self._engine(config, constrained)) if lines else ()
             results = [Result(each) for each in found]
             if call.wishes.alignments:
                 sources, positions = [line.source for line in lines], config.positions(self.device.type == "cuda")
@@ -139,6 +139,7 @@ class TextModel:
         """What `generate` would be asked with these options, checked and in ids."""
         refuse_string(texts)
         wishes, config = self._asked(options)
+        warn_untagged(texts, self._stored, config)
         maker, answering = self._lines(wishes, config), Answering(wishes, config, self.target_tokenizer)
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
         return Call(texts, wishes, config, maker, maker.of(texts), answering, tokenizers)
@@ -240,8 +241,7 @@ class TextModel:
     def with_heads(self, heads: HeadScales) -> "TextModel":
         """The same model with some heads scaled in all that it does: {"decoder.0.cross": {3: 0.0}} switches one off."""
         self._require_single("asked to do without heads: ask its members")
-        network = Tapped(self.network, scaled_heads(merged(self._heads, heads)))
-        return TextModel(self.stored, TorchRuntime(network))
+        return TextModel(self.stored, TorchRuntime(Tapped(self.network, scaled_heads(merged(self._heads, heads)))))
 
     def _stream_whole(self, text: str, call: Call, options: dict[str, Any]) -> Generator[str, None, Result]:
         told: list[Result] = []

@@ -20,10 +20,10 @@ class TrainConfig(Settings):
 
     steps: Count = Field(6000, description="updates in all")
     batch_tokens: Count = Field(8192, description="positions of the longer side in a batch, padding included")
-    sort_within: Annotated[int, Field(ge=2)] | None = Field(
-        None,
-        description="batches are made of so many pairs at a time, drawn by chance and sorted by length; 65,536 unless "
-        "set. Fewer make them more mixed, where length tells what kind a pair is, and pad more",
+    sort_within: Annotated[int, Field(ge=2, le=65_536)] = Field(
+        65_536,
+        description="batches are made of so many pairs at a time, drawn by chance and sorted by length; fewer mix them "
+        "more, where length tells what kind a pair is, and pad more",
     )
     accumulate: Count = Field(1, description="batches whose gradients add up to one update")
 

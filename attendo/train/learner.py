@@ -19,6 +19,7 @@ from attendo.data.batch import Batch
 from attendo.errors import UsageError
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import kernels_for_any_shape
+from attendo.nn.bf16 import settle_bf16
 from attendo.nn.cuda_graph import CudaRecorder
 from attendo.train.captured import CapturedPasses
 from attendo.train.compiled import CompiledBlocks, for_any_shape, mask_of_all
@@ -52,6 +53,7 @@ class Learner:
         self.network, self.config, self.world = network, config, world
         self.device = next(network.parameters()).device
         self.precision = pick_precision(config.precision, self.device)
+        settle_bf16(self.device, torch.bfloat16 if self.precision == "bf16" else torch.float32)
         self.step = 0
         self.holding = held(network, config, world)
         self.optimizer = make_optimizer(self.holding.network, config)

@@ -12,6 +12,7 @@ import command_server
 import pytest
 import torch
 from documents import DOCUMENTS, ROOT, Block, Command, blocks, commands, document, headings, missing
+from piped import QUIET
 
 from attendo.cli.main import app
 from attendo.recipes.demo import demo_config
@@ -68,6 +69,7 @@ def demo_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return run.finish()
 
 
+@pytest.mark.filterwarnings(QUIET)
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)
 def test_a_block_of_code_runs(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest

@@ -15,6 +15,7 @@ from attendo.decode.search import Strategy
 from attendo.decode.strategies import Greedy
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import kernels_for_any_shape
+from attendo.nn.bf16 import settle_bf16
 from attendo.recipes.bench.work import DTYPES, Precision, Work
 
 Ids = list[list[int]]
@@ -50,6 +51,7 @@ class Ours:
 
     def __init__(self, network: Transformer, precision: Precision, device: torch.device) -> None:
         self.name = f"attendo {precision}"
+        settle_bf16(device, DTYPES[precision])
         self._network = copy.deepcopy(network).to(device, DTYPES[precision]).eval()
 
     def prepare(self, work: Work) -> Callable[[], Ids]:

@@ -2,7 +2,7 @@
 
 from attendo.data.config import CorpusConfig
 from attendo.data.sources import rows
-from attendo.recipes.reproduce.recipe import corpus_of
+from attendo.recipes.reproduce.texts import corpus_of
 from attendo.recipes.run_config import RunConfig
 
 TextPair = tuple[str, str]

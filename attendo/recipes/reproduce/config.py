@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from attendo.decode.config import GenerationConfig
+from attendo.errors import UsageError
 from attendo.metrics import METRICS, PERPLEXITIES
 from attendo.settings import Settings, nearest
 
@@ -84,7 +85,9 @@ class Reproduce(Settings):
     variants: tuple[Name, ...] = Field(
         (), description="one training for each, its name in place of `{variant}` in file names; scores are the mean"
     )
-    ensemble: bool = Field(False, description="the models of all seeds answer together, and that is what is judged")
+    ensemble: bool = Field(
+        False, description="the models of all seeds answer together, and that is what is judged; wants validation files"
+    )
     generate: GenerationConfig = Field(GenerationConfig(), description="how the tests are decoded, as attendo generate")
     test: tuple[Expectation, ...] = Field(description="what is scored, and what should come out")
 
@@ -124,8 +127,7 @@ class Reproduce(Settings):
 
 def with_variant(values: dict[str, Any]) -> dict[str, Any]:
     """The values of a run file with their `variant` in its places; a mistake is a `ValueError`."""
-    table = values.get("reproduce")
-    names = [str(name) for name in table.get("variants", ())] if isinstance(table, dict) else []
+    names = variants_of(values)
     rest = {key: value for key, value in values.items() if key != "variant"}
     if values.get("variant") is None:
         if has_places(values):
@@ -138,6 +140,15 @@ def with_variant(values: dict[str, Any]) -> dict[str, Any]:
     if names and variant not in names:
         raise ValueError(f"unknown variant {variant}{nearest(variant, names)}; there are {', '.join(names)}")
     return {key: _filled(value, variant) for key, value in rest.items()}
+
+
+def variants_of(values: dict[str, Any]) -> list[str]:
+    """Their names, as a run file has them."""
+    table = values.get("reproduce")
+    names = table.get("variants", []) if isinstance(table, dict) else []
+    if not isinstance(names, list | tuple):
+        raise UsageError(f'reproduce.variants: write a list of names, such as ["one", "two"], not {names!r}')
+    return [str(name) for name in names]
 
 
 def has_places(values: dict[str, Any]) -> bool:

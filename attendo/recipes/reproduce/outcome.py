@@ -8,13 +8,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from attendo import durable
 from attendo.recipes.reproduce.config import Expectation
+from attendo.recipes.reproduce.keeping import keep
 from attendo.recipes.reproduce.recipe import Planned, Recipe
 from attendo.recipes.reproduce.runs import facts_of
 from attendo.recipes.reproduce.scoring import TOGETHER, Scored
+from attendo.recipes.reproduce.texts import checksums, files_of_tests
 
 RESULTS = "results.json"
+SOME_RESULTS = "results-partial.json"  # of some seeds or variants: those of all of them stay
 _MACHINE = ("hardware", "device", "threads", "cores", "python", "torch", "attendo")
 _ROUNDING = 1e-9  # a mean of numbers that are just as expected may come out a last bit below
 
@@ -25,7 +27,7 @@ class Row:
 
     test: Expectation
     found: tuple[Scored, ...]
-    whole: bool  # whether all variants are there
+    whole: bool  # whether all is there that the expected number is of
 
     @property
     def higher_is_better(self) -> bool:
@@ -55,7 +57,7 @@ class Row:
 
     @property
     def passed(self) -> bool | None:
-        """None where nothing is expected, or what is expected is of more variants than these."""
+        """None where nothing is expected, or what is expected is of more than these."""
         expected, spread = self.test.expected, self.test.spread + _ROUNDING
         if expected is None or not self.whole:
             return None
@@ -87,22 +89,24 @@ class Outcome:
 def outcome_of(recipe: Recipe, runs: Sequence[Planned], found: Sequence[Scored]) -> Outcome:
     """Scores in the order of the recipe's tests."""
     tests = {(test.name, test.metric): test for test in recipe.judged.test}
+    whole = recipe.expected_of is None
     rows = [
-        Row(test, tuple(each for each in found if (each.test.name, each.test.metric) == key), recipe.whole)
+        Row(test, tuple(each for each in found if (each.test.name, each.test.metric) == key), whole)
         for key, test in tests.items()
     ]
     return Outcome(recipe, tuple(runs), tuple(rows))
 
 
-def write_results(outcome: Outcome, out: Path, machine: Mapping[str, Any], seconds: float) -> Path:
-    """All of it, with the date and what it ran on; `machine` and `seconds` are those of scoring."""
-    judged = outcome.recipe.judged
+def write_results(outcome: Outcome, out: Path, folder: Path | None, machine: Mapping[str, Any], seconds: float) -> Path:
+    """All of it, with the date and what it ran on; `folder` is that of the data, machine and seconds are of scoring."""
+    recipe, judged = outcome.recipe, outcome.recipe.judged
+    configs = [recipe.config(variant, folder) for variant in recipe.variants or (None,)]
     runs = [
         {"variant": run.variant, "seed": run.seed, "folder": str(run.folder.relative_to(out)), **facts_of(run.folder)}
         for run in outcome.runs
     ]
     content = {
-        "recipe": outcome.recipe.name,
+        "recipe": recipe.name,
         "about": judged.about,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "passed": outcome.passed,
@@ -110,11 +114,13 @@ def write_results(outcome: Outcome, out: Path, machine: Mapping[str, Any], secon
         "scoring_seconds": round(seconds, 1),
         "training_seconds": round(sum(run["training_seconds"] for run in runs), 1),
         "decoding": judged.decoding,
+        "data": None if (place := configs[0].data.folder) is None else str(place),
+        "tested_on": {name: value for config in configs for name, value in checksums(files_of_tests(config)).items()},
         "tests": [_told(row) for row in outcome.rows],
         "runs": runs,
     }
-    path = out / RESULTS
-    durable.replace(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+    path = out / (SOME_RESULTS if recipe.partial else RESULTS)
+    keep(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     return path
 
 

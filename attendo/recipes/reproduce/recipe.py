@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from attendo.data.config import READING_OF_TEXT, CorpusConfig, DataConfig
+from attendo.data.config import DataConfig
 from attendo.errors import DataError, UsageError
-from attendo.recipes.reproduce.config import PLACE, Expectation, Reproduce, has_places
+from attendo.recipes.reproduce.config import PLACE, Expectation, Reproduce, has_places, variants_of
+from attendo.recipes.reproduce.texts import corpora_of_tests, corpus_of, files_of_tests, learned_from, whole_pairs
 from attendo.recipes.run_config import RunConfig, mistakes_in, read_run_file, toml_literal
 from attendo.settings import nearest
 
@@ -52,9 +53,18 @@ class Recipe:
         return self.path.stem
 
     @property
-    def whole(self) -> bool:
-        """Whether all variants are wanted: what is expected is their mean."""
-        return set(self.variants) == set(self.judged.variants)
+    def expected_of(self) -> str | None:
+        """What the numbers that are expected are of, where less than that is wanted; they judge nothing then."""
+        if set(self.variants) != set(self.judged.variants):
+            return f"the mean of {len(self.judged.variants)} variants"
+        if self.judged.ensemble and len(self.seeds) < len(self.judged.seeds):
+            return f"that of {len(self.judged.seeds)} networks together"
+        return None
+
+    @property
+    def partial(self) -> bool:
+        """Whether some of its own seeds or variants are left out."""
+        return not ({*self.judged.seeds} <= {*self.seeds} and {*self.judged.variants} <= {*self.variants})
 
     def choose(self, seeds: Sequence[int] = (), variants: Sequence[str] = ()) -> "Recipe":
         """Some seeds or variants instead of all; seeds may be others than the recipe's own."""
@@ -88,8 +98,11 @@ class Recipe:
         return named if named.is_dir() else place
 
     def check_files(self, folder: Path | None) -> None:
-        """All files of all variants must be there, before hours are spent on some of them."""
-        files = [path for variant in self.variants or (None,) for path in _files(self.config(variant, folder))]
+        """All files of all variants must be there and their tests whole, before hours are spent on some of them."""
+        configs = [self.config(variant, folder) for variant in self.variants or (None,)]
+        files = [
+            path for each in configs for path in (*learned_from(each.data).values(), *files_of_tests(each).values())
+        ]
         if missing := [path for path in dict.fromkeys(files) if not path.is_file()]:
             named = ", ".join(map(str, missing[:_NAMED]))
             more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
@@ -97,6 +110,9 @@ class Recipe:
                 f"{self.name} needs files that are not there: {named}{more}; docs/data.md says where to get them, "
                 "--data where they are"
             )
+        for corpus in dict.fromkeys(corpus for each in configs for corpus in corpora_of_tests(each)):
+            for _ in whole_pairs(corpus):
+                pass
 
 
 def find_recipe(name: str) -> Recipe:
@@ -126,29 +142,23 @@ def read_recipe(path: Path) -> Recipe:
         raise UsageError(
             f"{path} does not say how it is judged: give it a table [reproduce], or train it with attendo train {path}"
         )
-    names = values["reproduce"].get("variants", []) if isinstance(values["reproduce"], dict) else []
-    if names and not has_places(values):
-        raise UsageError(f"{path}: reproduce.variants would all be the same: no file name of [data] has {PLACE} in it")
     with mistakes_in(path):
+        if (names := variants_of(values)) and not has_places(values):
+            raise UsageError(f"reproduce.variants would all be the same: no file name of [data] has {PLACE} in it")
         config = RunConfig(**values, **({"variant": names[0]} if names else {}))
         assert config.reproduce is not None, "it is in the values"
+        _check_ensemble(config.reproduce, config.data)
         for test in config.reproduce.test:
             _check_test(test, config)
     return Recipe(path, values, config.reproduce, config.reproduce.seeds, config.reproduce.variants)
 
 
-def corpus_of(test: Expectation, data: DataConfig) -> CorpusConfig | None:
-    """The files of a test, read as validation files are; None where it has none."""
-    if not test.has_files:
-        return None
-    alike = next(iter((*data.validation, *data.training)), None)
-    reading = (
-        {} if alike is None else alike.model_dump(exclude_unset=True, exclude={"source", "target", "file", "weight"})
-    )
-    if test.file is None:  # fields are those of a file with both sides
-        reading = {name: value for name, value in reading.items() if name in (*READING_OF_TEXT, "tag")}
-    files = {"source": test.source, "target": test.target, "file": test.file}
-    return CorpusConfig(**{**reading, **files, "tag": test.tag or reading.get("tag")}).below(data.folder)
+def _check_ensemble(judged: Reproduce, data: DataConfig) -> None:
+    if judged.ensemble and data.training and not data.validation:
+        raise UsageError(
+            "reproduce.ensemble is of networks with one vocabulary, and each seed would keep back other pairs for "
+            "validation: name validation files in [data]"
+        )
 
 
 def _check_test(test: Expectation, config: RunConfig) -> None:
@@ -159,13 +169,3 @@ def _check_test(test: Expectation, config: RunConfig) -> None:
         raise UsageError(
             f"{test.name}: the {test.metric} of a mean of checkpoints is not known: set train.final to best or last"
         )
-
-
-def _files(config: RunConfig) -> list[Path]:
-    data, tests = config.data, () if config.reproduce is None else config.reproduce.test
-    each_part = [test.of_part(part) for test in tests for part in test.parts]
-    apart = [*each_part, *(test for test in tests if not test.parts)]
-    corpora = [*data.training, *data.validation, *(corpus_of(test, data) for test in apart)]
-    found = [path for each in corpora if each is not None for path in (each.source, each.target, each.file)]
-    texts = [None if text is None else (data.folder or Path()) / text for text in (data.text, data.valid_text)]
-    return [path for path in (*found, *texts) if path is not None]

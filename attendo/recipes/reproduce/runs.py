@@ -1,40 +1,55 @@
 """How far a training of a recipe has come, as its run folder tells."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from attendo.errors import ModelError, UsageError
-from attendo.explore.curves import read_histories
+from attendo.explore.curves import METRICS, read_histories
 from attendo.recipes.reproduce.config import Expectation
+from attendo.recipes.reproduce.keeping import keep
 from attendo.recipes.run_config import RunConfig, differing, stored_config
 
 State = Literal["new", "begun", "complete"]
+Sums = Mapping[str, str]  # SHA-256 of the files that a run learns from, by their names in the run file
+
+TEXTS = "texts.json"
 
 
-def state_of(folder: Path, config: RunConfig) -> State:
+def state_of(folder: Path, config: RunConfig, texts: Sums) -> State:
     """Whether the run in a folder is still to be begun, resumed, or taken as it is. Another run's is refused."""
     begun = any((folder / name).exists() for name in ("data", "checkpoints", "model"))
     if not (begun and (folder / "run.toml").is_file()):
         return "new"
-    before, now = (_wherever(each) for each in (stored_config(folder), config))
-    if other := differing(before, now):
+    stored = stored_config(folder)
+    if other := differing(_wherever(stored), _wherever(config)):
         raise UsageError(
             f"{folder} holds a run with other settings than {', '.join(other)}: name another folder (--out), or remove "
             "it"
         )
-    return "complete" if _complete(folder, config.train.steps) else "begun"
+    _check_text(folder, (stored.data.folder, config.data.folder), texts)
+    if not _complete(folder, config.train.steps):
+        return "begun"
+    facts_of(folder)  # what will be asked of it in the end: what is damaged is told before other runs are trained
+    return "complete"
+
+
+def keep_texts(folder: Path, texts: Sums) -> None:
+    """What a run learns from, written down when it begins. Runs from before that was done are taken as they are."""
+    keep(folder / TEXTS, json.dumps(dict(texts), indent=2, ensure_ascii=False) + "\n")
 
 
 def facts_of(folder: Path) -> dict[str, Any]:
-    """What a finished run came to and what it ran on."""
+    """What a finished run came to, what it learned from and what it ran on."""
     (history,) = read_histories([folder])
-    told = json.loads((folder / "run.json").read_text("utf-8"))
+    texts = _texts(folder)
     return {
         "steps": int(history.steps[-1]),
         "best_step": _scores(folder).get("best_step"),
         "training_seconds": round(float(history.seconds[-1]), 1),
-        "trained_with": told,
+        **({} if texts is None else {"learned_from": texts}),
+        "trained_with": _object(folder / "run.json"),
     }
 
 
@@ -50,25 +65,53 @@ def validation_loss(folder: Path, test: Expectation, config: RunConfig) -> float
     )
 
 
+def _check_text(folder: Path, places: tuple[Path | None, Path | None], texts: Sums) -> None:
+    """The text must be the same, wherever it lies; `places` are those of then and of now."""
+    before = _texts(folder)
+    if before is None:
+        return
+    for name in texts:
+        if before.get(name) != texts[name]:
+            then, now = ((place or Path()) / name for place in places)
+            raise UsageError(
+                f"{folder} learned from {then} when its SHA-256 was {before.get(name)!s:.12}..., and that of {now} is "
+                f"{texts[name]:.12}...: bring that text back, name another folder (--out), or remove the run"
+            )
+
+
 def _complete(folder: Path, steps: int) -> bool:
     """The model is written anew at the end, with the last step; that may be an early one, if patience ran out."""
     written = _scores(folder).get("step")
-    if written is None or written >= steps:
-        return written is not None
-    return any(report["kind"] == "stopped" and report["step"] == written for report in _reports(folder))
+    return isinstance(written, int) and (written >= steps or _stopped(folder, written))
+
+
+def _stopped(folder: Path, step: int) -> bool:
+    read_histories([folder])  # says so where a line is damaged; the last one may be cut
+    with (folder / METRICS).open("rb") as lines:
+        told = [json.loads(line) for line in lines if line.startswith(b'{"kind": "stopped"') and line.endswith(b"\n")]
+    return any(report["step"] == step for report in told)
 
 
 def _scores(folder: Path) -> dict[str, Any]:
+    """Empty where they are damaged: the run is then not complete, and writes them anew."""
     try:
-        scores: dict[str, Any] = json.loads((folder / "model" / "scores.json").read_text("utf-8"))
-    except (OSError, ValueError):
+        return _object(folder / "model" / "scores.json")
+    except ModelError:
         return {}
-    return scores
 
 
-def _reports(folder: Path) -> list[dict[str, Any]]:
-    lines = (folder / "metrics.jsonl").read_text("utf-8").splitlines()
-    return [json.loads(line) for line in lines if line.startswith('{"kind": "stopped"')]
+def _texts(folder: Path) -> dict[str, Any] | None:
+    return _object(folder / TEXTS) if (folder / TEXTS).exists() else None
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise ModelError(f"{path} is missing or damaged: bring it back, or remove {path.parent} and train it anew")
+    return content
 
 
 def _wherever(config: RunConfig) -> RunConfig:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from attendo.data.prepared import open_prepared
-from attendo.data.sources import rows
-from attendo.errors import DataError
+from attendo.errors import AttendoError
 from attendo.metrics import PERPLEXITIES, Score, likelihoods, perplexity, score
 from attendo.metrics.version import VERSION
 from attendo.recipes.reproduce.config import Expectation
-from attendo.recipes.reproduce.recipe import Planned, Recipe, corpus_of
+from attendo.recipes.reproduce.keeping import keep
+from attendo.recipes.reproduce.recipe import Planned, Recipe
 from attendo.recipes.reproduce.runs import validation_loss
+from attendo.recipes.reproduce.texts import corpus_of, whole_pairs
 from attendo.recipes.run_config import RunConfig
 from attendo.text_model import TextModel, load
 
@@ -42,6 +43,13 @@ class Cut:
 
 
 @dataclass(frozen=True)
+class NotKept:
+    """Answers that could not be written down, and why. Their scores come all the same."""
+
+    why: str
+
+
+@dataclass(frozen=True)
 class Scored:
     """A score of one test."""
 
@@ -55,7 +63,7 @@ class Scored:
 
 def score_tests(
     recipe: Recipe, runs: Sequence[Planned], folder: Path | None, device: str
-) -> Iterator[Scoring | Cut | Scored]:
+) -> Iterator[Scoring | Cut | NotKept | Scored]:
     """Every test of every run, in finished run folders; their answers stay there in `tests/`."""
     for variant in dict.fromkeys(run.variant for run in runs):
         config = recipe.config(variant, folder)
@@ -85,7 +93,7 @@ def _told(run: Planned, config: RunConfig) -> Iterator[Scored]:
 
 def _decoded(
     model: TextModel, config: RunConfig, place: Path, of: tuple[str | None, str, str]
-) -> Iterator[Scoring | Cut | Scored]:
+) -> Iterator[Scoring | Cut | NotKept | Scored]:
     """Tests of the same text are decoded once. `of` is the variant, who answers, and both as a person says it."""
     assert config.reproduce is not None, "recipes have it"
     variant, who, name = of
@@ -100,7 +108,7 @@ def _decoded(
             else:
                 if outputs is None:
                     outputs, cut = _answers(model, sources, config.reproduce.decoding)
-                    _keep(outputs, place / "tests" / f"{text}.txt")
+                    yield from _kept(outputs, place / "tests" / f"{text}.txt")
                     yield from [Cut(text, name, cut, len(pairs))] if cut else []
                 value = score(test.metric, outputs, references)
             yield Scored(test, part or variant, who, value, len(pairs), cut)
@@ -126,12 +134,7 @@ def _pairs(test: Expectation, config: RunConfig, place: Path) -> list[TextPair]:
     corpus = corpus_of(test, config.data)
     if corpus is None:
         return list(open_prepared(config.data.prepared or place / "data").valid)
-    pairs = []
-    for row in rows(corpus):
-        if row.fault is not None:
-            raise DataError(f"{corpus.name}, row {row.number}: {row.fault}; a test must be whole: mend the file")
-        pairs.append((row.source, row.target))
-    return pairs
+    return list(whole_pairs(corpus))
 
 
 def _answers(model: TextModel, sources: Sequence[str], options: dict[str, Any]) -> tuple[list[str], int]:
@@ -146,10 +149,12 @@ def _answers(model: TextModel, sources: Sequence[str], options: dict[str, Any]) 
     return texts, cut
 
 
-def _keep(outputs: Sequence[str], path: Path) -> None:
+def _kept(outputs: Sequence[str], path: Path) -> Iterator[NotKept]:
     """For people to look at; a line break inside an answer would put all lines below it out of place."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(" ".join(output.splitlines()) + "\n" for output in outputs), "utf-8", "backslashreplace")
+    try:
+        keep(path, "".join(" ".join(output.splitlines()) + "\n" for output in outputs))
+    except AttendoError as error:
+        yield NotKept(str(error))
 
 
 def _tests(config: RunConfig) -> Sequence[Expectation]:

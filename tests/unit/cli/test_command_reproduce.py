@@ -1,5 +1,6 @@
 """`attendo reproduce`: from a recipe to a verdict, on four sentences that nothing is learned from in three steps."""
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -8,15 +9,18 @@ from typing import Any
 
 import pytest
 import torch
+from full_disk import room_for
 from tiny import SOURCES, TARGETS, Command
 
 from attendo.cli import reproduce as command
-from attendo.errors import UsageError
+from attendo.errors import DataError, ModelError, UsageError
 from attendo.recipes import corpora
 from attendo.recipes.reproduce.jobs import Job
 from attendo.recipes.reproduce.recipe import read_recipe
-from attendo.recipes.reproduce.runs import state_of
+from attendo.recipes.reproduce.runs import keep_texts, state_of
+from attendo.recipes.reproduce.texts import checksums, learned_from
 from attendo.recipes.run import Run
+from attendo.recipes.run_config import to_toml
 
 NETWORK = """
 preset = "tiny"
@@ -149,8 +153,8 @@ def write_data(folder: Path) -> Path:
     return folder
 
 
-def results(folder: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((folder / "results.json").read_text("utf-8"))
+def results(folder: Path, name: str = "results.json") -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / name).read_text("utf-8"))
     return content
 
 
@@ -169,6 +173,9 @@ def test_a_recipe_that_comes_out_as_expected_passes(attendo: Command, data: Path
     assert "scoring held-out: seed 2\n" in done.errors
     assert "seed 2: 4 of 4 answers to held-out were cut at the length limit\n" in done.errors
     assert "written to runs/reproduce/mine/results.json\n" in done.errors
+    learned, *_ = [run["learned_from"] for run in results(Path("runs/reproduce/mine"))["runs"]]
+    assert learned.keys() == {"train.source", "train.target", "test.source", "test.target"}
+    assert learned["train.source"] == hashlib.sha256((data / "train.source").read_bytes()).hexdigest()
 
 
 def test_what_was_measured_is_written_down(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
@@ -188,6 +195,10 @@ def test_what_was_measured_is_written_down(attendo: Command, data: Path, out: Pa
     assert told["runs"][0]["training_seconds"] == round(last, 1)
     assert told["training_seconds"] == pytest.approx(sum(run["training_seconds"] for run in told["runs"]), abs=0.06)
     assert (out / "seed-1" / "tests" / "held-out.txt").read_text("utf-8").count("\n") == len(SOURCES)
+    assert told["data"] == "data"
+    assert told["tested_on"] == {
+        name: hashlib.sha256((data / name).read_bytes()).hexdigest() for name in ("test.source", "test.target")
+    }
 
 
 def test_a_recipe_that_comes_out_worse_fails(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
@@ -197,7 +208,9 @@ def test_a_recipe_that_comes_out_worse_fails(attendo: Command, data: Path, out: 
     assert done.code == 1
     assert done.output.splitlines()[-1] == "fail: worse than expected"
     assert done.output.splitlines()[2].endswith("fail")
-    assert (results(out)["passed"], list(results(out)["tests"][0]["seeds"])) == (False, ["2"])
+    some = results(out, "results-partial.json")
+    assert (some["passed"], list(some["tests"][0]["seeds"])) == (False, ["2"])
+    assert not (out / "results.json").exists(), "what all seeds came to is not known, or stays as it was"
     assert "seed 2: complete, in" in done.errors
 
 
@@ -256,23 +269,129 @@ def test_a_run_that_ended_early_for_patience_is_complete(attendo: Command, data:
     path.write_text(path.read_text("utf-8").replace("validate_every = 2\n", "").replace("steps = 3\n", never), "utf-8")
     asked = ("reproduce", path, "--out", "out", "--seeds", "1", "--device", "cpu")
     assert attendo(*asked).code == 0
-    assert results(Path("out"))["runs"][0]["steps"] < 9
+    assert results(Path("out"), "results-partial.json")["runs"][0]["steps"] < 9
     assert "seed 1: complete" in attendo(*asked).errors
 
 
 def test_how_far_a_run_is_can_be_told_from_its_folder(data: Path, out: Path, recipe: Recipe) -> None:
     config, run = read_recipe(recipe(PLAIN)).config(None, data), out / "seed-1"
-    assert state_of(out / "seed-3", config) == "new"
-    assert state_of(run, config) == "complete"
+    assert state_of(out / "seed-3", config, {}) == "new"
+    assert state_of(run, config, {}) == "complete"
     with pytest.raises(UsageError, match=r"seed-1 holds a run with other settings than seed = 5: name another folder"):
-        state_of(run, config.replace(seed=5))
+        state_of(run, config.replace(seed=5), {})
     for name in ("data", "checkpoints"):
         shutil.rmtree(run / name)
-    assert state_of(run, config) == "complete", "the model and what was told of it are enough to score it"
+    assert state_of(run, config, {}) == "complete", "the model and what was told of it are enough to score it"
     shutil.rmtree(run / "model")
-    assert state_of(run, config) == "new"
+    assert state_of(run, config, {}) == "new"
     shutil.rmtree(out / "seed-2" / "model")
-    assert state_of(out / "seed-2", config.replace(seed=2)) == "begun"
+    assert state_of(out / "seed-2", config.replace(seed=2), {}) == "begun"
+
+
+def test_a_run_that_learned_from_other_text_is_not_taken(
+    attendo: Command, data: Path, out: Path, recipe: Recipe
+) -> None:
+    config, run = read_recipe(recipe(PLAIN)).config(None, data), out / "seed-1"
+    texts = checksums(learned_from(config.data))
+    keep_texts(run, texts)
+    asked = ("reproduce", "mine.toml", "--seeds", "1", "--out", out, "--device", "cpu", "--data")
+    moved = data.rename(data.with_name("moved"))
+    assert attendo(*asked, moved).code == 0, "wherever it lies"
+    (moved / "train.target").write_text("other\n" * 40, "utf-8")
+    failed = attendo(*asked, moved)
+    assert failed.code == 2
+    was, now = (
+        f"{sums['train.target']:.12}..." for sums in (texts, checksums({"train.target": moved / "train.target"}))
+    )
+    assert f"{run} learned from " in failed.error
+    assert f"/train.target when its SHA-256 was {was}, and that of {moved / 'train.target'} is {now}: " in failed.error
+    assert "bring that text back, name another folder (--out), or remove the run" in failed.error
+    shutil.rmtree(run / "model")
+    assert attendo(*asked, moved).code == 2, "nor does it go on"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("run.json", "{"), ("run.json", "[1]"), ("run.json", None), ("texts.json", "{")]
+)
+def test_a_damaged_file_of_a_complete_run_is_told_at_once(
+    data: Path, out: Path, recipe: Recipe, name: str, content: str | None
+) -> None:
+    config, path = read_recipe(recipe(PLAIN)).config(None, data), out / "seed-1" / name
+    path.unlink() if content is None else path.write_text(content, "utf-8")
+    with pytest.raises(ModelError, match=rf"seed-1/{name} is missing or damaged: bring it back, or remove"):
+        state_of(out / "seed-1", config, {})
+
+
+@pytest.mark.parametrize("content", ["[1]", "{", '{"step": "3"}'])
+def test_a_run_with_damaged_scores_is_not_complete(data: Path, out: Path, recipe: Recipe, content: str) -> None:
+    config = read_recipe(recipe(PLAIN)).config(None, data)
+    (out / "seed-1" / "model" / "scores.json").write_text(content, "utf-8")
+    assert state_of(out / "seed-1", config, {}) == "begun"
+
+
+def test_damaged_reports_of_a_run_that_ended_early_are_told(data: Path, out: Path, recipe: Recipe) -> None:
+    config = read_recipe(recipe(PLAIN)).config(None, data)
+    (out / "seed-1" / "run.toml").write_text(to_toml(longer := config.replace(train=config.train.replace(steps=9))))
+    with (out / "seed-1" / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "stopped", "step": 3}\n{"kind": "stopped", "st')
+    assert state_of(out / "seed-1", longer, {}) == "complete", "a last line may be cut"
+    with (out / "seed-1" / "metrics.jsonl").open("a") as file:
+        file.write("\n")
+    with pytest.raises(DataError, match=r"metrics\.jsonl, line \d+ is not what a run writes"):
+        state_of(out / "seed-1", longer, {})
+
+
+def test_bad_tests_and_devices_are_told_before_anything_is_trained(
+    attendo: Command, data: Path, recipe: Recipe
+) -> None:
+    path = recipe(PLAIN)
+    failed = attendo("reproduce", path, "--device", "foo")
+    assert (failed.code, "foo" in failed.error) == (2, True)
+    (data / "test.target").write_text("\n" * len(SOURCES), "utf-8")
+    failed = attendo("reproduce", path, "--device", "cpu")
+    assert (failed.code, "row 1: empty; a test must be whole" in failed.error) == (3, True)
+    assert not Path("runs").exists()
+
+
+def test_what_was_scored_is_printed_even_where_it_cannot_be_written(
+    attendo: Command, data: Path, out: Path, recipe: Recipe
+) -> None:
+    (out / "results.json").mkdir()
+    failed = attendo("reproduce", recipe(PLAIN), "--out", out, "--device", "cpu")
+    assert failed.output.splitlines()[-1] == "pass: as expected"
+    assert failed.code == 2
+    assert f"\nattendo: {out / 'results.json'} cannot be written: Is a directory; " in failed.errors
+    assert not (out / ".tmp-results.json").exists()
+
+
+def test_on_a_full_disk_scores_are_printed_and_the_files_named_with_their_bytes(
+    attendo: Command, data: Path, out: Path, recipe: Recipe
+) -> None:
+    path = recipe(PLAIN)
+    with room_for(1):
+        failed = attendo("reproduce", path, "--out", out, "--device", "cpu")
+    assert failed.output.splitlines()[-1] == "pass: as expected"
+    assert failed.code == 1
+    answers = out / "seed-2" / "tests" / "held-out.txt"
+    assert f"{answers} cannot be written, the disk is full: about " in failed.errors
+    assert failed.errors.splitlines()[-1].startswith(f"attendo: {out / 'results.json'} cannot be written, the disk is ")
+
+
+def test_answers_that_could_not_be_kept_are_a_failure(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
+    (out / "seed-1" / "tests").touch()
+    failed = attendo("reproduce", recipe(PLAIN), "--out", out, "--device", "cpu")
+    assert failed.code == 1
+    assert f"{out / 'seed-1' / 'tests' / 'held-out.txt'} cannot be written: " in failed.errors
+    assert results(out)["passed"] is True
+
+
+def test_who_comes_second_is_told_what_reproduce_can_do(data: Path, out: Path, recipe: Recipe) -> None:
+    found = read_recipe(recipe(PLAIN))
+    run, config = found.plan(out)[0], found.config(None, data)
+    with pytest.raises(
+        UsageError, match=r"another process has begun \S+seed-1 meanwhile: wait for it and give the same"
+    ):
+        command._begun(run, config, torch.device("cpu"), {})
 
 
 def test_models_of_all_seeds_answer_together(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
@@ -283,6 +402,10 @@ def test_models_of_all_seeds_answer_together(attendo: Command, data: Path, out: 
     assert done.output.splitlines()[1].split()[-4:] == ["together", "expected", "published", "verdict"]
     assert results(out)["tests"][0]["together"] == 100.0
     assert (out / "tests" / "held-out.txt").is_file()
+    path = recipe(path.read_text("utf-8").removeprefix(NETWORK).replace("expected = 99.5", "expected = 1.0"))
+    alone = attendo("reproduce", path, "--seeds", "2", "--out", out, "--device", "cpu")
+    assert (alone.code, alone.output.splitlines()[2].endswith("not judged")) == (0, True)
+    assert alone.output.splitlines()[-1] == "not judged: what is expected is that of 2 networks together"
 
 
 def test_each_variant_is_trained_on_files_of_its_own(attendo: Command, data: Path, recipe: Recipe) -> None:
@@ -304,7 +427,8 @@ def test_each_variant_is_trained_on_files_of_its_own(attendo: Command, data: Pat
                    "--variants", "right", "--device", "cpu")  # fmt: skip
     assert some.code == 0, "a mean of some variants is not what is expected of all"
     assert some.output.splitlines()[-1] == "not judged: what is expected is the mean of 2 variants"
-    assert results(Path("out"))["passed"] is None
+    assert results(Path("out"), "results-partial.json")["passed"] is None
+    assert results(Path("out")) == told, "that of all variants stays"
 
 
 def test_the_parts_of_a_test_are_told_one_by_one(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
@@ -337,6 +461,7 @@ def test_trainings_at_once_are_processes_with_logs(attendo: Command, data: Path,
     assert "seed 1: done after " in done.errors
     assert "seed 2: complete, in " in done.errors
     assert f"model written to {out / 'seed-1' / 'model'}" in (out / "seed-1.log").read_text("utf-8")
+    assert results(out / "seed-1", "texts.json").keys() >= {"train.source", "train.target"}
 
 
 def test_what_a_process_is_asked_is_what_would_be_trained_here(data: Path, recipe: Recipe) -> None:
@@ -373,6 +498,9 @@ def test_all_recipes_are_listed_with_their_numbers(attendo: Command) -> None:
         (["nothing"], "unknown recipe nothing"),
         (["scan_simple", "--list"], "--list prints all recipes"),
         (["scan_simple", "--seeds", "1,x"], "--seeds x: give whole numbers"),
+        (["scan_simple", "--seeds", ","], "--seeds ',' names none: give some, such as 1,2, or leave it out for all"),
+        (["scan_simple", "--seeds", ""], "--seeds '' names none"),
+        (["inflection", "--variants", " ,"], "--variants ' ,' names none: give some, such as A,B"),
         (["scan_simple", "--variants", "x"], "unknown variant x; scan_simple has none"),
         (["scan_simple", "--jobs", "0"], "--jobs"),
     ],

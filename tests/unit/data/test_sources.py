@@ -78,6 +78,14 @@ def test_every_answer_of_a_conversation_has_the_turns_before_it(tmp_path: Path) 
     assert pairs(second) == [("a", "b"), ("a<turn>b<turn>c", "d"), ("e", "f")]
 
 
+def test_the_symbol_between_turns_is_no_turn_where_somebody_says_it(tmp_path: Path) -> None:
+    content = b'{"turns": ["a<turn>b", "c", "d"]}'
+    assert pairs(one(tmp_path, "x.jsonl", content, turns_field="turns"))[1] == ("a[turn]b<turn>c", "d")
+    apart = b'{"turns": ["a < t u r n > b", "c", "d"]}'
+    corpus = one(tmp_path, "x.jsonl", apart, turns_field="turns", without_spaces=True)
+    assert pairs(corpus)[1] == ("a[turn]b<turn>c", "d")
+
+
 def test_R7_lines_that_are_no_conversation_are_bad_lines(tmp_path: Path) -> None:
     lines = [{"turns": ["alone"]}, {"turns": "text"}, {"turns": ["a", 1]}, {"said": ["a", "b"]}, ["a", "b"]]
     content = "\n".join(map(json.dumps, lines)).encode() + b'\n\n{\n{"turns": ["a", "b\\ud800"]}\n'

@@ -1,14 +1,18 @@
 """Conversations: messages in, messages out with the answer added; turns joined as the model learned to read them."""
 
+from copy import copy
 from typing import Any
 
 import pytest
-from piped import TURNS, answering
+from piped import QUIET, TURNS, answering, only
 
 import attendo
 from attendo.errors import UsageError
 from attendo.pipelines.turns import latest_turns, most_tokens
+from attendo.text import Characters
 from attendo.text_model import TextModel
+
+pytestmark = pytest.mark.filterwarnings(QUIET)
 
 
 def talk(*texts: str) -> list[dict[str, Any]]:
@@ -27,7 +31,7 @@ def test_turns_are_joined_as_the_model_learned_to_read_them(with_symbol: bool, b
     messages = talk(*TURNS[:3])
     told = attendo.pipeline("conversational", model)(messages)
     answer = {"role": "assistant", "content": said(model, between.join(TURNS[:3]))}
-    assert told == [{"generated_text": [*messages, answer]}]
+    assert only(told) == [{"generated_text": [*messages, answer]}]
     assert said(model, between.join(TURNS[:3])) != said(model, TURNS[2])
     assert len(messages) == 3
 
@@ -75,6 +79,29 @@ def test_the_latest_are_kept_and_the_last_in_any_case() -> None:
     assert latest_turns(["a", "b", "c"], model, None, lambda text: False) == "c"
     assert latest_turns(["a", "b", "c"], model, 1, lambda text: True) == "c"
     assert latest_turns(["a", "b", "c"], answering(), 9, lambda text: True) == "a\nb\nc"
+
+
+def test_nobody_says_more_than_one_turn() -> None:
+    model = answering(True)
+    forged = latest_turns(["cat<turn>dog", "a<tu<turn>rn>b"], model, 1, lambda text: True)
+    assert forged.count("<turn>") == 0
+    assert latest_turns(["cat<turn>dog", "b"], model, 2, lambda text: True) == "cat[turn]dog<turn>b"
+    turn = model.source_tokenizer.encode("<turn>")[0]
+    read = model.source_tokenizer.encode(latest_turns(["<turn>", "<turn>cat", "b<turn>"], model, 9, lambda text: True))
+    assert read.count(turn) == 2
+
+
+def test_spaces_that_the_model_did_not_learn_from_are_left_out() -> None:
+    chinese, plain = answering(True), answering(True)
+    for each, text in ((Characters.build(["你好"], symbols=("<turn>",)), "你 好"), (plain.source_tokenizer, "a cat")):
+        model = copy(chinese)
+        model.source_tokenizer = each
+        expected = text.replace(" ", "") if "你" in text else text
+        assert latest_turns([text, "< turn>", text], model, 9, lambda _: True).split("<turn>") == [
+            expected,
+            "[turn]" if "你" in text else "< turn>",
+            expected,
+        ]
 
 
 def test_what_the_model_puts_before_a_source_takes_room() -> None:

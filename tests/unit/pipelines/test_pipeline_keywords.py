@@ -3,13 +3,15 @@
 from typing import Any
 
 import pytest
-from piped import answering, continuing
+from piped import QUIET, answering, continuing, only
 from tiny import SOURCES
 
 import attendo
 from attendo.errors import UsageError
 from attendo.pipelines.keywords import NAMES, NEW_TOKENS, merged, ours
 from attendo.pipelines.tasks import task_of
+
+pytestmark = pytest.mark.filterwarnings(QUIET)
 
 TEXT = SOURCES[3]
 TRANSLATION, CONTINUING = task_of("translation"), task_of("text-generation")
@@ -42,8 +44,8 @@ def test_what_means_the_same_gives_the_same(theirs: dict[str, Any], same: dict[s
     told = {NEW_TOKENS.get(name, name): value for name, value in ours(theirs, TRANSLATION).items()}
     assert told == same
     expected = model.generate([TEXT], **same)[0].text
-    assert attendo.pipeline("translation", model)(TEXT, **theirs) == [{"translation_text": expected}]
-    assert attendo.pipeline("translation", model, **theirs)(TEXT) == [{"translation_text": expected}]
+    assert only(attendo.pipeline("translation", model)(TEXT, **theirs)) == [{"translation_text": expected}]
+    assert only(attendo.pipeline("translation", model, **theirs)(TEXT)) == [{"translation_text": expected}]
 
 
 @pytest.mark.parametrize(

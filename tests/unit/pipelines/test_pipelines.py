@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 import torch
-from piped import answering, continuing
+from piped import QUIET, answering, continuing, only
 from tiny import SOURCES, tiny_model
 
 import attendo
 from attendo.errors import ModelError, UsageError
 from attendo.pipelines import Pipeline
 from attendo.text_model import TextModel
+
+pytestmark = pytest.mark.filterwarnings(QUIET)
 
 TEXTS = list(SOURCES)
 KEYS = {"translation": "translation_text", "summarization": "summary_text", "text2text-generation": "generated_text"}
@@ -27,9 +29,9 @@ def test_a_text_gives_a_list_of_one_dict_and_several_texts_one_each(task: str, k
     pipe = attendo.pipeline(task, model)
     texts = said(model, TEXTS)
     assert len(set(texts)) > 1
-    assert pipe(TEXTS[0]) == [{key: texts[0]}]
-    assert pipe(TEXTS) == [{key: text} for text in texts]
-    assert pipe(TEXTS[:1]) == [{key: texts[0]}]
+    assert only(pipe(TEXTS[0])) == [{key: texts[0]}]
+    assert only(pipe(TEXTS)) == [{key: text} for text in texts]
+    assert only(pipe(TEXTS[:1])) == [{key: texts[0]}]
     assert pipe([]) == []
 
 
@@ -40,8 +42,8 @@ def test_several_answers_to_a_text_are_a_list_and_to_several_a_list_each() -> No
         [{"translation_text": each.text} for each in result.hypotheses]
         for result in model.generate(TEXTS, beam=3, n_best=2)
     ]
-    assert pipe(TEXTS, num_beams=3, num_return_sequences=2) == expected
-    assert pipe(TEXTS[0], num_beams=3, num_return_sequences=2) == expected[0]
+    assert only(pipe(TEXTS, num_beams=3, num_return_sequences=2)) == expected
+    assert only(pipe(TEXTS[0], num_beams=3, num_return_sequences=2)) == expected[0]
 
 
 def test_a_text_is_gone_on_with_by_a_decoder_only_model() -> None:
@@ -54,6 +56,17 @@ def test_a_text_is_gone_on_with_by_a_decoder_only_model() -> None:
     assert pipe(TEXTS) == [[{"generated_text": text}] for text in texts]
     new = pipe(TEXTS, return_full_text=False)
     assert [begin + each[0]["generated_text"] for begin, each in zip(TEXTS, new, strict=True)] == texts
+
+
+@pytest.mark.parametrize("text", ["日 cat", "the cat\r\n", "the cat\r\n sat", " the cat "])
+def test_a_text_that_is_gone_on_with_stays_as_it_was_given(text: str) -> None:
+    for model in (continuing(), continuing("words")):
+        pipe = attendo.pipeline("text-generation", model, max_new_tokens=3, min_new_tokens=3)
+        (whole,), (new,) = pipe(text), pipe(text, return_full_text=False)
+        assert whole["generated_text"] == text + new["generated_text"]
+        assert new["generated_text"]
+        if text.endswith(" ") and model.target_tokenizer.kind == "words":
+            assert not new["generated_text"].startswith(" ")
 
 
 def test_new_tokens_come_on_top_of_those_of_each_text() -> None:
@@ -70,9 +83,9 @@ def test_new_tokens_of_an_answer_are_all_that_it_has() -> None:
     model = answering()
     pipe = attendo.pipeline("text2text-generation", model)
     assert (
-        pipe(TEXTS, max_new_tokens=2)
+        only(pipe(TEXTS, max_new_tokens=2))
         == [{"generated_text": text} for text in said(model, TEXTS, max_length=2)]
-        != pipe(TEXTS)
+        != only(pipe(TEXTS))
     )
 
 
@@ -96,9 +109,9 @@ def test_it_says_what_it_is() -> None:
 def test_what_a_call_says_wins_over_what_the_pipeline_was_made_with() -> None:
     model = answering()
     pipe = attendo.pipeline("translation", model, num_beams=4, max_new_tokens=3)
-    assert pipe(TEXTS) == [{"translation_text": text} for text in said(model, TEXTS, beam=4, max_length=3)]
-    assert pipe(TEXTS, beam=1) == [{"translation_text": text} for text in said(model, TEXTS, max_length=3)]
-    assert pipe(TEXTS, max_length=1) == [
+    assert only(pipe(TEXTS)) == [{"translation_text": text} for text in said(model, TEXTS, beam=4, max_length=3)]
+    assert only(pipe(TEXTS, beam=1)) == [{"translation_text": text} for text in said(model, TEXTS, max_length=3)]
+    assert only(pipe(TEXTS, max_length=1)) == [
         {"translation_text": text} for text in said(model, TEXTS, beam=4, max_length=1)
     ]
     assert pipe(TEXTS, num_beams=None) == pipe(TEXTS)
@@ -190,3 +203,11 @@ def test_languages_are_checked_where_the_model_tells_them() -> None:
     with pytest.raises(UsageError, match="does not tell its source language; leave it out"):
         attendo.pipeline("translation", answering(), src_lang="en")
     assert attendo.pipeline("translation_de_to_fr", answering())(TEXTS[0])
+
+
+def test_a_task_and_a_model_are_needed() -> None:
+    wrong: Any = None
+    with pytest.raises(UsageError, match="a task is a name, not None: use translation, summarization"):
+        attendo.pipeline(wrong, answering())
+    with pytest.raises(UsageError, match=r"a model is its folder, or what attendo\.load made of one, not None"):
+        attendo.pipeline("translation", wrong)

@@ -1,5 +1,7 @@
 """Recipes: where they are found, which trainings they ask for, which files they need."""
 
+import gzip
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,8 @@ import pytest
 from attendo.data.config import CorpusConfig, DataConfig
 from attendo.errors import DataError, UsageError
 from attendo.recipes.reproduce.config import Expectation
-from attendo.recipes.reproduce.recipe import corpus_of, find_recipe, read_recipe, recipe_paths
+from attendo.recipes.reproduce.recipe import find_recipe, read_recipe, recipe_paths
+from attendo.recipes.reproduce.texts import checksums, corpus_of, files_of_tests, learned_from
 
 PLAIN = """
 [data]
@@ -75,6 +78,13 @@ def test_a_recipe_is_found_by_its_path_or_by_its_name(tmp_path: Path) -> None:
         (PLAIN.replace("bleu", "blue"), r"mine\.toml: test: unknown metric blue"),
         (PLAIN.replace("seeds", "sedes"), r"unknown setting reproduce.sedes \(did you mean seeds\?\)"),
         (PLAIN.replace('source = "test.en"\ntarget = "test.de"', 'file = "test.txt"'), "must end in .tsv or .jsonl"),
+        (VARIED.replace('["bul", "dut"]', "3"), r"mine\.toml: reproduce\.variants: write a list of names, .*, not 3"),
+        (
+            PLAIN.replace("[[reproduce.test]]", "[reproduce.test]"),
+            r"reproduce\.test may be several: write \[\[reproduce",
+        ),
+        (PLAIN.replace("[1, 2]", "1"), r"reproduce\.seeds may be several: write \[1\], not 1"),
+        (PLAIN.replace("seeds", "ensemble = true\nseeds"), "each seed would keep back other pairs .*: name validation"),
         (
             PLAIN.replace('source = "test.en"\ntarget = "test.de"\nmetric = "bleu"', 'metric = "loss"')
             + "[train]\nfinal = 'average'\n",
@@ -101,7 +111,8 @@ def test_some_seeds_and_variants_can_be_chosen(tmp_path: Path) -> None:
     recipe = read_recipe(written(tmp_path, VARIED))
     some = recipe.choose(seeds=[2], variants=["dut"])
     assert [(run.variant, run.seed) for run in some.plan(Path("out"))] == [("dut", 2)]
-    assert (recipe.whole, some.whole, recipe.choose(variants=["dut", "bul"]).whole) == (True, False, True)
+    assert (recipe.expected_of, some.expected_of) == (None, "the mean of 2 variants")
+    assert recipe.choose(variants=["dut", "bul"]).expected_of is None
     with pytest.raises(UsageError, match="unknown variant fre; there are bul, dut"):
         recipe.choose(variants=["fre"])
     with pytest.raises(UsageError, match="unknown variant fre; mine has none"):
@@ -131,8 +142,74 @@ def test_missing_files_are_named_with_the_way_to_them(tmp_path: Path) -> None:
     missing = [str(tmp_path / name) for name in ("bul.test.tsv", "dut.train.tsv", "dut.test.tsv")]
     assert f"mine needs files that are not there: {', '.join(missing)}; docs/data.md" in str(failed.value)
     for name in missing:
-        Path(name).touch()
+        Path(name).write_text("a\tb\n", "utf-8")
     recipe.check_files(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"dut\.test\.tsv is empty"),
+        (b"a\tb\n\n", r"dut\.test\.tsv, row 2: empty; a test must be whole"),
+        (b"a\tb\n\tb\n", r"dut\.test\.tsv, row 2: empty"),
+        (b"a\n", r"dut\.test\.tsv, row 1: no such column"),
+    ],
+)
+def test_tests_are_read_before_anything_is_trained(tmp_path: Path, content: bytes, message: str) -> None:
+    recipe = read_recipe(written(tmp_path, VARIED))
+    for name in ("bul.train", "bul.test", "dut.train", "dut.test"):
+        (tmp_path / f"{name}.tsv").write_bytes(content if name == "dut.test" else b"a\tb\n")
+    with pytest.raises(DataError, match=message):
+        recipe.check_files(tmp_path)
+    recipe.choose(variants=["bul"]).check_files(tmp_path)
+
+
+def test_sides_of_a_test_are_as_long_and_a_compressed_one_is_whole(tmp_path: Path) -> None:
+    recipe = read_recipe(written(tmp_path, PLAIN))
+    for name in ("train.en", "train.de", "test.en", "test.de"):
+        (tmp_path / name).write_text("one\ntwo\n" if name == "test.en" else "one\n", "utf-8")
+    with pytest.raises(DataError, match=r"test\.de ends after 1 lines but \S+test\.en has 2 or more"):
+        recipe.check_files(tmp_path)
+    recipe = read_recipe(written(tmp_path, PLAIN.replace("test.en", "test.en.gz")))
+    (tmp_path / "test.en.gz").write_bytes(gzip.compress(b"one\n")[:-4])
+    with pytest.raises(DataError, match=r"test\.en\.gz cannot be read"):
+        recipe.check_files(tmp_path)
+
+
+def test_files_are_known_by_their_names_in_the_run_file_wherever_they_lie(tmp_path: Path) -> None:
+    (one := tmp_path / "one").mkdir()
+    for name in ("train.en", "train.de", "test.en", "test.de"):
+        (one / name).write_text(name, "utf-8")
+    recipe = read_recipe(written(tmp_path, PLAIN))
+    config = recipe.config(None, one)
+    assert learned_from(config.data) == {"train.en": one / "train.en", "train.de": one / "train.de"}
+    assert files_of_tests(config) == {"test.en": one / "test.en", "test.de": one / "test.de"}
+    sums = checksums(files_of_tests(config))
+    assert sums["test.en"] == hashlib.sha256(b"test.en").hexdigest()
+    two = one.rename(tmp_path / "two")
+    assert checksums(files_of_tests(recipe.config(None, two))) == sums
+    assert learned_from(DataConfig(prepared="ids")) == {"ids/index.json": Path("ids/index.json")}, "and so all of it"
+
+
+def test_fewer_networks_than_were_measured_together_are_not_judged(tmp_path: Path) -> None:
+    valid = VARIED.replace("source_field", 'valid_file = "{variant}.dev.tsv"\nsource_field')
+    recipe = read_recipe(written(tmp_path, valid.replace("seeds", "ensemble = true\nseeds")))
+    assert recipe.expected_of is None
+    assert recipe.choose(seeds=[2]).expected_of == "that of 2 networks together"
+    assert recipe.choose(seeds=[3, 4]).expected_of is None
+    assert read_recipe(written(tmp_path, VARIED)).choose(seeds=[2]).expected_of is None, "a mean is of any seeds"
+
+
+def test_what_leaves_out_some_of_a_recipe_is_partial(tmp_path: Path) -> None:
+    recipe = read_recipe(written(tmp_path, VARIED))
+    assert not recipe.partial
+    assert [recipe.choose(seeds=seeds).partial for seeds in ([1], [2, 3], [2, 1], [1, 2, 3])] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert recipe.choose(variants=["dut"]).partial
 
 
 def test_of_very_many_missing_files_some_are_named(tmp_path: Path) -> None:

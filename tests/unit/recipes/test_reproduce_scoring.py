@@ -5,18 +5,21 @@ import math
 from pathlib import Path
 
 import pytest
+from full_disk import room_for
 from tiny import SOURCES, TARGETS, tiny_model
 
 from attendo.errors import DataError, UsageError
 from attendo.metrics import likelihoods, perplexity, score
 from attendo.recipes.reproduce.outcome import outcome_of
 from attendo.recipes.reproduce.recipe import Planned, Recipe, read_recipe
-from attendo.recipes.reproduce.scoring import TOGETHER, Cut, Scored, Scoring, score_tests
+from attendo.recipes.reproduce.scoring import TOGETHER, Cut, NotKept, Scored, Scoring, score_tests
 
 RECIPE = """
 [data]
 source = "train.en"
 target = "train.zh"
+valid_source = "test.en"
+valid_target = "test.zh"
 [reproduce]
 about = "pairs"
 seeds = [1, 2]
@@ -69,7 +72,7 @@ def recipe(tmp_path: Path) -> Recipe:
     return read_recipe(tmp_path / "mine.toml")
 
 
-def found(recipe: Recipe) -> tuple[list[Scored], list[Scoring | Cut]]:
+def found(recipe: Recipe) -> tuple[list[Scored], list[Scoring | Cut | NotKept]]:
     place = recipe.path.parent
     reports = list(score_tests(recipe, recipe.plan(place), place, "cpu"))
     return [each for each in reports if isinstance(each, Scored)], [
@@ -96,7 +99,7 @@ def test_a_test_is_scored_as_anybody_would_and_the_answers_are_kept_in_order(rec
     assert {each.lines for each in scores} == {len(SOURCES)}
     cut = sum(result.cut for result in results)
     assert cut
-    assert [each for each in told if each.of == "seed 2"] == [
+    assert [each for each in told if not isinstance(each, NotKept) and each.of == "seed 2"] == [
         Scoring("test", "seed 2"),
         Cut("test", "seed 2", cut, len(SOURCES)),
     ]
@@ -130,6 +133,32 @@ def test_a_test_with_a_bad_line_is_refused(recipe: Recipe) -> None:
     path.write_bytes(path.read_bytes().replace(b"cat", b"c\xff", 1))
     with pytest.raises(DataError, match=r"test\.en \+ \S+test\.zh, row 1: not UTF-8; a test must be whole"):
         found(recipe)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_line_without_text_is_no_right_answer(recipe: Recipe, side: int) -> None:
+    """A model that says nothing would be right there."""
+    for number, name in enumerate(("test.en", "test.zh")):
+        path = recipe.path.parent / name
+        path.write_text(path.read_text("utf-8") + (" \n" if number == side else "text\n"), "utf-8")
+    with pytest.raises(DataError, match=rf"row {len(SOURCES) + 1}: empty; a test must be whole"):
+        found(recipe)
+
+
+def test_answers_that_cannot_be_written_are_scored_all_the_same(recipe: Recipe) -> None:
+    before, _ = found(recipe)
+    kept = recipe.path.parent / "seed-1" / "tests" / "test.txt"
+    text = kept.read_text("utf-8")
+    with room_for(10):
+        after, told = found(recipe)
+    assert after == before
+    faults = [each.why for each in told if isinstance(each, NotKept)]
+    assert faults[0] == f"{kept} cannot be written, the disk is full: about {len(text.encode())} bytes are needed"
+    assert (kept.read_text("utf-8"), list(kept.parent.iterdir())) == (text, [kept])
+    kept.unlink()
+    kept.mkdir()
+    _, told = found(recipe)
+    assert NotKept(f"{kept} cannot be written: Is a directory; see to it, or name another folder (--out)") in told
 
 
 def test_a_run_has_its_own_name(recipe: Recipe) -> None:

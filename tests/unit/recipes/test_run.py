@@ -208,13 +208,13 @@ def test_batches_made_otherwise_begin_their_part_of_the_data_again(tmp_path: Pat
 def test_few_pairs_sorted_at_a_time_make_mixed_batches(tmp_path: Path) -> None:
     """Sorted all at once, a batch holds one length; the setting has to come all the way to the batches."""
     padding = {}
-    for sort_within in (None, 8):
+    for sort_within in (65_536, 8):
         settings = config(tmp_path, train={"steps": 3, "batch_tokens": 64, "sort_within": sort_within})
         run = begun(settings, tmp_path / f"run-{sort_within}")
         batches = [placed.batch for placed in islice(run.trainer.stream.batches(), 10)]
         padding[sort_within] = sum(batch.padding for batch in batches)
-        assert all(len(batch.numbers) <= (sort_within or 64) for batch in batches)
-    assert padding[8] > padding[None]
+        assert all(len(batch.numbers) <= sort_within for batch in batches)
+    assert padding[8] > padding[65_536]
 
 
 def test_what_a_run_needs_again_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,85 @@
+"""The files of a recipe: what is learned from, what is tested on, whether a test is whole, and their checksums."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from attendo.data.config import READING_OF_TEXT, CorpusConfig, DataConfig
+from attendo.data.screening import text_fault
+from attendo.data.sources import rows
+from attendo.errors import DataError
+from attendo.recipes.reproduce.config import Expectation
+from attendo.recipes.run_config import RunConfig
+
+Files = dict[str, Path]  # by their names in the run file, which stay when a data set is moved
+
+
+def learned_from(data: DataConfig) -> Files:
+    """What a run learns from and validates with."""
+    return _named(_learned_from(data.replace(folder=None)), _learned_from(data))
+
+
+def files_of_tests(config: RunConfig) -> Files:
+    """What the tests of a recipe are read from."""
+    nowhere = config.replace(data=config.data.replace(folder=None))
+    return _named(*([path for each in corpora_of_tests(of) for path in _files(each)] for of in (nowhere, config)))
+
+
+def corpora_of_tests(config: RunConfig) -> list[CorpusConfig]:
+    """The texts of all tests that have files, parts of a test one by one."""
+    tests = () if config.reproduce is None else config.reproduce.test
+    apart = [test.of_part(part) for test in tests for part in test.parts] + [test for test in tests if not test.parts]
+    found = [corpus_of(test, config.data) for test in apart]
+    return [corpus for corpus in found if corpus is not None]
+
+
+def corpus_of(test: Expectation, data: DataConfig) -> CorpusConfig | None:
+    """The files of a test, read as validation files are; None where it has none."""
+    if not test.has_files:
+        return None
+    alike = next(iter((*data.validation, *data.training)), None)
+    reading = (
+        {} if alike is None else alike.model_dump(exclude_unset=True, exclude={"source", "target", "file", "weight"})
+    )
+    if test.file is None:  # fields are those of a file with both sides
+        reading = {name: value for name, value in reading.items() if name in (*READING_OF_TEXT, "tag")}
+    files = {"source": test.source, "target": test.target, "file": test.file}
+    return CorpusConfig(**{**reading, **files, "tag": test.tag or reading.get("tag")}).below(data.folder)
+
+
+def whole_pairs(corpus: CorpusConfig) -> Iterator[tuple[str, str]]:
+    """The pairs of a test. One that cannot be judged is an error: left out, or empty, it would change the score."""
+    for row in rows(corpus):
+        if (fault := text_fault(row)) is not None:
+            raise DataError(f"{corpus.name}, row {row.number}: {fault}; a test must be whole: mend the file")
+        yield row.source, row.target
+
+
+def checksums(files: Mapping[str, Path]) -> dict[str, str]:
+    """SHA-256 by name."""
+    found = {}
+    for name, path in files.items():
+        try:
+            with path.open("rb") as file:
+                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise DataError(f"{path} cannot be read: {error.strerror}") from None
+    return found
+
+
+def _learned_from(data: DataConfig) -> list[Path]:
+    if data.prepared is not None:
+        return [data.prepared / "index.json"]  # it has the checksums of all else
+    texts = () if data.text is None else data.text_files
+    return [
+        *(path for each in (*data.training, *data.validation) for path in _files(each)),
+        *(path for path in texts if path is not None),
+    ]
+
+
+def _files(corpus: CorpusConfig) -> list[Path]:
+    return [path for path in (corpus.source, corpus.target, corpus.file) if path is not None]
+
+
+def _named(names: list[Path], paths: list[Path]) -> Files:
+    return dict(zip(map(str, names), paths, strict=True))

@@ -1,0 +1,31 @@
+"""bf16 on processors without instructions for it."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from attendo.nn import bf16
+from attendo.nn.bf16 import settle_bf16
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("fails", "dtype", "enabled"),
+    [(True, torch.bfloat16, False), (True, torch.float32, True), (False, torch.bfloat16, True)],
+)
+def test_onednn_is_left_out_where_it_fails(
+    monkeypatch: pytest.MonkeyPatch, fails: bool, dtype: torch.dtype, enabled: bool
+) -> None:
+    monkeypatch.setattr(bf16, "_fails", lambda: fails)
+    torch.backends.mkldnn.set_flags(True, _fp32_precision=None)
+    settle_bf16(CPU, dtype)
+    assert torch.backends.mkldnn.enabled == enabled
+
+
+def test_the_first_product_changes_nothing_for_those_behind_it() -> None:
+    """On ARM without bf16 torch would warn, which is an error in tests, and compute otherwise from there on."""
+    settle_bf16(CPU, torch.bfloat16)
+    before = torch.backends.mkldnn.enabled
+    F.linear(torch.ones(64, 64, dtype=torch.bfloat16), torch.ones(64, 64, dtype=torch.bfloat16))
+    assert torch.backends.mkldnn.enabled == before

@@ -1,0 +1,59 @@
+"""Models that learned with a tag before every source, asked without one."""
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from tiny import SIZES
+
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+from attendo.store import StoredModel
+from attendo.text import Words
+from attendo.text_model import TextModel
+from attendo.text_model.tags import UntaggedWarning
+
+TAGGED = [("<en> the cat sat", "x"), ("<de> the dog", "y")]
+
+
+def model_with(*sample: tuple[str, str]) -> TextModel:
+    words = Words.build(["the cat sat", "the dog"] * 2, symbols=("<en>", "<de>", "<V>"))
+    network = Transformer(ModelConfig(vocab_size=words.vocab_size, **SIZES), torch.Generator().manual_seed(3))
+    return TextModel(StoredModel(network, words, words, {"max_length_extra": 2}, sample=list(sample)))
+
+
+def test_it_is_said_which_tags_there_are_and_not_what_was_asked() -> None:
+    message = "a tag before every text, such as <de>, <en>: begin each with one, and a space"
+    with pytest.warns(UntaggedWarning, match=message) as caught:
+        model_with(*TAGGED).generate(["<de> the dog", "the cat"])
+    (only,) = caught
+    assert "cat" not in str(only.message)
+    with pytest.warns(UntaggedWarning):
+        list(model_with(*TAGGED).stream("the cat"))
+
+
+def test_it_is_said_once() -> None:
+    model = model_with(*TAGGED)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            model.generate(["the cat"])
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize(
+    ("sample", "text", "options"),
+    [
+        (TAGGED, "<en> the cat", {}),
+        (TAGGED, "", {}),
+        (TAGGED, "the cat", {"source_prefix": ["<en>"]}),
+        ([*TAGGED, ("the cat", "x")], "the cat", {}),
+        ([("<V>the cat", "x")], "the cat", {}),
+        ([], "the cat", {}),
+    ],
+)
+def test_it_is_not_said_of_texts_as_the_model_learned_them(
+    sample: list[tuple[str, str]], text: str, options: dict[str, Any]
+) -> None:
+    assert len(model_with(*sample).generate([text], **options)) == 1  # a warning would be an error
