@@ -9,9 +9,8 @@ from typing import Any
 from attendo.data.config import CorpusConfig
 from attendo.data.line_breaks import as_line
 from attendo.data.parallel import open_binary, raw_lines, raw_pairs
-from attendo.data.spoken import as_turn
 from attendo.errors import DataError
-from attendo.text.turns import TURN, join_turns
+from attendo.text.turns import TURN, as_turn, join_turns
 
 Line = tuple[bytes, ...]
 Pairs = Sequence[tuple[str, str]]

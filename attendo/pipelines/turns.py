@@ -3,9 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-from attendo.data.spoken import as_turn
 from attendo.decode.config import GenerationConfig
-from attendo.text.turns import TURN, join_turns
+from attendo.text.turns import TURN, as_turn, join_turns
 from attendo.text_model import TextModel
 
 LINE_BREAK = "\n"  # between the turns for a model that did not learn from turns
