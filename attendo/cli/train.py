@@ -93,7 +93,7 @@ def new_config(
     told: str = "",
 ) -> "RunConfig":
     """The settings of a new run, those left open chosen from its data; choices that begin with `told` are told."""
-    from attendo.recipes.run_config import RunConfig, apply_changes, mistakes_in, named_about, read_run_file
+    from attendo.recipes.run_config import RunConfig, mistakes_in, named_about, read_run_file, with_changes
 
     named = files.get("text") is not None or (files["source"] is not None and files["target"] is not None)
     if run_file is None and (needs_out or not (named or changes)):
@@ -101,7 +101,7 @@ def new_config(
     values: dict[str, Any] = {} if run_file is None else read_run_file(run_file)
     if any(files.values()) and isinstance(values.setdefault("data", {}), dict):
         values["data"] |= {name: path for name, path in files.items() if path is not None}
-    values = apply_changes(values, changes)
+    values = with_changes(values, changes)
     with mistakes_in(run_file, changes):
         config = RunConfig(**values)
         if about := named_about(config, text_of(config.data)).told():

@@ -14,7 +14,7 @@ from attendo.decode.config import OF_A_SOURCE, GenerationConfig
 from attendo.errors import UsageError
 from attendo.metrics import PERPLEXITIES
 from attendo.model.config import ModelConfig
-from attendo.recipes.reproduce.config import Reproduce, with_variant
+from attendo.recipes.reproduce.config import Reproduce, with_own_settings, with_variant
 from attendo.settings import Settings
 from attendo.text.about import About, languages_of
 from attendo.text.config import TokenizerConfig
@@ -192,6 +192,13 @@ def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, A
                 raise UsageError(f"--set {change}: {section} is a value, not a section")
         place[name] = _toml_value(text.strip())
     return values
+
+
+def with_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """What a run file says, and --set above it: above what the variant that is chosen has of its own, too."""
+    variant = [change for change in changes if change.startswith("variant=")]
+    values = with_own_settings(apply_changes(values, variant))
+    return apply_changes(values, [change for change in changes if change not in variant])
 
 
 def to_toml(config: RunConfig) -> str:

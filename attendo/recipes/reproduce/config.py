@@ -1,5 +1,6 @@
 """How a recipe is judged: the table [reproduce] of a run file, and the variants that one file stands for."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -12,6 +13,7 @@ from attendo.settings import Settings, nearest
 
 PLACE = "{variant}"  # in names of files, where the name of a variant goes
 PART = "{part}"  # in those of a test, where the name of a part goes
+OWN_TABLES = ("data", "tokenizer", "model", "train", "generation")  # that may differ from variant to variant
 OF_VALIDATION = ("loss", "perplexity")  # of the run's own validation, where a test names no files
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -127,8 +129,9 @@ class Reproduce(Settings):
 
 def with_variant(values: dict[str, Any]) -> dict[str, Any]:
     """The values of a run file with their `variant` in its places; a mistake is a `ValueError`."""
+    values = with_own_settings(values)
     names = variants_of(values)
-    rest = {key: value for key, value in values.items() if key != "variant"}
+    rest = {key: value for key, value in values.items() if key not in ("variant", "variants")}
     if values.get("variant") is None:
         if has_places(values):
             known = f": {', '.join(names)}" if names else ""
@@ -138,8 +141,42 @@ def with_variant(values: dict[str, Any]) -> dict[str, Any]:
     if not has_places(values):
         raise ValueError(f"variant {variant} means nothing: no file name of the run file has {PLACE} in it")
     if names and variant not in names:
-        raise ValueError(f"unknown variant {variant}{nearest(variant, names)}; there are {', '.join(names)}")
+        raise ValueError(unknown_variant(variant, names))
     return {key: _filled(value, variant) for key, value in rest.items()}
+
+
+def with_own_settings(values: dict[str, Any]) -> dict[str, Any]:
+    """With what `[variants.NAME]` has for the `variant` in place of what all have."""
+    tables = own_settings(values)
+    if (variant := values.get("variant")) is None or not tables:
+        return values
+    rest = {key: value for key, value in values.items() if key != "variants"}
+    own = tables.get(str(variant), {})
+    return {**rest, **{name: {**rest.get(name, {}), **table} for name, table in own.items()}}
+
+
+def own_settings(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """By variant and table, what is different there."""
+    tables, names = values.get("variants", {}), variants_of(values)
+    for variant, own in _tables("variants", tables).items():
+        if variant not in names:
+            raise UsageError(f"variants.{variant}: {unknown_variant(variant, names)}")
+        for name in _tables(f"variants.{variant}", own):
+            if name not in OWN_TABLES:
+                raise UsageError(f"variants.{variant}.{name}: a variant has tables of its own, {', '.join(OWN_TABLES)}")
+    return tables
+
+
+def _tables(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
+        raise UsageError(f"{name}: write tables, such as [variants.NAME.train]")
+    return value
+
+
+def unknown_variant(name: str, known: Sequence[str], of: str = "the run file") -> str:
+    """What is said of one that is not there."""
+    there = f"there are {', '.join(known)}" if known else f"{of} has none"
+    return f"unknown variant {name}{nearest(name, list(known))}; {there}"
 
 
 def variants_of(values: dict[str, Any]) -> list[str]:
@@ -153,7 +190,7 @@ def variants_of(values: dict[str, Any]) -> list[str]:
 
 def has_places(values: dict[str, Any]) -> bool:
     """Whether a run file stands for several variants. What is only for the tests does not make it so."""
-    return any(_has_place(value) for key, value in values.items() if key not in ("variant", "reproduce"))
+    return any(_has_place(value) for key, value in values.items() if key not in ("variant", "variants", "reproduce"))
 
 
 def _has_place(value: Any) -> bool:

@@ -7,7 +7,14 @@ from typing import Any
 
 from attendo.data.config import DataConfig
 from attendo.errors import DataError, UsageError
-from attendo.recipes.reproduce.config import PLACE, Expectation, Reproduce, has_places, variants_of
+from attendo.recipes.reproduce.config import (
+    PLACE,
+    Expectation,
+    Reproduce,
+    has_places,
+    unknown_variant,
+    variants_of,
+)
 from attendo.recipes.reproduce.texts import corpora_of_tests, corpus_of, files_of_tests, learned_from, whole_pairs
 from attendo.recipes.run_config import RunConfig, mistakes_in, read_run_file, toml_literal
 from attendo.settings import nearest
@@ -70,8 +77,7 @@ class Recipe:
         """Some seeds or variants instead of all; seeds may be others than the recipe's own."""
         known = list(self.judged.variants)
         if unknown := [name for name in variants if name not in known]:
-            there = f"there are {', '.join(known)}" if known else f"{self.name} has none"
-            raise UsageError(f"unknown variant {unknown[0]}{nearest(unknown[0], known)}; {there}")
+            raise UsageError(unknown_variant(unknown[0], known, self.name))
         return replace(self, seeds=tuple(seeds) or self.seeds, variants=tuple(variants) or self.variants)
 
     def plan(self, out: Path) -> list[Planned]:
@@ -145,7 +151,7 @@ def read_recipe(path: Path) -> Recipe:
     with mistakes_in(path):
         if (names := variants_of(values)) and not has_places(values):
             raise UsageError(f"reproduce.variants would all be the same: no file name of [data] has {PLACE} in it")
-        config = RunConfig(**values, **({"variant": names[0]} if names else {}))
+        config, *_ = [RunConfig(**values, variant=name) for name in names] or [RunConfig(**values)]
         assert config.reproduce is not None, "it is in the values"
         _check_ensemble(config.reproduce, config.data)
         for test in config.reproduce.test:

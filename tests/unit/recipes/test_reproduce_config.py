@@ -7,7 +7,7 @@ import pytest
 
 from attendo.errors import UsageError
 from attendo.recipes.reproduce.config import Reproduce
-from attendo.recipes.run_config import RunConfig, to_toml
+from attendo.recipes.run_config import RunConfig, to_toml, with_changes
 
 TEST = {"name": "test", "file": "{variant}.test.tsv", "metric": "bleu"}
 VARIED: dict[str, Any] = {
@@ -44,6 +44,37 @@ def test_settings_for_a_variant_can_be_changed_and_written_down() -> None:
 def test_a_variant_must_be_named_and_be_one_of_them(variant: str | None, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         RunConfig(**VARIED, variant=variant)
+
+
+OWN = {"dut": {"train": {"steps": 7, "weight_decay": 0.5}, "model": {"dropout": 0.2}}}
+
+
+def test_a_variant_may_have_settings_of_its_own() -> None:
+    common = {**VARIED, "train": {"steps": 3, "warmup": 2}, "variants": OWN}
+    dut, bul = (RunConfig(**common, variant=name) for name in ("dut", "bul"))
+    assert (dut.train.steps, dut.train.weight_decay, dut.train.warmup, dut.model) == (7, 0.5, 2, {"dropout": 0.2})
+    assert (bul.train.steps, bul.train.weight_decay, bul.train.warmup, bul.model) == (3, 0.0, 2, {})
+
+
+def test_what_is_set_for_a_run_stands_above_what_its_variant_has() -> None:
+    common = {**VARIED, "train": {"steps": 3}, "variants": OWN}
+    config = RunConfig(**with_changes(common, ["train.steps=9", "variant=dut"]))
+    assert (config.train.steps, config.train.weight_decay) == (9, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"dutch": {"train": {}}}, r"variants.dutch: unknown variant dutch \(did you mean dut\?\); there are bul, dut"),
+        ({"dut": {"seed": {}}}, "variants.dut.seed: a variant has tables of its own, data, tokenizer, model, train"),
+        ({"dut": {"train": 5}}, r"variants.dut: write tables, such as \[variants.NAME.train\]"),
+        ({"dut": {"train": {"stepps": 5}}}, "stepps"),
+        (5, "variants: write tables"),
+    ],
+)
+def test_a_mistake_in_the_settings_of_a_variant_is_told(own: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        RunConfig(**VARIED, variants=own, variant="dut")
 
 
 def test_a_variant_of_a_run_file_without_places_for_it_is_refused() -> None:
