@@ -87,10 +87,21 @@ def main() -> None:
         code = _fail("interrupted", 130)
     except OSError as error:
         code = _fail(f"{error.filename or 'output'}: {error.strerror}", 1)
+    except (RuntimeError, MemoryError) as error:
+        code = _out_of_memory(error)
     except SystemExit as leaving:
         # click and rich leave with 1 when whoever read our output has seen enough (`| head -1`). That is no failure.
         code = 0 if isinstance(leaving.__context__, BrokenPipeError) else leaving.code
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _out_of_memory(error: Exception) -> int:
+    """Any other fault is ours, and told in full."""
+    from attendo.nn.out_of_memory import ran_out, told
+
+    if not ran_out(error):
+        raise error
+    return _fail(told(error), 1)
 
 
 def _fail(message: str, code: int) -> int:

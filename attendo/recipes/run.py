@@ -17,6 +17,7 @@ from attendo.data.prepare import Preparing, prepare, settings_hash
 from attendo.data.prepared import Prepared, open_prepared
 from attendo.data.windows import WindowBatches
 from attendo.errors import AttendoError, DataError, ModelError, UsageError
+from attendo.recipes.advice_on_memory import advice_on_memory
 from attendo.recipes.circumstances import circumstances, facts, other_machine
 from attendo.recipes.corpora import corpora
 from attendo.recipes.final_weights import final_weights
@@ -170,6 +171,7 @@ class Run:
         with ExitStack() as stack:
             stack.enter_context(self._alone())
             stack.enter_context(self._mending_own_data())
+            stack.enter_context(advice_on_memory(self.config.train, self.folder, self.checkpoints))
             for sink in sinks:
                 sink.open(self.folder, self.trainer.step)
                 stack.callback(sink.close)

@@ -60,8 +60,9 @@ where they end in languages (`train.en.gz` and `train.de`), or from the model of
         Reproduce,
         """How a recipe is judged, for `attendo reproduce`; training does not look at it. A recipe may stand for several
 variants: `{variant}` in its file names is replaced by the name of one, which `attendo train` takes as
-`--set variant=NAME`. What one of them has of its own stands in `[variants.NAME.train]` and the like, above what all have
-and below what `--set` says. `[reproduce.generate]` has settings of decoding, by the names of `attendo generate`.""",
+`--set variant=NAME`. What one of them has of its own stands in `[variants.NAME.train]` and the like, above
+what all have and below what `--set` says. `[reproduce.generate]` has settings of decoding, by the names of
+`attendo generate`.""",
     ),
     ("reproduce.test", Expectation, "One such table for each score of a test set."),
 )

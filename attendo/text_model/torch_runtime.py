@@ -9,6 +9,7 @@ import torch
 from attendo.data.batch import Example
 from attendo.decode.config import GenerationConfig
 from attendo.decode.engines import Engine
+from attendo.decode.making_do import MakingDo
 from attendo.decode.tapped import Tapped
 from attendo.errors import UsageError
 from attendo.model.heads import HeadScales, ScaledHeads
@@ -65,7 +66,10 @@ class TorchRuntime:
             raise UsageError("alignments and scaled heads exclude each other: take trace(text, heads=...).cross")
 
     def engine(self, config: GenerationConfig, constrained: bool) -> Engine:
-        return engine_of(config, self._reader, constrained)
+        def made(positions: int) -> Engine:
+            return engine_of(config.changed(batch_tokens=positions), self._reader, constrained)
+
+        return MakingDo(made, config.positions(on_gpu=self.device.type == "cuda"))
 
     def watched(self, config: GenerationConfig) -> SearchEngine:
         return search_engine_of(config, self._reader)

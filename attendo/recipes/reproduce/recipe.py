@@ -151,7 +151,8 @@ def read_recipe(path: Path) -> Recipe:
     with mistakes_in(path):
         if (names := variants_of(values)) and not has_places(values):
             raise UsageError(f"reproduce.variants would all be the same: no file name of [data] has {PLACE} in it")
-        config, *_ = [RunConfig(**values, variant=name) for name in names] or [RunConfig(**values)]
+        chosen = [{"variant": name} for name in names] or [{}]
+        config, *_ = [RunConfig(**values, **variant) for variant in chosen]  # each may have settings of its own
         assert config.reproduce is not None, "it is in the values"
         _check_ensemble(config.reproduce, config.data)
         for test in config.reproduce.test:

@@ -68,17 +68,16 @@ def score_tests(
     for variant in dict.fromkeys(run.variant for run in runs):
         config = recipe.config(variant, folder)
         own = [run for run in runs if run.variant == variant]
-        models = []
         for run in own:
             yield from _told(run, config)
-            if not _by_text(config):
-                continue
-            model = load(run.folder / "model", device)
-            yield from _decoded(model, config, run.folder, (variant, str(run.seed), run.name))
-            models += [model] if recipe.judged.ensemble and len(own) > 1 else []
-        if models:
+            if _by_text(config):
+                alone = (variant, str(run.seed), run.name)
+                yield from _decoded(load(run.folder / "model", device), config, run.folder, alone)
+        if recipe.judged.ensemble and len(own) > 1:
+            # Loaded again: a model that has answered keeps what it has recorded, gigabytes on a GPU.
+            first, *others = (load(run.folder / "model", device) for run in own)
             place, name = own[0].folder.parent, TOGETHER if variant is None else f"{variant}, {TOGETHER}"
-            yield from _decoded(models[0].ensemble(models[1:]), config, place, (variant, TOGETHER, name))
+            yield from _decoded(first.ensemble(others), config, place, (variant, TOGETHER, name))
 
 
 def _told(run: Planned, config: RunConfig) -> Iterator[Scored]:

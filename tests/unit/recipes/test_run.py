@@ -274,6 +274,28 @@ def test_damage_that_shows_while_training_is_told_in_the_same_way(
         list(run.train())
 
 
+def test_where_memory_runs_out_the_way_on_is_told_and_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = begun(config(tmp_path, train={"steps": 6}), tmp_path / "run")
+    learn = run.trainer.learner.update
+
+    def too_much(batches: Any) -> Any:
+        if run.trainer.step == 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return learn(batches)
+
+    monkeypatch.setattr(run.trainer.learner, "update", too_much)
+    with pytest.raises(torch.OutOfMemoryError) as failed:
+        list(run.train())
+    advice = f"--resume {run.folder} --override --set train.batch_tokens=32 --set train.accumulate=2"
+    assert failed.value.__notes__[0].startswith("a batch of 64 tokens is too much here, and the checkpoint of step 2")
+    assert failed.value.__notes__[0].endswith(advice)
+    smaller = config(tmp_path, train={"steps": 6, "batch_tokens": 32, "accumulate": 2})
+    again = ready(Run.resume(run.folder, CPU, config=smaller))
+    assert again.trainer.step == 2
+    list(again.train())
+    assert again.trainer.step == 6
+
+
 def test_a_run_given_for_its_model_is_told_so(tmp_path: Path) -> None:
     trained(config(tmp_path), tmp_path / "run")
     with pytest.raises(ModelError, match=r"run is a run, not a model: name .*run/model"):

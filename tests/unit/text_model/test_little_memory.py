@@ -1,0 +1,116 @@
+"""Where memory runs out, the same answers come, fewer at a time."""
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from lively import lively_model, sentences
+from tiny import Command
+
+import attendo.decode.engines
+from attendo.decode.making_do import LessAtOnceWarning
+from attendo.decode.slots import Slots
+from attendo.text_model import TextModel
+
+FULL = "CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has 1.50 GiB of which 0 are free. Process 5 has much"
+
+
+class Memory:
+    """Room for so many rows of answers in all slots that there are, and before the step at which it is gone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, rows: int, steps: int | None = None) -> None:
+        self.made: list[int] = []
+        memory, left, there = self, steps, torch.OutOfMemoryError
+
+        class Few(Slots):
+            def __init__(self, network: Any, strategy: Any, rules: Any, sizes: Any, compiled: bool = False) -> None:
+                memory.made.append(sizes.count)
+                if sizes.count * strategy.width > rows:
+                    raise there(FULL)
+                super().__init__(network, strategy, rules, sizes, compiled)
+
+            def advance(self, waiting: Any) -> Any:
+                nonlocal left
+                if left is not None and (left := left - 1) < 0:
+                    left = None
+                    raise there(FULL)
+                return super().advance(waiting)
+
+        monkeypatch.setattr(attendo.decode.engines, "Slots", Few)
+
+
+def told(model: TextModel, **options: Any) -> list[tuple[Any, ...]]:
+    return [(each.ids, each.text) for result in model.generate(sentences(20), **options) for each in result.hypotheses]
+
+
+OPTIONS: list[dict[str, Any]] = [{}, {"beam": 4, "n_best": 2}, {"sample": True, "n_best": 3, "seed": 5}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=["greedy", "beam", "samples"])
+def test_answers_are_the_same_where_fewer_fit_side_by_side(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, how = lively_model(), {"engine": "fast", "batch_tokens": 512, **options}
+    expected = told(model, **how)
+    memory = Memory(monkeypatch, rows=8)
+    with pytest.warns(LessAtOnceWarning, match=r"for 512 source positions side by side: going on with \d+ \(batch_"):
+        assert told(lively_model(), **how) == expected
+    assert memory.made[0] == memory.made[1], "what was kept goes first"
+    assert memory.made[-1] < memory.made[0]
+
+
+def test_what_was_answered_before_memory_ran_out_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two side by side: at the twelfth step some are answered, and some are not."""
+    how: dict[str, Any] = {"engine": "fast", "batch_tokens": 32}
+    expected = told(lively_model(), **how)
+    memory = Memory(monkeypatch, rows=1000, steps=12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the same size again is enough
+        assert told(lively_model(), **how) == expected
+    assert len(memory.made) == 2
+
+
+def test_less_at_once_stays_so_and_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = lively_model()
+    memory = Memory(monkeypatch, rows=8)
+    with pytest.warns(LessAtOnceWarning):
+        expected = told(model, engine="fast", batch_tokens=512)
+    memory.made.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert told(model, engine="fast", batch_tokens=512) == expected
+    assert all(count <= 8 for count in memory.made)
+
+
+def test_where_not_even_one_sentence_fits_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory(monkeypatch, rows=0)
+    with pytest.raises(torch.OutOfMemoryError) as failed:
+        told(lively_model(), engine="fast", batch_tokens=64)
+    assert failed.value.__notes__ == ["one sentence at a time is too much: take a smaller beam, or the device cpu"]
+    assert memory.made[-1] == 1
+
+
+def test_other_faults_are_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def fault(*_: Any, **__: Any) -> None:
+        calls.append(1)
+        raise RuntimeError("shapes do not fit")
+
+    monkeypatch.setattr(attendo.decode.engines, "Slots", fault)
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        told(lively_model(), engine="fast")
+    assert calls == [1]
+
+
+def test_on_the_command_line_it_is_one_line(
+    attendo: Command, model_folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Memory(monkeypatch, rows=0)
+    told = attendo("generate", str(model_folder), "--engine", "fast", given=b"the cat\n")
+    assert told.code == 1
+    assert told.errors.splitlines()[-1] == (
+        "attendo: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has 1.50 GiB of which 0 are free; "
+        "one sentence at a time is too much: take a smaller beam, or the device cpu"
+    )
