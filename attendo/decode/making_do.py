@@ -45,9 +45,8 @@ class MakingDo:
                 keeps_nothing = True
 
     def _begin_again(self, positions: int) -> None:
-        del self._engine
-        let_go()
         self._positions, self._engine = positions, self._made(positions)
+        let_go()
 
     def _told(self, wanted: int) -> int:
         """Once it is known how many do fit."""

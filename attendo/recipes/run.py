@@ -23,7 +23,7 @@ from attendo.recipes.corpora import corpora
 from attendo.recipes.final_weights import final_weights
 from attendo.recipes.first_model import first_model
 from attendo.recipes.prefixed import PrefixedStream
-from attendo.recipes.run_config import RunConfig, stored_config, to_toml
+from attendo.recipes.run_config import RunConfig, stored_config, to_be_found_again, to_toml
 from attendo.recipes.run_folder import check_free, claim, make_folder
 from attendo.recipes.sinks import MetricsFile, SampleFile, Sink
 from attendo.recipes.skipped import SkippedFile
@@ -60,7 +60,7 @@ class Run:
         cls, config: RunConfig, folder: Path, device: torch.device, overwrite: bool = False, world: World | None = None
     ) -> "Run":
         """A new run; the folder must not hold another one, unless it may be overwritten."""
-        run = cls(_to_be_found_again(config), folder, device, world)
+        run = cls(to_be_found_again(config), folder, device, world)
         if run.world.leads:
             make_folder(folder)
             with run._alone():
@@ -274,11 +274,3 @@ class Run:
                 f"{self.data_folder} is not the data that the checkpoints were trained on: bring that back"
             )
         self.warnings += other_machine(before, now)
-
-
-def _to_be_found_again(config: RunConfig) -> RunConfig:
-    """What a run reads whenever it goes on is named so that it may go on from any folder."""
-    config = config.replace(data=config.data.anchored())
-    if config.start_from is not None:
-        config = config.replace(start_from=config.start_from.absolute())
-    return config

@@ -201,6 +201,14 @@ def with_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, An
     return apply_changes(values, [change for change in changes if change not in variant])
 
 
+def to_be_found_again(config: RunConfig) -> RunConfig:
+    """What a run reads whenever it goes on is named so that it may go on from any folder."""
+    config = config.replace(data=config.data.anchored())
+    if config.start_from is not None:
+        config = config.replace(start_from=config.start_from.absolute())
+    return config
+
+
 def to_toml(config: RunConfig) -> str:
     """Every setting, those of the preset and of ModelConfig too, as a run file that reads back to the same run.
 

@@ -66,8 +66,10 @@ class TorchRuntime:
             raise UsageError("alignments and scaled heads exclude each other: take trace(text, heads=...).cross")
 
     def engine(self, config: GenerationConfig, constrained: bool) -> Engine:
+        reader = in_precision(config, self._reader)  # once, however often an engine is made
+
         def made(positions: int) -> Engine:
-            return engine_of(config.changed(batch_tokens=positions), self._reader, constrained)
+            return engine_of(config.changed(batch_tokens=positions), reader, constrained)
 
         return MakingDo(made, config.positions(on_gpu=self.device.type == "cuda"))
 

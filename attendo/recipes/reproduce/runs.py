@@ -9,7 +9,7 @@ from attendo.errors import ModelError, UsageError
 from attendo.explore.curves import METRICS, read_histories
 from attendo.recipes.reproduce.config import Expectation
 from attendo.recipes.reproduce.keeping import keep
-from attendo.recipes.run_config import RunConfig, differing, stored_config
+from attendo.recipes.run_config import RunConfig, differing, stored_config, to_be_found_again
 
 State = Literal["new", "begun", "complete"]
 Sums = Mapping[str, str]  # SHA-256 of the files that a run learns from, by their names in the run file
@@ -115,5 +115,6 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _wherever(config: RunConfig) -> RunConfig:
-    """The settings, but for where the text lay: data sets may be moved."""
+    """The settings as a run keeps them, but for where the text lay: data sets may be moved."""
+    config = to_be_found_again(config)
     return config.replace(data=config.data.replace(folder=None))

@@ -20,7 +20,7 @@ from attendo.recipes.reproduce.recipe import read_recipe
 from attendo.recipes.reproduce.runs import keep_texts, state_of
 from attendo.recipes.reproduce.texts import checksums, learned_from
 from attendo.recipes.run import Run
-from attendo.recipes.run_config import to_toml
+from attendo.recipes.run_config import RunConfig, to_toml
 
 NETWORK = """
 preset = "tiny"
@@ -286,6 +286,22 @@ def test_how_far_a_run_is_can_be_told_from_its_folder(data: Path, out: Path, rec
     assert state_of(run, config, {}) == "new"
     shutil.rmtree(out / "seed-2" / "model")
     assert state_of(out / "seed-2", config.replace(seed=2), {}) == "begun"
+
+
+def test_a_run_that_goes_on_from_a_model_named_from_here_is_known_again(
+    data: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run itself keeps the whole path, so that it may be resumed from anywhere."""
+    monkeypatch.chdir(out.parent)
+    pairs = {f"{valid}{side}": f"data/test.{side}" for valid in ("", "valid_") for side in ("source", "target")}
+    config = RunConfig(start_from="out/seed-1/model", data=pairs, train={"steps": 2, "warmup": 1, "workers": 0})
+    run = Run.begin(config, Path("on"), torch.device("cpu"))
+    assert list(run.prepare())
+    assert list(run.train())
+    run.finish()
+    assert state_of(Path("on"), config, {}) == "complete"
+    with pytest.raises(UsageError, match="other settings than start_from"):
+        state_of(Path("on"), config.replace(start_from=Path("out/seed-2/model")), {})
 
 
 def test_a_run_that_learned_from_other_text_is_not_taken(
