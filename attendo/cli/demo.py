@@ -60,7 +60,7 @@ def _facts(run: "Run", scores: "DemoScores", seconds: float) -> list[tuple[str, 
     hardware = f"{torch.get_num_threads()} CPU threads" if device.type == "cpu" else torch.cuda.get_device_name(device)
     return [
         ("exact match", f"{scores.exact_match:.1%} ({scores.right} of {len(scores.translations)} pairs it never saw)"),
-        ("alignment accuracy", f"{head.accuracy:.1%} (decoder layer {head.layer + 1}, head {head.head + 1})"),
+        ("alignment accuracy", f"{head.accuracy:.1%} (decoder layer {head.layer}, head {head.head}, counted from 0)"),
         ("training time", f"{seconds:.0f} s on {hardware}"),
         ("parameters", f"{sum(weight.numel() for weight in run.model.network.parameters()):,}"),
     ]

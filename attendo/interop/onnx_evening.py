@@ -23,7 +23,9 @@ from attendo.nn.blocks import DecoderBlock, EncoderBlock
 from attendo.nn.feedforward import FeedForward
 from attendo.nn.residual import Residual
 
-_SHARE = 0.85  # of the sizes of x that the matrix takes over: what changes answers least (docs/benchmarks.md)
+_SHARE = (
+    0.85  # of the sizes of x that the matrix takes over: from 0.8 on answers change equally little (docs/benchmarks.md)
+)
 _LEAST = 0.01  # of the largest: a component that the examples leave at 0 may be anything elsewhere
 
 Sizes = Mapping[Any, Tensor]

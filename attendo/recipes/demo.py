@@ -124,7 +124,7 @@ def attention_maps(trace: Trace) -> list[AttentionMap]:
             trace.cross[layer, head].numpy(),
             rows=trace.target_pieces,
             columns=trace.source_pieces,
-            title=f"decoder layer {layer + 1}, head {head + 1}",
+            title=f"decoder layer {layer}, head {head}",
         )
         for layer in range(layers)
         for head in range(heads)

@@ -101,10 +101,10 @@ def test_maps_are_in_order_of_layer_and_head_with_rows_named_by_the_tokens_predi
     trace = model.trace(SHOWN)
     maps = attention_maps(trace)
     assert [each.title for each in maps] == [
-        f"decoder layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2)
+        f"decoder layer {layer}, head {head}" for layer in (0, 1) for head in (0, 1)
     ]
     chosen = best_map(trace, HeadScore(layer=1, head=0, right=1, counted=1))
-    assert chosen.title == "decoder layer 2, head 1"
+    assert chosen.title == "decoder layer 1, head 0", "counted as everywhere"
     assert tuple(chosen.rows) == trace.target_pieces
     assert tuple(chosen.columns) == trace.source_pieces == ("I", "love", "natural", "language", "processing", "</s>")
     assert torch.equal(torch.tensor(chosen.weights), trace.cross[1, 0])
@@ -116,7 +116,7 @@ def test_pictures_are_written_and_named(model: TextModel, tmp_path: Path) -> Non
     assert [path.name for path in pictures] == ["attention.svg", "attention.html"]
     assert pictures[0].read_text("utf-8").startswith("<svg")
     page = pictures[1].read_text("utf-8")
-    for title in ("decoder layer 1, head 1", "decoder layer 1, head 2", "decoder layer 2, head 2", "exact match"):
+    for title in ("decoder layer 0, head 0", "decoder layer 0, head 1", "decoder layer 1, head 1", "exact match"):
         assert title in page
 
 
