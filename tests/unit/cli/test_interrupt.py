@@ -2,10 +2,19 @@
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from attendo.cli.interrupt import interruptible, tidying
+
+
+@pytest.fixture(autouse=True)
+def terminal() -> Iterator[None]:
+    """As one has it, also where the tests themselves are to outlive theirs (nohup)."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
