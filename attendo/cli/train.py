@@ -101,8 +101,8 @@ def new_config(
     values: dict[str, Any] = {} if run_file is None else read_run_file(run_file)
     if any(files.values()) and isinstance(values.setdefault("data", {}), dict):
         values["data"] |= {name: path for name, path in files.items() if path is not None}
-    values = with_changes(values, changes)
     with mistakes_in(run_file, changes):
+        values = with_changes(values, changes)
         config = RunConfig(**values)
         if about := named_about(config, text_of(config.data)).told():
             values["about"] = about

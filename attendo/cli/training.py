@@ -98,7 +98,7 @@ def _save_what_is_whole(run: Run) -> None:
     which do not know of this.
     """
     if run.trainer.all_told and run.world.size == 1:
-        with suppress(AttendoError, OSError):
+        with suppress(AttendoError, OSError, RuntimeError, MemoryError):  # what went wrong first is to be told
             run.save()
 
 

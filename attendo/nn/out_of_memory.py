@@ -4,12 +4,19 @@ import gc
 
 import torch
 
-_OF_CPU = "DefaultCPUAllocator: "  # in what is else a RuntimeError like any other
+_OF_CPU = "DefaultCPUAllocator: "
+_SAID = (  # in what is else a RuntimeError like any other
+    _OF_CPU,
+    "std::bad_alloc",
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
 
 
 def ran_out(error: BaseException) -> bool:
     """Whether the memory of the device, or of the machine, did not suffice."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or _OF_CPU in str(error)
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(said in str(error) for said in _SAID)
 
 
 def let_go() -> None:

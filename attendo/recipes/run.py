@@ -171,7 +171,7 @@ class Run:
         with ExitStack() as stack:
             stack.enter_context(self._alone())
             stack.enter_context(self._mending_own_data())
-            stack.enter_context(advice_on_memory(self.config.train, self.folder, self.checkpoints))
+            stack.enter_context(advice_on_memory(self.config.train, self.folder, self.world.size))
             for sink in sinks:
                 sink.open(self.folder, self.trainer.step)
                 stack.callback(sink.close)

@@ -196,7 +196,7 @@ def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, A
 
 def with_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
     """What a run file says, and --set above it: above what the variant that is chosen has of its own, too."""
-    variant = [change for change in changes if change.startswith("variant=")]
+    variant = [change for change in changes if change.partition("=")[0].strip() == "variant"]
     values = with_own_settings(apply_changes(values, variant))
     return apply_changes(values, [change for change in changes if change not in variant])
 

@@ -1,5 +1,6 @@
 """Where sentences of the same kind are answered together: a crowd on a CPU, slots of fixed size on a GPU."""
 
+import logging
 from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -15,10 +16,12 @@ from attendo.decode.requests import Answers, Request
 from attendo.decode.search import Network, Rule, Strategy
 from attendo.decode.slots import Slots, SlotSizes
 from attendo.model.transformer import Transformer
+from attendo.nn.out_of_memory import let_go, ran_out
 from attendo.text_model import TextModel
 from attendo.text_model.calls import Call
 from attendo.text_model.choices import covering
 
+_log = logging.getLogger("attendo.serve")
 _WIDTHS = (32, 128, 512, 2048)  # of sources that are answered together; then by the 2048
 _PREFIXES = (0, 8, 64, 512)
 _FEW_ROWS = 8  # of a sentence, that a crowd is faster with
@@ -89,8 +92,21 @@ class SeatMaker:
             yield Kind(strategy, tuple(rules), network, config.positions(self._on_gpu), width, prefix), request
 
     def make(self, kind: Kind) -> Seats:
-        network, width = self._networks[kind.network], kind.strategy.width
+        """As many as there is memory for."""
+        width = kind.strategy.width
         most = max(1, min(self.most, kind.positions // (kind.width * width)))
+        while True:
+            try:
+                return self._made(kind, most)
+            except (RuntimeError, MemoryError) as error:
+                if most == 1 or not ran_out(error):
+                    raise
+            _log.warning("memory does not suffice for %d sentences side by side: making do with %d", most, most // 2)
+            most //= 2
+            let_go()
+
+    def _made(self, kind: Kind, most: int) -> Seats:
+        network, width = self._networks[kind.network], kind.strategy.width
         if not self._fixed and isinstance(network, Transformer) and width <= _FEW_ROWS:
             layout = self._layouts.setdefault(kind.network, Layout(network))
             return Crowd(layout, kind.strategy, kind.rules, most)

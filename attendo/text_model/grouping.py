@@ -1,6 +1,25 @@
 """Which sentences are read together."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from attendo.nn.out_of_memory import let_go, ran_out
+
+
+def in_groups(lengths: Sequence[int], positions: int, read: Callable[[Sequence[int]], None]) -> None:
+    """Has all numbers read, those of like length together; a group that memory does not suffice for, half by half."""
+    waiting = deque(of_like_length(lengths, positions))
+    while waiting:
+        group = waiting.popleft()
+        try:
+            read(group)
+            continue
+        except (RuntimeError, MemoryError) as error:
+            if len(group) == 1 or not ran_out(error):
+                raise
+        let_go()
+        middle = len(group) // 2
+        waiting.extendleft((group[middle:], group[:middle]))
 
 
 def of_like_length(lengths: Sequence[int], positions: int) -> list[list[int]]:

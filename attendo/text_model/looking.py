@@ -13,7 +13,7 @@ from attendo.decode.watching import between_steps
 from attendo.errors import ModelError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.text_model.grouping import of_like_length
+from attendo.text_model.grouping import in_groups
 from attendo.text_model.results import Alignment, Result
 
 ALIGNMENT_HEAD = "alignment_head"  # in scores.json
@@ -64,13 +64,16 @@ def aligned(
         Example(source, each.ids) for result, source in zip(results, sources, strict=True) for each in result.hypotheses
     ]
     found: dict[int, Alignment] = {}
-    for group in of_like_length([pair.length for pair in pairs], min(batch_tokens, _POSITIONS)):
+
+    def look(group: Sequence[int]) -> None:
         between_steps()
         batch = collate([pairs[number] for number in group]).to(networks[0].output.weight.device)
         mean = torch.stack([_looks(each, batch, head) for each in networks]).mean(dim=0).cpu()
         for row, number in enumerate(group):
             pair = pairs[number]
             found[number] = Alignment(mean[row, : len(pair.target), : len(pair.source) + 1].clone())
+
+    in_groups([pair.length for pair in pairs], min(batch_tokens, _POSITIONS), look)
     each_in_turn = iter(range(len(pairs)))
     return [
         replace(

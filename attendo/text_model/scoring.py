@@ -13,7 +13,7 @@ from attendo.decode.watching import between_steps
 from attendo.errors import UsageError
 from attendo.text import EOS, Tokenizer
 from attendo.text_model.faults import NotANumberError, TooLongError, is_wrong
-from attendo.text_model.grouping import of_like_length
+from attendo.text_model.grouping import in_groups
 from attendo.text_model.lines import shortened
 from attendo.text_model.networks import Reader
 from attendo.text_model.prefixes import prefixes_of
@@ -90,11 +90,14 @@ def _told(ids: list[int], log_probabilities: list[float], tokenizer: Tokenizer) 
 def _read(pairs: Sequence[Example], reader: Reader, device: torch.device) -> list[list[float]]:
     """Of each target the log-probabilities of its tokens and of eos."""
     found: dict[int, list[float]] = {}
-    for group in of_like_length([pair.length for pair in pairs], _POSITIONS):
+
+    def read(group: Sequence[int]) -> None:
         between_steps()
         batch = collate([pairs[number] for number in group]).to(device)
         logits, _ = reader.step(batch.target_ids, begun(reader, batch.source_ids, batch.source_mask))
         each = logits.float().log_softmax(-1).gather(-1, batch.labels[..., None])[..., 0].tolist()
         for row, number in enumerate(group):
             found[number] = each[row][: len(pairs[number].target) + 1]
+
+    in_groups([pair.length for pair in pairs], _POSITIONS, read)
     return [found[number] for number in range(len(pairs))]

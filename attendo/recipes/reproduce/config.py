@@ -13,7 +13,7 @@ from attendo.settings import Settings, nearest
 
 PLACE = "{variant}"  # in names of files, where the name of a variant goes
 PART = "{part}"  # in those of a test, where the name of a part goes
-OWN_TABLES = ("data", "tokenizer", "model", "train", "generation")  # that may differ from variant to variant
+OWN_TABLES = ("tokenizer", "model", "train", "generation")  # that may differ from variant to variant
 OF_VALIDATION = ("loss", "perplexity")  # of the run's own validation, where a test names no files
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -152,7 +152,9 @@ def with_own_settings(values: dict[str, Any]) -> dict[str, Any]:
         return values
     rest = {key: value for key, value in values.items() if key != "variants"}
     own = tables.get(str(variant), {})
-    return {**rest, **{name: {**rest.get(name, {}), **table} for name, table in own.items()}}
+    both = {name: (rest.get(name, {}), table) for name, table in own.items()}
+    # What is no table where all have it is left for the settings to refuse.
+    return {**rest, **{name: {**common, **table} for name, (common, table) in both.items() if isinstance(common, dict)}}
 
 
 def own_settings(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -160,7 +162,7 @@ def own_settings(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]
     tables, names = values.get("variants", {}), variants_of(values)
     for variant, own in _tables("variants", tables).items():
         if variant not in names:
-            raise UsageError(f"variants.{variant}: {unknown_variant(variant, names)}")
+            raise UsageError(f"variants.{variant}: {unknown_variant(variant, names, 'reproduce.variants')}")
         for name in _tables(f"variants.{variant}", own):
             if name not in OWN_TABLES:
                 raise UsageError(f"variants.{variant}.{name}: a variant has tables of its own, {', '.join(OWN_TABLES)}")

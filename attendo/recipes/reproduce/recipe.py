@@ -150,14 +150,19 @@ def read_recipe(path: Path) -> Recipe:
         )
     with mistakes_in(path):
         if (names := variants_of(values)) and not has_places(values):
-            raise UsageError(f"reproduce.variants would all be the same: no file name of [data] has {PLACE} in it")
+            raise UsageError(f"reproduce.variants have files of their own: no file name of [data] has {PLACE} in it")
         chosen = [{"variant": name} for name in names] or [{}]
-        config, *_ = [RunConfig(**values, **variant) for variant in chosen]  # each may have settings of its own
-        assert config.reproduce is not None, "it is in the values"
-        _check_ensemble(config.reproduce, config.data)
-        for test in config.reproduce.test:
-            _check_test(test, config)
-    return Recipe(path, values, config.reproduce, config.reproduce.seeds, config.reproduce.variants)
+        judged, *_ = [_checked(RunConfig(**values, **variant)) for variant in chosen]  # each may have its own settings
+    return Recipe(path, values, judged, judged.seeds, judged.variants)
+
+
+def _checked(config: RunConfig) -> Reproduce:
+    """How it is judged, which must go with how it is trained."""
+    assert config.reproduce is not None, "it is in the values"
+    _check_ensemble(config.reproduce, config.data)
+    for test in config.reproduce.test:
+        _check_test(test, config)
+    return config.reproduce
 
 
 def _check_ensemble(judged: Reproduce, data: DataConfig) -> None:

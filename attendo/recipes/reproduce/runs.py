@@ -115,6 +115,11 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _wherever(config: RunConfig) -> RunConfig:
-    """The settings as a run keeps them, but for where the text lay: data sets may be moved."""
+    """The settings as a run keeps them, but for what makes no other run of it.
+
+    Data sets may be moved; and where memory did not suffice, smaller batches make the same updates.
+    """
     config = to_be_found_again(config)
-    return config.replace(data=config.data.replace(folder=None))
+    train, together = config.train, config.train.batch_tokens * config.train.accumulate
+    alike = train.replace(batch_tokens=together, accumulate=1)
+    return config.replace(data=config.data.replace(folder=None), train=alike)

@@ -75,9 +75,13 @@ def score_tests(
                 yield from _decoded(load(run.folder / "model", device), config, run.folder, alone)
         if recipe.judged.ensemble and len(own) > 1:
             # Loaded again: a model that has answered keeps what it has recorded, gigabytes on a GPU.
-            first, *others = (load(run.folder / "model", device) for run in own)
             place, name = own[0].folder.parent, TOGETHER if variant is None else f"{variant}, {TOGETHER}"
-            yield from _decoded(first.ensemble(others), config, place, (variant, TOGETHER, name))
+            yield from _decoded(_together(own, device), config, place, (variant, TOGETHER, name))
+
+
+def _together(runs: Sequence[Planned], device: str) -> TextModel:
+    first, *others = (load(run.folder / "model", device) for run in runs)
+    return first.ensemble(others)
 
 
 def _told(run: Planned, config: RunConfig) -> Iterator[Scored]:

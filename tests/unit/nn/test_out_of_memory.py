@@ -13,7 +13,9 @@ def test_a_machine_without_so_much_memory_is_told() -> None:
     assert str(2**50) in told(failed.value)
 
 
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError(), RuntimeError("CUDA error: out of memory")]
+)
 def test_memory_of_a_device_or_of_python_is_memory(error: Exception) -> None:
     assert ran_out(error)
     assert "out of memory" in told(error)

@@ -58,15 +58,21 @@ def test_a_variant_may_have_settings_of_its_own() -> None:
 
 def test_what_is_set_for_a_run_stands_above_what_its_variant_has() -> None:
     common = {**VARIED, "train": {"steps": 3}, "variants": OWN}
-    config = RunConfig(**with_changes(common, ["train.steps=9", "variant=dut"]))
-    assert (config.train.steps, config.train.weight_decay) == (9, 0.5)
+    for variant in ("variant=dut", "variant = dut"):
+        config = RunConfig(**with_changes({**common}, ["train.steps=9", variant]))
+        assert (config.train.steps, config.train.weight_decay) == (9, 0.5)
+
+
+def test_a_table_of_all_that_is_none_is_told_as_without_variants() -> None:
+    with pytest.raises(UsageError, match=r"^train: "):
+        RunConfig(**VARIED, train=5, variants=OWN, variant="dut")
 
 
 @pytest.mark.parametrize(
     ("own", "message"),
     [
         ({"dutch": {"train": {}}}, r"variants.dutch: unknown variant dutch \(did you mean dut\?\); there are bul, dut"),
-        ({"dut": {"seed": {}}}, "variants.dut.seed: a variant has tables of its own, data, tokenizer, model, train"),
+        ({"dut": {"seed": {}}}, "variants.dut.seed: a variant has tables of its own, tokenizer, model, train"),
         ({"dut": {"train": 5}}, r"variants.dut: write tables, such as \[variants.NAME.train\]"),
         ({"dut": {"train": {"stepps": 5}}}, "stepps"),
         (5, "variants: write tables"),

@@ -74,7 +74,7 @@ def test_a_recipe_is_found_by_its_path_or_by_its_name(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("[data]\nsource = 'a'\ntarget = 'b'\n", r"mine\.toml does not say how it is judged: give it a table"),
-        (VARIED.replace("{variant}.train", "train"), r"reproduce\.variants would all be the same"),
+        (VARIED.replace("{variant}.train", "train"), r"reproduce\.variants have files of their own"),
         (PLAIN.replace("bleu", "blue"), r"mine\.toml: test: unknown metric blue"),
         (PLAIN.replace("seeds", "sedes"), r"unknown setting reproduce.sedes \(did you mean seeds\?\)"),
         (PLAIN.replace('source = "test.en"\ntarget = "test.de"', 'file = "test.txt"'), "must end in .tsv or .jsonl"),
@@ -88,6 +88,11 @@ def test_a_recipe_is_found_by_its_path_or_by_its_name(tmp_path: Path) -> None:
         (
             PLAIN.replace('source = "test.en"\ntarget = "test.de"\nmetric = "bleu"', 'metric = "loss"')
             + "[train]\nfinal = 'average'\n",
+            "test: the loss of a mean of checkpoints is not known",
+        ),
+        (
+            VARIED[: VARIED.index("[[")] + "[[reproduce.test]]\nname = 'test'\nmetric = 'loss'\n"
+            "[variants.dut.train]\nfinal = 'average'\n",
             "test: the loss of a mean of checkpoints is not known",
         ),
     ],

@@ -287,7 +287,7 @@ def test_where_memory_runs_out_the_way_on_is_told_and_holds(tmp_path: Path, monk
     with pytest.raises(torch.OutOfMemoryError) as failed:
         list(run.train())
     advice = f"--resume {run.folder} --override --set train.batch_tokens=32 --set train.accumulate=2"
-    assert failed.value.__notes__[0].startswith("a batch of 64 tokens is too much here, and the checkpoint of step 2")
+    assert failed.value.__notes__[0].startswith("batches of 64 tokens are too much here; what was saved stays, go on")
     assert failed.value.__notes__[0].endswith(advice)
     smaller = config(tmp_path, train={"steps": 6, "batch_tokens": 32, "accumulate": 2})
     again = ready(Run.resume(run.folder, CPU, config=smaller))

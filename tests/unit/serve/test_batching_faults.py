@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import torch
 from batcher_users import LONG, asking, sentences, until
 from jaxtyping import Float
 from torch import Tensor
 
 from attendo.decode.frontier import Frontier
 from attendo.decode.rules import Forbid
+from attendo.serve import seats
 from attendo.serve.batching import Batcher, BatchLimits
 from attendo.serve.errors import Refusal
 from attendo.serve.pieces import Pieces
 from attendo.serve.scheduler import Scheduler
+from attendo.serve.seats import WatchedSlots
 from attendo.text_model import Result, TextModel
 
 CANARY = "small small NLP"
@@ -103,6 +106,28 @@ def test_S10_trouble_in_a_tokenizer_is_told_to_whom_it_belongs(
         return await asyncio.gather(*calls, return_exceptions=True)
 
     assert codes(asking(batcher, work())) == ["", "failed", ""]
+
+
+def test_where_there_is_memory_for_few_seats_few_answer(
+    small_model: TextModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = sentences(9, longest=3)
+    expected = [small_model.generate([text])[0].text for text in texts]
+
+    class Few(WatchedSlots):
+        def __init__(self, network: Any, strategy: Any, rules: Any, sizes: Any, compiled: bool = False) -> None:
+            if sizes.count > 2:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            super().__init__(network, strategy, rules, sizes, compiled)
+
+    monkeypatch.setattr(seats, "WatchedSlots", Few)
+    batcher = Batcher(small_model, BatchLimits(side_by_side=8), fixed=True)
+
+    async def work() -> list[Any]:
+        return await asyncio.gather(*(batcher.generate([text]) for text in texts), return_exceptions=True)
+
+    assert [each[0].text for each in asking(batcher, work())] == expected
+    assert "memory does not suffice for 8 sentences side by side: making do with 4" in caplog.text
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import warnings
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 import torch
@@ -9,6 +10,8 @@ from lively import lively_model, sentences
 from tiny import Command
 
 import attendo.decode.engines
+import attendo.text_model.looking
+import attendo.text_model.scoring
 from attendo.decode.making_do import LessAtOnceWarning
 from attendo.decode.slots import Slots
 from attendo.text_model import TextModel
@@ -114,3 +117,62 @@ def test_on_the_command_line_it_is_one_line(
         "attendo: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has 1.50 GiB of which 0 are free; "
         "one sentence at a time is too much: take a smaller beam, or the device cpu"
     )
+
+
+def test_a_text_that_never_fits_leaves_the_others_as_quick_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, how = lively_model(), {"engine": "fast", "batch_tokens": 512}
+    memory = Memory(monkeypatch, rows=0)
+    with pytest.raises(torch.OutOfMemoryError):
+        model.generate(["the cat"], **how)
+    monkeypatch.undo()
+    memory = Memory(monkeypatch, rows=1000)
+    told(model, **how)
+    assert max(memory.made) > 8
+
+
+def test_what_other_engines_keep_is_given_up_before_a_size_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same model here; of any other one too."""
+    model, other = lively_model(), lively_model()
+    held: WeakSet[Slots] = WeakSet()
+
+    class Counted(Slots):
+        def __init__(self, network: Any, strategy: Any, rules: Any, sizes: Any, compiled: bool = False) -> None:
+            if len(held) >= 2:
+                raise torch.OutOfMemoryError(FULL)
+            super().__init__(network, strategy, rules, sizes, compiled)
+            held.add(self)
+
+    monkeypatch.setattr(attendo.decode.engines, "Slots", Counted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.generate(["the cat"], engine="fast")
+        model.generate(["the cat"], engine="fast", beam=2, coverage_penalty=0.1)
+        other.generate(["the cat"], engine="fast")
+        other.generate(["the cat"], engine="fast", beam=3)
+        model.generate(["the cat"], engine="fast")
+
+
+@pytest.mark.parametrize("call", ["score", "alignments"])
+def test_scores_and_alignments_are_read_in_halves_where_they_must(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, texts, sizes = lively_model(), sentences(20), []
+
+    def asked() -> list[Any]:
+        if call == "score":
+            return [[each] for each in model.score(texts, texts)]
+        found = model.generate(texts, alignments=True)
+        return [each.best.alignment.weights.tolist() for each in found if each.best.alignment is not None]
+
+    expected = asked()
+    group = attendo.text_model.scoring if call == "score" else attendo.text_model.looking
+    collate = group.collate
+
+    def few(pairs: Any) -> Any:
+        sizes.append(len(pairs))
+        if len(pairs) > 3:
+            raise torch.OutOfMemoryError(FULL)
+        return collate(pairs)
+
+    monkeypatch.setattr(group, "collate", few)
+    found = asked()
+    assert max(sizes) > 3
+    assert [torch.tensor(each) for each in found] == [pytest.approx(torch.tensor(each), abs=1e-5) for each in expected]
