@@ -127,6 +127,6 @@ class Certificate:
 
 
 def judged_by(bounds: Bounds, scored: Scored | None, agreement: float | None) -> str:
-    if bounds.lost_bleu is not None and scored is not None:
-        return "lost_bleu" if scored.telling else "same_tokens"
+    if bounds.lost_bleu is not None and scored is not None and scored.telling:
+        return "lost_bleu"
     return "agreement" if bounds.agreement is not None and agreement is not None else "same_tokens"

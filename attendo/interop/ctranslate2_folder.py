@@ -63,7 +63,15 @@ def write_ctranslate2(model: TextModel, folder: Path, precision: Precision) -> l
     if model.about:
         write_json(folder / ABOUT, model.about)
     overflows = [_OVERFLOWS] if precision == "int8" and overflows_in_bytes() else []
-    return [*overflows, *_not_taken_along(tokenizers)]
+    return [*overflows, *_not_taken_along(tokenizers), *_to_be_put_before(model, names)]
+
+
+def _to_be_put_before(model: TextModel, names: tuple[Sequence[str], Sequence[str]]) -> list[str]:
+    """What attendo puts there by itself, and whoever loads the model elsewhere must."""
+    before, begin = prefixes_of(model)
+    pieces = (" ".join(names[side][token] for token in ids) for side, ids in enumerate((before, begin)))
+    told = ("every source must begin with", "every answer with (target_prefix)")
+    return [f"elsewhere than in attendo {what} {each}" for what, each in zip(told, pieces, strict=True) if each]
 
 
 def _not_taken_along(tokenizers: tuple[Tokenizer, Tokenizer]) -> list[str]:

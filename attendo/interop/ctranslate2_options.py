@@ -84,6 +84,7 @@ def check_options(wishes: Wishes, config: GenerationConfig) -> None:
     asked = {
         "constraints": bool(wishes.constraints),
         "alignments": wishes.alignments,
+        f"coverage_penalty {config.coverage_penalty}": config.coverage_penalty > 0,
         "compile": config.compile,
         f"precision {config.precision}": config.precision != "auto",
     }

@@ -138,11 +138,21 @@ class _Proof:
         reading = self.sentences.reading
         certificate = certify(*parties, self.sentences.sources, self.bounds, reading)
         on_random = self.bounds.agreement is not None and (reading is None or not reading.sentences)
-        told = (*self.sentences.notes, *notes, *([_ON_RANDOM] if on_random else []))
+        told = (*self.sentences.notes, *notes, *([_ON_RANDOM] if on_random else []), *_references_unused(certificate))
         certificate = replace(certificate, notes=told)
         if not certificate.passed:
             raise NotTheSameError(self.goal, certificate)
         return certificate
+
+
+def _references_unused(certificate: Certificate) -> list[str]:
+    scored = certificate.scored
+    if scored is None or scored.telling or certificate.bounds.lost_bleu is None:
+        return []
+    return [
+        f"with {scored.ours_bleu:.1f} BLEU our own answers are too far from the references to tell a loss by: "
+        f"{certificate.judged_by.replace('_', ' ')} decided, not the BLEU lost"
+    ]
 
 
 def _ways(to: Format, precision: Precision) -> list[_Way]:

@@ -1,5 +1,6 @@
 """BART as transformers keeps it: post-norm, learned positions, a norm on the embedding, pieces made of bytes."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attendo.errors import ModelError
@@ -12,6 +13,7 @@ from attendo.interop.rearranged import rearranged
 from attendo.interop.tokenizer_json import byte_pairs_from_json, has_pieces
 from attendo.text.byte_pairs import BytePairs, Merge, read_merges
 
+_MOST_LACKING = 0.1  # of the pieces
 _DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu", "scale_embedding": False}
 BEGIN, UNUSED_POSITIONS = "<<s>>", 2  # how its own bos is called here; positions that no token ever has
 
@@ -40,8 +42,21 @@ def from_bart(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Import
     names, symbols = named(vocabulary, order, first)
     tokenizer = BytePairs(merges, names, symbols)
     taken = generation_from(folder, order, symbols)
+    lacking = _lacking(folder, merges, vocabulary)
     generation = behind_prefix(taken.settings) | ({"source_prefix": [BEGIN]} if BEGIN in symbols else {})
-    return Imported(folder, network, order, order, tokenizer, tokenizer, generation, taken.notes)
+    return Imported(folder, network, order, order, tokenizer, tokenizer, generation, (*taken.notes, *lacking))
+
+
+def _lacking(folder: HuggingFaceFolder, merges: Sequence[Merge], vocabulary: Mapping[str, int]) -> list[str]:
+    """What merges make and the vocabulary has no id for is read as unknown: a little is told, much is refused."""
+    made = ["".join(merge) for merge in merges]
+    unknown = [piece for piece in made if piece not in vocabulary]
+    told = f"{len(unknown)} of {len(made)} pieces that its merges make are not in its vocabulary, such as {unknown[:3]}"
+    if len(unknown) > _MOST_LACKING * len(made):
+        raise ModelError(
+            f"{folder.path}: {told}: the two files are not of one tokenizer, copy both from the same model"
+        )
+    return [f"{told}, and are read as unknown"] if unknown else []
 
 
 def _pieces(folder: HuggingFaceFolder) -> tuple[tuple[Merge, ...], dict[str, int]]:

@@ -1,6 +1,6 @@
 """A `torch.nn.Transformer` with its embeddings and its output layer, as one of ours."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +18,16 @@ Layer = nn.TransformerEncoderLayer | nn.TransformerDecoderLayer
 
 _ACTIVATIONS: dict[Any, str] = {F.relu: "relu", torch.relu: "relu", F.gelu: "gelu", F.silu: "silu"}
 _ACTIVATION_MODULES = {nn.ReLU: "relu", nn.GELU: "gelu", nn.SiLU: "silu"}
+_COMPUTED: Mapping[str, Any] = {
+    "encoder": nn.TransformerEncoder,
+    "decoder": nn.TransformerDecoder,
+    "source_embedding": nn.Embedding,
+    "target_embedding": nn.Embedding,
+    "output": nn.Linear,
+    "linear": nn.Linear,
+    "attention": nn.MultiheadAttention,
+    "norm": nn.LayerNorm,
+}
 
 
 @dataclass(frozen=True)
@@ -42,11 +52,10 @@ def from_torch(
 
     torch's module knows nothing of positions, nor of a scale of the embedding: say what your code does with both.
     """
-    stacks = _stacks(transformer)
-    layers = [layer for stack in stacks for layer in stack]
     if reasons := obstacles(transformer, source_embedding, target_embedding, output):
         raise ModelError(f"attendo cannot hold this network: {'; '.join(reasons)}")
-    first = layers[0]
+    stacks = _stacks(transformer)
+    first = stacks[0][0]
     config = ModelConfig(
         source_vocab_size=source_embedding.num_embeddings,
         target_vocab_size=target_embedding.num_embeddings,
@@ -79,10 +88,12 @@ def obstacles(
     transformer: nn.Transformer, source_embedding: nn.Embedding, target_embedding: nn.Embedding, output: nn.Linear
 ) -> list[str]:
     """Why our network cannot be this one, one line a reason; nothing where it can."""
+    if not isinstance(transformer, nn.Transformer):
+        return [f"it is a {_name_of(transformer)}, not a torch.nn.Transformer"]
     stacks = _stacks(transformer)
     layers: list[Any] = [layer for stack in stacks for layer in stack]
     if not all(stacks) or {type(layer) for layer in layers} != {nn.TransformerEncoderLayer, nn.TransformerDecoderLayer}:
-        kinds = sorted({f"{type(layer).__module__}.{type(layer).__qualname__}" for layer in layers})
+        kinds = sorted({_name_of(layer) for layer in layers})
         return [f"its layers are {', '.join(kinds) or 'none'}, not those of torch.nn"]
     attentions = [each for layer in layers for each in _attentions(layer)]
     final = (transformer.encoder.norm, transformer.decoder.norm)
@@ -90,6 +101,9 @@ def obstacles(
     kinds_of_norms = {type(each).__name__ for each in norms}
     if kinds_of_norms != {"LayerNorm"} or any(each.weight is None for each in norms):
         return [f"its norms are {', '.join(sorted(kinds_of_norms))}, and not all are a LayerNorm with gains"]
+    outside = (("source_embedding", source_embedding), ("target_embedding", target_embedding), ("output", output))
+    if other := [*_exchanged(transformer, layers, dict(outside))]:
+        return other
     widths = {output.in_features, source_embedding.embedding_dim, target_embedding.embedding_dim, transformer.d_model}
     fits = {
         f"widths differ: {sorted(widths)}": len(widths) == 1,
@@ -117,6 +131,23 @@ def _stacks(transformer: nn.Transformer) -> tuple[Sequence[Any], Sequence[Any]]:
         list(getattr(transformer.encoder, "layers", ())),
         list(getattr(transformer.decoder, "layers", ())),
     )
+
+
+def _exchanged(transformer: nn.Transformer, layers: Sequence[Any], outside: Mapping[str, nn.Module]) -> Iterator[str]:
+    """Parts that compute something else than torch's own do. Subclasses that compute the same are welcome."""
+    parts = [("encoder", transformer.encoder), ("decoder", transformer.decoder), *outside.items()]
+    parts += [("linear", each) for layer in layers for each in (layer.linear1, layer.linear2)]
+    parts += [("attention", each) for layer in layers for each in _attentions(layer)]
+    parts += [("norm", each) for layer in layers for each in _norms(layer)]
+    parts += [("norm", each) for each in (transformer.encoder.norm, transformer.decoder.norm) if each is not None]
+    for name, part in parts:
+        ours = _COMPUTED[name]
+        if not (isinstance(part, ours) and type(part).forward is ours.forward):
+            yield f"its {name} is a {_name_of(part)}, which computes otherwise than torch.nn.{ours.__name__}"
+
+
+def _name_of(part: object) -> str:
+    return f"{type(part).__module__}.{type(part).__qualname__}"
 
 
 def _shape(layer: Any) -> tuple[object, ...]:

@@ -15,6 +15,7 @@ from attendo.interop.foreign_values import Field, fields
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 CONFIG, GENERATION = "config.json", "generation_config.json"
+_POINTER = b"version https://git-lfs"
 _OF_TORCH = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _PICKLES = (*_OF_TORCH, ".npz", ".h5", ".msgpack")
 
@@ -46,6 +47,7 @@ class HuggingFaceFolder:
         if not path.is_file():
             there = ", ".join(sorted(each.name for each in self.path.iterdir()))
             raise ModelError(f"{self.path} has no {name}, which a {self.kind} model needs; it holds {there}")
+        _refuse_pointer(path)
         return path
 
     def json(self, name: str) -> dict[str, Any]:
@@ -105,11 +107,19 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     """In full precision."""
     weights: dict[str, Tensor] = {}
     for file in _weight_files(path):
+        _refuse_pointer(file)
         found = store.read_tensors(file)
         if whole := [f"{name} ({weight.dtype})" for name, weight in found.items() if not weight.is_floating_point()]:
             raise ModelError(f"{file} has weights that are no fractions, {whole[0]}: import the model as it was before")
         weights |= {name.removeprefix("model."): weight.float() for name, weight in found.items()}
     return weights
+
+
+def _refuse_pointer(path: Path) -> None:
+    """What Git leaves in the place of a large file where LFS is not installed."""
+    with path.open("rb") as content:
+        if content.read(len(_POINTER)) == _POINTER:
+            raise ModelError(f"{path} is a pointer of Git LFS, not the file itself: git lfs pull fetches it")
 
 
 def _weight_files(path: Path) -> list[Path]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from attendo.errors import DataError, UsageError
+from attendo.errors import DataError, ModelError, UsageError
 from attendo.interop.certificate import Reading
 from attendo.text import CONTROL_PIECES, UNK
 from attendo.text_model import TextModel
@@ -79,7 +79,13 @@ def _room(model: TextModel) -> int:
     if config.positions != "learned":
         return _LONGEST
     before, begin = prefixes_of(model)
-    return max(1, min(_LONGEST, (config.max_length - len(before) - len(begin) - 12) * 2 // 3))
+    room = min(_LONGEST, (config.max_length - len(before) - len(begin) - 12) * 2 // 3)
+    if room < 1:
+        raise ModelError(
+            f"max_length {config.max_length} is too short for the sentences of a proof: the model needs positions for "
+            f"{len(before) + len(begin) + 14} tokens"
+        )
+    return room
 
 
 def prefixes_of(model: TextModel) -> tuple[list[int], list[int]]:

@@ -61,6 +61,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({**THEIRS, "beam": 4, "word_penalty": 0.5}, "word_penalty 0.5", ALL),
     ({**THEIRS, "beam": 4, "counts_eos": False}, "counts_eos off", ALL),
     ({**THEIRS, "beam": 4, "coverage_penalty": 0.2}, "coverage_penalty 0.2", "cached or fast"),
+    ({"coverage_penalty": 0.2}, "coverage_penalty 0.2", "cached or fast"),
     ({**THEIRS, "beam": 4, "patience": 1.1}, "patience 1.1 with a beam of 4 (it rounds otherwise)", ALL),
     ({"like": "marian", "beam": 4}, "stop shrinking (it has leader here), renormalise off", ALL),
 ]

@@ -119,6 +119,7 @@ def test_it_is_told_in_the_certificate(tmp_path: Path) -> None:
         ("ctranslate2", {"mbr": "chrf"}, "sample (what it draws"),
         ("ctranslate2", {"beam": 4, "word_penalty": 0.2}, "word_penalty 0.2: leave it out"),
         ("ctranslate2", {"beam": 4, "coverage_penalty": 0.2}, "coverage_penalty 0.2: leave it out"),
+        ("ctranslate2", {"coverage_penalty": 0.2}, "coverage_penalty 0.2: leave it out"),
         ("onnx", {"beam": 4, "coverage_penalty": 0.2}, "coverage_penalty: leave it out, or take cached or fast"),
     ],
     ids=str,

@@ -181,6 +181,55 @@ def doubled(transformer: nn.Transformer) -> None:
     transformer.encoder.layers[0] = TransformerEncoderLayer(WIDTH, 4, 24, batch_first=True)
 
 
+class Doubled:
+    """Of any part: what it computes, twice."""
+
+    def forward(self, *given: Any, **named: Any) -> Any:
+        found = super().forward(*given, **named)  # type: ignore[misc]
+        return (2 * found[0], *found[1:]) if isinstance(found, tuple) else 2 * found
+
+
+def double(part: nn.Module) -> None:
+    """Its weights stay, and so does its name."""
+    part.__class__ = type(type(part).__name__, (Doubled, type(part)), {})
+
+
+@pytest.mark.parametrize(
+    ("find", "name"),
+    [
+        (lambda made: made[0].encoder, "encoder"),
+        (lambda made: made[0].decoder.layers[1].linear2, "linear"),
+        (lambda made: made[0].decoder.layers[0].multihead_attn, "attention"),
+        (lambda made: made[0].encoder.layers[1].norm1, "norm"),
+        (lambda made: made[0].decoder.norm, "norm"),
+        (lambda made: made[1], "source_embedding"),
+        (lambda made: made[2], "target_embedding"),
+        (lambda made: made[3], "output"),
+    ],
+)
+def test_a_part_that_computes_otherwise_is_seen(find: Callable[[Any], nn.Module], name: str) -> None:
+    made = parts()
+    double(find(made))
+    with pytest.raises(ModelError, match=f"its {name} is a .*, which computes otherwise than torch.nn"):
+        from_torch(*made)
+
+
+def test_a_part_that_only_keeps_its_weights_otherwise_is_taken() -> None:
+    made = parts()
+    nn.utils.parametrizations.weight_norm(made[0].encoder.layers[0].linear1)
+    from_torch(*made)
+
+
+@pytest.mark.parametrize("part", [nn.Identity(), nn.Sequential(nn.Linear(WIDTH, WIDTH))])
+def test_a_part_of_another_kind_is_told(part: nn.Module) -> None:
+    made = parts()
+    made[0].encoder.layers[0].linear2 = part
+    with pytest.raises(ModelError, match=r"its linear is a torch\.nn\.modules\..*, which computes otherwise"):
+        from_torch(*made)
+    with pytest.raises(ModelError, match=r"not a torch\.nn\.Transformer"):
+        from_torch(part, *made[1:])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

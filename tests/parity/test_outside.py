@@ -108,7 +108,11 @@ def test_a_beam_by_ctranslate2_has_its_meaning_and_the_models_lengths(
 def test_prefixes_of_the_model_stand_before_sources_and_answers(to: str, out: Callable[..., Path]) -> None:
     plain = wordy(words=Words.build([" ".join(WORDS)], symbols=("<en>", "<de>")))
     model = TextModel(replace(plain.stored, generation={**plain.stored.generation, **PREFIXES}))
-    exported = load(out(model, to, 24))
+    folder = out(model, to, 24)
+    exported = load(folder)
+    notes = json.loads((folder / "certificate.json").read_text("utf-8"))["notes"]
+    for told in ("every source must begin with <en>", "every answer with (target_prefix) <de>"):
+        assert (f"elsewhere than in attendo {told}" in notes) == (to == "ctranslate2")
     ours = model.generate(TEXTS)
     assert_same(exported.generate(TEXTS), ours)
     assert {each.pieces[0] for each in ours[:-1]} == {"<de>"}

@@ -170,9 +170,11 @@ def test_what_is_a_little_beyond_its_bound_is_not_told_as_equal_to_it() -> None:
 def test_references_that_neither_comes_near_say_nothing() -> None:
     pytest.importorskip("sacrebleu")
     reading = Reading(as_text, 1, ["quite another thing indeed"])
-    found = certify(Said(), Said(changed=1), SOURCES, Bounds(lost_bleu=1.0, agreement=1.0), reading)
+    found = certify(Said(), Said(changed=1), SOURCES, Bounds(lost_bleu=1.0, agreement=85.0), reading)
     assert found.scored is not None
     assert found.scored.lost_bleu < 1
+    assert found.reasons == ("answers have 66.9 BLEU with ours as references, fewer than 85",), "as without references"
+    found = certify(Said(), Said(changed=1), SOURCES, Bounds(lost_bleu=1.0), reading)
     assert "of the tokens of greedy are the same" in found.reasons[0]
     assert "at least 99.5%" in found.as_table()
 

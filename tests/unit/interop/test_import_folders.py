@@ -222,6 +222,14 @@ BAD: dict[str, tuple[Change, str]] = {
         both(containing("manifest.json", b'{"format": "attendo.export"}'), without("model.safetensors")),
         r"is what attendo exported to another system: take the model folder it was made from",
     ),
+    "weights that Git did not fetch": (
+        containing("model.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n"),
+        r"model.safetensors is a pointer of Git LFS, not the file itself: git lfs pull fetches it",
+    ),
+    "pieces that Git did not fetch": (
+        containing("source.spm", b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n"),
+        r"source.spm is a pointer of Git LFS",
+    ),
     "impossible defaults": (settings(num_beams=0), r"its decoding defaults cannot be meant here: beam"),
 }
 
@@ -269,6 +277,22 @@ def test_damaged_merges_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "merges.txt").write_bytes(content)
     with pytest.raises(AttendoError, match=r"merges.txt is damaged"):
         from_folder(tmp_path)
+
+
+@pytest.mark.parametrize("lacking", [1, 20])
+def test_merges_that_make_what_the_vocabulary_lacks_are_told_or_refused(tmp_path: Path, lacking: int) -> None:
+    names = write_bart(tmp_path)
+    written(random_model("bart", vocab_size=len(names)), tmp_path)
+    path = tmp_path / "vocab.json"
+    known: dict[str, int] = json.loads(path.read_text("utf-8"))
+    made = [name for name in known if len(name) > 1 and not name.startswith("<")]
+    assert len(made) > 20
+    path.write_text(json.dumps({name: each for name, each in known.items() if name not in made[-lacking:]}), "utf-8")
+    if lacking == 1:
+        assert any("1 of " in note and "are read as unknown" in note for note in from_folder(tmp_path).notes)
+    else:
+        with pytest.raises(ModelError, match=r"20 of \d+ pieces that its merges make are not in its vocabulary"):
+            from_folder(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["model.pt", "it's a file.ckpt"])
