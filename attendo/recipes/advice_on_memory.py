@@ -11,7 +11,7 @@ from attendo.train.config import TrainConfig
 
 @contextmanager
 def advice_on_memory(train: TrainConfig, folder: Path, processes: int) -> Iterator[None]:
-    """Goes along with the error: half as much at a time, twice before each update, is the same update."""
+    """Goes along with the error: half as much at a time, twice before each update, is an update of the same size."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

@@ -216,8 +216,9 @@ def test_a_part_that_computes_otherwise_is_seen(find: Callable[[Any], nn.Module]
 
 def test_a_part_that_only_keeps_its_weights_otherwise_is_taken() -> None:
     made = parts()
-    nn.utils.parametrizations.weight_norm(made[0].encoder.layers[0].linear1)
-    from_torch(*made)
+    linear = nn.utils.parametrizations.weight_norm(made[0].encoder.layers[0].linear1)
+    nn.init.uniform_(linear.parametrizations.weight.original0, 0.5, 2.0)  # so that the norm is no longer its own
+    torch.testing.assert_close(logits_of_ours(from_torch(*made)), logits_of_torch(made), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("part", [nn.Identity(), nn.Sequential(nn.Linear(WIDTH, WIDTH))])

@@ -147,7 +147,7 @@ def with_variant(values: dict[str, Any]) -> dict[str, Any]:
 
 def with_own_settings(values: dict[str, Any]) -> dict[str, Any]:
     """With what `[variants.NAME]` has for the `variant` in place of what all have."""
-    tables = own_settings(values)
+    tables = _own_settings(values)
     if (variant := values.get("variant")) is None or not tables:
         return values
     rest = {key: value for key, value in values.items() if key != "variants"}
@@ -157,7 +157,7 @@ def with_own_settings(values: dict[str, Any]) -> dict[str, Any]:
     return {**rest, **{name: {**common, **table} for name, (common, table) in both.items() if isinstance(common, dict)}}
 
 
-def own_settings(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+def _own_settings(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
     """By variant and table, what is different there."""
     tables, names = values.get("variants", {}), variants_of(values)
     for variant, own in _tables("variants", tables).items():

@@ -117,7 +117,7 @@ def _object(path: Path) -> dict[str, Any]:
 def _wherever(config: RunConfig) -> RunConfig:
     """The settings as a run keeps them, but for what makes no other run of it.
 
-    Data sets may be moved; and where memory did not suffice, smaller batches make the same updates.
+    Data sets may be moved; and where memory did not suffice, smaller batches make updates of the same size.
     """
     config = to_be_found_again(config)
     train, together = config.train, config.train.batch_tokens * config.train.accumulate

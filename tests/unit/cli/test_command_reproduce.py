@@ -279,7 +279,9 @@ def test_how_far_a_run_is_can_be_told_from_its_folder(data: Path, out: Path, rec
     assert state_of(run, config, {}) == "complete"
     with pytest.raises(UsageError, match=r"seed-1 holds a run with other settings than seed = 5: name another folder"):
         state_of(run, config.replace(seed=5), {})
-    smaller = config.train.replace(batch_tokens=32, accumulate=2)  # the same updates, as is advised for want of memory
+    smaller = config.train.replace(
+        batch_tokens=32, accumulate=2
+    )  # updates of the same size, as is advised where memory is short
     assert state_of(run, config.replace(train=smaller), {}) == "complete"
     for name in ("data", "checkpoints"):
         shutil.rmtree(run / name)
