@@ -1,6 +1,7 @@
 """The package as source text, for tests that read it instead of running it."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -9,6 +10,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [str(path.relative_to(ROOT)) for path in MODULES]
 
 
+@cache  # several rules read each file
 def parsed(name: str) -> ast.Module:
     return ast.parse((ROOT / name).read_text("utf-8"))
 
