@@ -71,7 +71,9 @@ class TrainConfig(Settings):
     metrics: tuple[Metric, ...] = Field((), description="scores of decoded validation text")
     metric_pairs: Count = Field(1000, description="validation pairs decoded, at most")
     samples: Natural = Field(5, description="decoded sentences written down at every validation")
-    best: Best = Field("loss", description="what makes a model the best one so far")
+    best: Best = Field(
+        "loss", description="what makes a model the best one so far; the lower loss decides between equal scores"
+    )
     patience: Natural = Field(0, description="validations without a better one before training stops; 0 never stops")
 
     save_every: Count = Field(500, description="steps between checkpoints")

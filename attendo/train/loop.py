@@ -77,7 +77,9 @@ class Trainer:
                     validation = self._validated()
                     best = validation.best
                     yield validation
-                if best or self.step % self.config.save_every == 0 or self.step == self.config.steps:
+                # A run that ends early is saved where it ends, or a resumed one would repeat its last steps.
+                ends = self.step == self.config.steps or self._out_of_patience()
+                if best or ends or self.step % self.config.save_every == 0:
                     yield self.save()
         if self._out_of_patience():
             waited = self.standing.since_best
@@ -176,8 +178,9 @@ class Trainer:
         assert self._validate_at is not None
         validation = self._validate_at(self.step)
         # Ranks that disagreed in a last bit could disagree about what is the best, and one would wait for the others.
+        loss = self.learner.world.told(validation.loss)
         value = self.learner.world.told({"loss": validation.loss, **validation.scores}[self.config.best])
-        self.standing, best = self.standing.after_validation(self.step, value, self.config.best)
+        self.standing, best = self.standing.after_validation(self.step, value, self.config.best, loss)
         return replace(validation, best=best)
 
     def _validation_due(self) -> bool:

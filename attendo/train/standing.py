@@ -23,13 +23,22 @@ class Standing:
     since_best: int = 0  # validations since then
     skipped: int = 0  # steps without a finite loss and gradient, in all
     skipped_in_a_row: int = 0
+    best_loss: float | None = None  # validation loss of the best step; older checkpoints do not have it
 
-    def after_validation(self, step: int, value: float, by: str) -> tuple["Standing", bool]:
-        """With one more validation, and whether it was the best so far."""
-        best = self.best if self.best_by in (None, by) else None
-        if best is None or (value < best if by in LOWER_IS_BETTER else value > best):
-            return replace(self, validated=step, best=value, best_step=step, best_by=by, since_best=0), True
+    def after_validation(self, step: int, value: float, by: str, loss: float) -> tuple["Standing", bool]:
+        """With one more validation, and whether it was the best so far. The lower loss decides between equal scores."""
+        if self._is_improved_by(value, by, loss):
+            now = replace(self, validated=step, since_best=0)
+            return replace(now, best=value, best_step=step, best_by=by, best_loss=loss), True
         return replace(self, validated=step, since_best=self.since_best + 1), False
+
+    def _is_improved_by(self, value: float, by: str, loss: float) -> bool:
+        if self.best is None or self.best_by not in (None, by):
+            return True
+        if value != self.best:
+            return value < self.best if by in LOWER_IS_BETTER else value > self.best
+        # Where the loss of the best step is not known, the later step is taken: usually it has the lower loss.
+        return by != "loss" and (self.best_loss is None or loss < self.best_loss)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

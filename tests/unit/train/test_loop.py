@@ -29,7 +29,9 @@ def trainer(tmp_path: Path) -> Trainers:
         left = list(losses or ())
 
         def validate(step: int) -> Validation:
-            return Validation(step, left.pop(0) if len(left) > 1 else left[0], {"bleu": float(step)})
+            return Validation(
+                step, left.pop(0) if len(left) > 1 else left[0], {"bleu": float(step), "exact_match": 0.0}
+            )
 
         checkpoints = Checkpoints(tmp_path / folder)
         trained = learner(config(**changes), dropout=dropout)
@@ -95,6 +97,24 @@ def test_a_run_ends_where_patience_does(trainer: Trainers) -> None:
     assert (made.standing.best, made.standing.best_step, made.standing.since_best) == (2.0, 2, 2)
     again = list(made.train())
     assert again == [reports[-1]], "it has not become more patient"
+
+
+def test_a_loss_that_falls_while_the_score_stays_the_same_is_an_improvement(trainer: Trainers) -> None:
+    made = trainer((6.5, 6.3, 6.1, 5.9, 6.0, 6.0), steps=100, validate_every=2, patience=2, best="exact_match")
+    reports = list(made.train())
+    assert reports[-1] == Stopped(12, "no better exact_match in 2 validations")
+    assert (made.standing.best, made.standing.best_loss, made.standing.best_step) == (0.0, 5.9, 8)
+
+
+def test_a_run_that_patience_ends_is_saved_where_it_ends(trainer: Trainers, tmp_path: Path) -> None:
+    settings = {"steps": 100, "validate_every": 2, "save_every": 50, "patience": 2}
+    reports = list(trainer((2.0, 3.0), **settings).train())
+    assert told(reports)[-3:] == [("Validation", 6), ("Saved", 6), ("Stopped", 6)]
+    found = Checkpoints(tmp_path / "run").newest()
+    assert found is not None
+    resumed = trainer((2.0, 3.0), **settings)
+    resumed.restore(found.snapshot)
+    assert list(resumed.train()) == [reports[-1]]
 
 
 def test_where_more_is_better_the_best_is_the_highest(trainer: Trainers) -> None:
