@@ -14,6 +14,9 @@ def average(
     last: Annotated[
         int | None, typer.Option(min=1, help="How many of the last checkpoints; all that are there, at most 5.")
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a model that is in the folder already.")
+    ] = False,
 ) -> None:
     """Average the weights of a run's last checkpoints: often better than the best of them."""
     from attendo.errors import UsageError
@@ -22,6 +25,8 @@ def average(
 
     if not (run / "run.toml").is_file():
         raise UsageError(f"{run} holds no run: name a folder that attendo train wrote")
+    if (out / "manifest.json").is_file() and not overwrite:
+        raise UsageError(f"{out} holds a model already: name another folder, or replace it (--overwrite)")
     kept = Checkpoints(run / "checkpoints").steps()
     if len(kept) < (last or 1):
         raise UsageError(

@@ -52,7 +52,7 @@ GENERATE = [
 
 OPTIONS = {
     "": ["--help", "--version"],
-    "average": ["--help", "--last", "--out", "RUN"],
+    "average": ["--help", "--last", "--out", "--overwrite", "RUN"],
     "bench": ["--help"],
     "demo": ["--device", "--help", "--out", "--seed"],
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],

@@ -108,6 +108,17 @@ def test_the_run_itself_is_not_overwritten(attendo: Command, run: Path) -> None:
     assert (run / "run.toml").is_file()
 
 
+def test_another_model_is_replaced_only_when_that_is_said(attendo: Command, run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    tiny_model().save(other)
+    before = (other / "manifest.json").read_bytes()
+    failed = attendo("average", run, "--out", other)
+    assert (failed.code, (other / "manifest.json").read_bytes()) == (2, before)
+    assert "--overwrite" in failed.error
+    assert attendo("average", run, "--out", other, "--overwrite").code == 0
+    assert (other / "manifest.json").read_bytes() != before
+
+
 def test_a_damaged_checkpoint_is_exit_code_4(attendo: Command, run: Path, tmp_path: Path) -> None:
     damaged = run / "checkpoints" / "step-00000005" / "model.safetensors"
     damaged.write_bytes(damaged.read_bytes()[:-1])
