@@ -68,7 +68,7 @@ class Repeats:
         found = f"{more:,} of {counted(len(pairs), 'pairs')} ({share(more / len(pairs))}) occur earlier"
         if more < SOME_REPEATED * len(pairs):
             return Finding("repeated pairs", "ok", found, values=values)
-        often = np.argsort(-counts, kind="stable")[:MOST_EXAMPLES]
+        often = [n for n in np.argsort(-counts, kind="stable")[:MOST_EXAMPLES] if counts[n] > 1]
         level: Level = "warning" if more >= MANY_REPEATED * len(pairs) else "note"
         return Finding(
             "repeated pairs",

@@ -204,6 +204,11 @@ def test_repeated_pairs_are_counted_and_the_most_frequent_shown(tmp_path: Path) 
     assert named(findings_on(tmp_path / "twice", [*CLEAN, *CLEAN]), "repeated pairs").level == "warning"
 
 
+def test_a_pair_that_occurs_once_is_no_example_of_repeated_ones(tmp_path: Path) -> None:
+    found = named(findings_on(tmp_path, [*CLEAN, *[CLEAN[9]] * 6]), "repeated pairs")
+    assert [example.split(":")[0] for example in found.examples] == ["7 times"]
+
+
 def test_a_source_with_several_targets_is_a_note(tmp_path: Path) -> None:
     findings = findings_on(tmp_path, [*CLEAN, *((source, "qq rr ss") for source, _ in CLEAN[:10])])
     found = named(findings, "several targets")
