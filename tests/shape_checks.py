@@ -6,6 +6,8 @@ ATTENDO_SHAPES=all has them on in every test; `off` does not even put them in, f
 them.
 """
 
+import dataclasses
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -20,12 +22,15 @@ NEAR = ("golden/", "properties/", *(f"unit/{part}/" for part in ("nn", "model", 
 TESTS = Path(__file__).parent
 WISH = os.environ.get("ATTENDO_SHAPES", "near")
 
+add_checks = jaxtyping.jaxtyped
+
 
 def install() -> None:
     """Must come before attendo is imported."""
     assert WISH in ("near", "all", "off"), f"ATTENDO_SHAPES must be near, all or off: {WISH}"
     if WISH != "off":
-        jaxtyping.install_import_hook([f"attendo.{part}" for part in PARTS], "shape_checks.checked")
+        jaxtyping.install_import_hook([f"attendo.{part}" for part in PARTS], "shape_checks.check_types")
+        jaxtyping.jaxtyped = add_checks_at_first_call  # the hook decorates with it
 
 
 def switch(test: Path) -> None:
@@ -34,14 +39,39 @@ def switch(test: Path) -> None:
     jaxtyping.config.update("jaxtyping_disable", not wanted)
 
 
-def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` with its types checked, but for two kinds that stay as they are.
+def add_checks_at_first_call(*, typechecker: Any) -> Callable[[Any], Any]:
+    """The decorator of the hook. To make all checks at the import takes longer than the import itself."""
+    return functools.partial(_decorate, typechecker=typechecker)
 
-    One inside another function is made at every call, and making its check takes longer than anything it does. One
-    that speaks of `Self` cannot be checked by the hook.
-    """
-    if "<locals>" in function.__qualname__:
-        return function
+
+def _decorate(made: Any, typechecker: Any) -> Any:
+    if isinstance(made, classmethod | staticmethod):
+        return type(made)(_decorate(made.__func__, typechecker))
+    if isinstance(made, property):
+        parts = (each and _decorate(each, typechecker) for each in (made.fget, made.fset, made.fdel))
+        return property(*parts)
+    if isinstance(made, type):
+        if dataclasses.is_dataclass(made) and "__init__" in vars(made):
+            made.__init__ = _decorate(made.__init__, typechecker)  # type: ignore[misc]
+        return made
+    # A function inside another one is made at every call, and to make its check takes longer than anything it does.
+    return made if "<locals>" in made.__qualname__ else _with_late_checks(made, typechecker)
+
+
+def _with_late_checks(function: Any, typechecker: Any) -> Any:
+    with_checks = functools.cache(lambda: add_checks(function, typechecker=typechecker))
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        called = function if jaxtyping.config.jaxtyping_disable else with_checks()
+        return called(*args, **kwargs)
+
+    return call
+
+
+def check_types(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` with its types checked. One that speaks of `Self` stays as it is: the hook cannot check it."""
     try:
         return beartype(function)
     except BeartypeDecorHintPep673Exception:
