@@ -41,7 +41,9 @@ def generate(
         Path | None, typer.Option(metavar="FILE", help="With --natural: the right answers, for each system's BLEU.")
     ] = None,
     vocabulary: Annotated[int | None, typer.Option(min=5, help="Tokens of a random network; 32,000.")] = None,
-    preset: Annotated[str | None, typer.Option(help="Size of a random network: tiny, small, base, big; base.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Size of a random network: tiny, small, base, big, paper; base.")
+    ] = None,
     precision: Annotated[Literal["fp32", "fp16", "bf16"], typer.Option(help="What is computed in.")] = "fp32",
     rounds: Annotated[int, typer.Option(min=1, help="Times that all systems take turns; medians count.")] = 5,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",

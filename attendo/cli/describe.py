@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def describe(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder, or a preset: tiny, small, base, big.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Model folder, or a preset: tiny, small, base, big, paper.")
+    ],
     vocab_size: Annotated[int | None, typer.Option(min=1, help="Vocabulary of a preset; 30,000 unless given.")] = None,
     source_length: Annotated[int, typer.Option(min=1, help="Source tokens to show shapes for.")] = 7,
     target_length: Annotated[int, typer.Option(min=1, help="Target tokens to show shapes for.")] = 5,

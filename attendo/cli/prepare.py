@@ -1,9 +1,23 @@
 """`attendo prepare`: text to a folder of token ids that training reads without holding it in memory."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from attendo.cli.train import (
+    Field,
+    File,
+    MaxBadRatio,
+    PlaceOfSettings,
+    Source,
+    SourceField,
+    Target,
+    TargetField,
+    Text,
+    ValidSource,
+    ValidTarget,
+)
 
 if TYPE_CHECKING:
     from attendo.data.prepare import Tokenizers
@@ -13,15 +27,19 @@ if TYPE_CHECKING:
 
 
 def prepare(
-    run_file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="Settings of the run.")] = None,
-    source: Annotated[Path | None, typer.Option(help="Source text, one sentence a line (plain, .gz or .xz).")] = None,
-    target: Annotated[Path | None, typer.Option(help="Target text, line by line beside it.")] = None,
-    text: Annotated[Path | None, typer.Option(help="Instead of the two: running text.")] = None,
+    run_file: PlaceOfSettings = None,
+    source: Source = None,
+    target: Target = None,
+    file: File = None,
+    source_field: SourceField = None,
+    target_field: TargetField = None,
+    valid_source: ValidSource = None,
+    valid_target: ValidTarget = None,
+    text: Text = None,
+    field: Field = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the prepared data.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder that the files of the run file are in.")] = None,
-    max_bad_ratio: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Share of lines that may be left out as bad; 0.01 unless set.")
-    ] = None,
+    max_bad_ratio: MaxBadRatio = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
     verify: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Check every byte of prepared data, and stop.")
@@ -48,8 +66,11 @@ def prepare(
     from attendo.data.prepared import open_prepared
     from attendo.recipes.corpora import corpora
 
-    files = {"source": source, "target": target, "text": text, "folder": data}
-    config = new_config(run_file, files, changed(change, max_bad_ratio), told="tokenizer.")
+    names: dict[str, Any] = {"source": source, "target": target, "file": file, "source_field": source_field}
+    names |= {"target_field": target_field, "valid_source": valid_source, "valid_target": valid_target}
+    names |= {"text": text, "text_field": field, "folder": data}
+    changes = changed(change, {"--max-bad-ratio": ("data.max_bad_ratio", max_bad_ratio)})
+    config = new_config(run_file, names, changes, told="tokenizer.")
     if config.data.prepared is not None:
         raise UsageError(f"data.prepared {config.data.prepared} is prepared already: name the text instead")
     training, valid = corpora(config.data, config.seed)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,25 +11,62 @@ import typer
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
-    from attendo.data.config import DataConfig
     from attendo.recipes.run_config import RunConfig
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
+PlaceOfSettings = Annotated[
+    Path | None,
+    typer.Argument(metavar="RUN.toml", help="Settings of the run; or a .tsv, .csv or .jsonl file with both sides."),
+]
+Source = Annotated[
+    list[Path] | None, typer.Option(help="Source text, one sentence a line (plain, .gz or .xz). May be repeated.")
+]
+Target = Annotated[
+    list[Path] | None, typer.Option(help="Target text, line by line beside it; as many as --source, in its order.")
+]
+File = Annotated[
+    list[Path] | None, typer.Option("--file", help="Instead of the two: a .tsv, .csv or .jsonl file with both sides.")
+]
+SourceField = Annotated[
+    str | None, typer.Option(help="Column of --file by number or name, or field of a .jsonl; 1 or source unless given.")
+]
+TargetField = Annotated[str | None, typer.Option(help="The same for the target; 2 or target unless given.")]
+ValidSource = Annotated[
+    list[Path] | None, typer.Option(help="Source text to validate with; some pairs are kept back unless given.")
+]
+ValidTarget = Annotated[list[Path] | None, typer.Option(help="Target text, line by line beside it.")]
+Text = Annotated[
+    list[Path] | None,
+    typer.Option(help="Instead of pairs: running text or .jsonl, for a decoder-only model that continues text."),
+]
+Field = Annotated[str | None, typer.Option(metavar="NAME", help="Field of a .jsonl file of --text; text unless given.")]
+MaxBadRatio = Annotated[
+    float | None, typer.Option(min=0, max=1, help="Share of lines that may be left out as bad; 0.01 unless set.")
+]
+Preset = Annotated[
+    str | None, typer.Option(help="Size of the network: tiny, small, base, big, paper; chosen unless given.")
+]
+
+
 def train(
-    run_file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="Settings of the run.")] = None,
-    source: Annotated[Path | None, typer.Option(help="Source text, one sentence a line (plain, .gz or .xz).")] = None,
-    target: Annotated[Path | None, typer.Option(help="Target text, line by line beside it.")] = None,
-    text: Annotated[
-        Path | None,
-        typer.Option(help="Instead of the two: running text, for a decoder-only model that continues text."),
-    ] = None,
+    run_file: PlaceOfSettings = None,
+    source: Source = None,
+    target: Target = None,
+    file: File = None,
+    source_field: SourceField = None,
+    target_field: TargetField = None,
+    valid_source: ValidSource = None,
+    valid_target: ValidTarget = None,
+    text: Text = None,
+    field: Field = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; the model goes to its model/.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder that the files of the run file are in.")] = None,
-    max_bad_ratio: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Share of lines that may be left out as bad; 0.01 unless set.")
-    ] = None,
+    max_bad_ratio: MaxBadRatio = None,
+    preset: Preset = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Updates in all; chosen unless given.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Instead of --steps: how often to go through the data.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")] = None,
     override: Annotated[
@@ -46,23 +84,29 @@ def train(
 ) -> None:
     """Train a model on parallel text, or on running text.
 
-    Either from a run file, or from two text files: attendo train --source a.en --target a.de --out runs/x; or from one
-    whose text it is to continue: attendo train --text a.txt --out runs/x
+    Either from a run file, or from text: attendo train --source a.en --target a.de --out runs/x; attendo train
+    pairs.tsv; or from text that is to be continued: attendo train --text a.txt --out runs/x
 
     What is left open is chosen from the data and printed. Ctrl-C saves; --resume goes on, bit for bit.
     """
     from attendo.recipes.run_config import stored_config
     from attendo.recipes.run_folder import check_free
 
-    folder = out or Path("runs") / (run_file or Path()).stem
+    names: dict[str, Any] = {"source": source, "target": target, "file": file, "source_field": source_field}
+    names |= {"target_field": target_field, "valid_source": valid_source, "valid_target": valid_target}
+    names |= {"text": text, "text_field": field, "folder": data}
+    options = {"--max-bad-ratio": ("data.max_bad_ratio", max_bad_ratio), "--preset": ("preset", preset)}
+    options |= {"--epochs": ("train.epochs", epochs)}
+    changes = changed(change, {**options, "--steps": ("train.steps", steps)})
+    folder = out or Path("runs") / _stem(run_file or Path())
     if resume is not None:
-        if any((run_file, source, target, text, out, data, overwrite, max_bad_ratio is not None)):
-            raise UsageError("--resume takes all settings from the run's folder: give nothing but --set with it")
-        config = resumed_config(resume, change or [], override)
+        refuse_with_resume(
+            {"RUN.toml": run_file, "--out": out, "--overwrite": overwrite, **as_options(names), **options}
+        )
+        config = resumed_config(resume, changes, override)
     else:
         check_free(folder, overwrite or show)  # before much text is read for nothing
-        files = {"source": source, "target": target, "text": text, "folder": data}
-        config = new_config(run_file, files, changed(change, max_bad_ratio), needs_out=out is None and not show)
+        config = new_config(run_file, names, changes, needs_out=out is None and not show)
     if show:
         _print_settings(config or stored_config(resume or Path()))
         return
@@ -87,63 +131,72 @@ def train(
 
 def new_config(
     run_file: Path | None,
-    files: dict[str, Path | None],
-    changes: list[str],
+    files: Mapping[str, Any],
+    changes: Sequence[str],
     needs_out: bool = False,
     told: str = "",
 ) -> "RunConfig":
     """The settings of a new run, those left open chosen from its data; choices that begin with `told` are told."""
-    from attendo.recipes.run_config import RunConfig, mistakes_in, named_about, read_run_file, with_changes
+    from attendo.recipes.new_run import describe_files, is_data, read_settings, resolve_settings
+    from attendo.recipes.run_config import toml_literal
 
-    named = files.get("text") is not None or (files["source"] is not None and files["target"] is not None)
+    if run_file is not None and is_data(run_file):
+        files, run_file, needs_out = {**files, "file": [run_file, *(files.get("file") or ())]}, None, False
+    if files.get("text_field") is not None and not files.get("text"):
+        raise UsageError(
+            "--field is a field of a .jsonl file of --text: give --source-field and --target-field to --file"
+        )
+    named = any(files.get(name) for name in ("text", "file")) or (files.get("source") and files.get("target"))
     if run_file is None and (needs_out or not (named or changes)):
         raise UsageError("give a run file, or --source, --target and --out, or --text and --out")
-    values: dict[str, Any] = {} if run_file is None else read_run_file(run_file)
-    if any(files.values()) and isinstance(values.setdefault("data", {}), dict):
-        values["data"] |= {name: path for name, path in files.items() if path is not None}
-    with mistakes_in(run_file, changes):
-        values = with_changes(values, changes)
-        config = RunConfig(**values)
-        if about := named_about(config, text_of(config.data)).told():
-            values["about"] = about
-            config = config.replace(about=about)
-        return config if config.preset != "auto" else _chosen(values, config, told)
+    new = resolve_settings(read_settings(run_file, files), changes, run_file)
+    speaks = os.environ.get("RANK", "0") == "0"  # of several processes one speaks
+    for line in describe_files(new.config.data) if speaks and files.get("file") else ():
+        print(line, file=sys.stderr)
+    for choice in new.choices if speaks else ():
+        if choice.name.startswith(told):
+            print(f"{choice.name} = {toml_literal(choice.value)}  # {choice.reason}", file=sys.stderr)
+    return new.config
 
 
 def _print_settings(config: "RunConfig") -> None:
+    from attendo.recipes.new_run import text_settings
     from attendo.recipes.shown import shown
 
-    print(shown(config, text_of(config.data)), end="")
+    print(shown(config, text_settings(config.data)), end="")
 
 
-def changed(changes: list[str] | None, max_bad_ratio: float | None) -> list[str]:
-    """The changes of --set, and those that have an option of their own."""
-    return [*(changes or []), *([] if max_bad_ratio is None else [f"data.max_bad_ratio={max_bad_ratio}"])]
+def changed(changes: Sequence[str] | None, options: Mapping[str, tuple[str, Any]]) -> list[str]:
+    """The changes of --set, and those that have an option of their own: its setting, and the value given."""
+    changes = changes or []
+    given = {option: (name, value) for option, (name, value) in options.items() if value is not None}
+    for option, (name, _) in given.items():
+        if any(change.partition("=")[0].strip() == name for change in changes):
+            raise UsageError(f"{option} and --set {name} are the same setting: give one of them")
+    return [*changes, *(f"{name}={value}" for name, value in given.values())]
 
 
-def text_of(data: "DataConfig") -> "DataConfig":
-    """The settings that name its files."""
-    if data.prepared is None:
-        return data
-    from attendo.recipes.corpora import made_from  # needs torch
-
-    return made_from(data.prepared)
+def as_options(files: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of [data] by the names of their options."""
+    other = {"text_field": "--field", "folder": "--data"}
+    return {other.get(name, f"--{name.replace('_', '-')}"): value for name, value in files.items()}
 
 
-def _chosen(values: dict[str, Any], config: "RunConfig", told: str) -> "RunConfig":
-    """With what was left open chosen from the data, each choice told with its reason, as a line of a run file."""
-    from attendo.recipes.auto import applied, choose
-    from attendo.recipes.corpora import amount
-    from attendo.recipes.run_config import RunConfig, toml_literal
-
-    choices = choose(config.model_dump(exclude_unset=True), amount(config.data, config.seed))
-    for choice in choices:
-        if choice.name.startswith(told) and os.environ.get("RANK", "0") == "0":  # of several processes one speaks
-            print(f"{choice.name} = {toml_literal(choice.value)}  # {choice.reason}", file=sys.stderr)
-    return RunConfig(**applied(values, choices))
+def refuse_with_resume(options: Mapping[str, Any]) -> None:
+    given = [name for name, value in options.items() if (value[1] is not None if isinstance(value, tuple) else value)]
+    if given:
+        raise UsageError(
+            f"--resume takes all settings from the run's folder: leave {', '.join(given)} out; --set and --steps may "
+            "be given with it"
+        )
 
 
-def resumed_config(folder: Path, changes: list[str], override: bool) -> "RunConfig | None":
+def _stem(path: Path) -> str:
+    """words of words.tsv.gz: what the run folder is called unless it is given."""
+    return path.name.removesuffix("".join(path.suffixes[-2:] if path.suffix in (".gz", ".xz") else path.suffixes[-1:]))
+
+
+def resumed_config(folder: Path, changes: Sequence[str], override: bool) -> "RunConfig | None":
     """The settings that replace the run's own; None where they stay."""
     from attendo.recipes.run_config import differing, stored_config
 

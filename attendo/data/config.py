@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from attendo.settings import Settings
 
@@ -13,14 +14,30 @@ Count = Annotated[int, Field(ge=1)]
 FieldName = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]
 
 
-class Pairs(Settings):
+def _check_files(value: Any) -> Any:
+    """A list of one file is that file: a run is known by its settings, and these two are the same."""
+    files = list(value) if isinstance(value, list | tuple) else [value]
+    if not files or not all(isinstance(each, str | Path) for each in files):
+        raise PydanticCustomError("path_type", "input is neither a file nor a list of files")
+    return files[0] if len(files) == 1 else tuple(files)
+
+
+Files = Annotated[Path | tuple[Path, ...], BeforeValidator(_check_files)]
+AnyFile = TypeVar("AnyFile")  # one file, or several
+
+
+class Pairs(Settings, Generic[AnyFile]):
     """Files that hold pairs, and how they are read."""
 
-    source: Path | None = Field(None, description="source text, one sentence a line; plain, .gz or .xz")
-    target: Path | None = Field(None, description="target text, line by line beside it")
-    file: Path | None = Field(None, description="instead of the two: a .tsv or .jsonl file with both sides")
-    source_field: FieldName | None = Field(None, description="column of the .tsv (from 1) or field of the .jsonl")
-    target_field: FieldName | None = Field(None, description="the same for the target")
+    source: AnyFile | None = Field(None, description="source text, one sentence a line; plain, .gz or .xz")
+    target: AnyFile | None = Field(None, description="target text, line by line beside it")
+    file: AnyFile | None = Field(None, description="instead of the two: a .tsv, .csv or .jsonl file with both sides")
+    source_field: FieldName | None = Field(
+        None,
+        description="column of the .tsv or .csv: its number, from 1, or its name in the first line; or field of the "
+        ".jsonl. 1 or source unless set",
+    )
+    target_field: FieldName | None = Field(None, description="the same for the target; 2 or target unless set")
     features_field: FieldName | None = Field(
         None, description="column or field of features set apart by ;, each put before the source as a symbol: <V><PST>"
     )
@@ -35,32 +52,47 @@ class Pairs(Settings):
     tag: str | None = Field(None, description="a symbol put before every source text, such as <2de>")
 
 
-class CorpusConfig(Pairs):
-    """One corpus: two parallel text files, or one .tsv or .jsonl file; each plain, .gz or .xz."""
+class CorpusConfig(Pairs[Path]):
+    """One corpus: two parallel text files, or one .tsv, .csv or .jsonl file; each plain, .gz or .xz."""
 
     weight: Annotated[float, Field(gt=0)] = Field(1.0, description="how often an epoch goes through the corpus")
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        pair, sides = (self.source, self.target), (self.source_field, self.target_field)
-        fields = (*sides, self.features_field)
+        pair, fields = (self.source, self.target), (self.source_field, self.target_field, self.features_field)
         if self.turns_field is None and (idle := changed(self, OF_TURNS)):
             raise ValueError(f"data.{idle[0]} is about the turns of a conversation: name them in turns_field")
         if self.file is None:
             if None in pair:
-                raise ValueError("name the two text files (source and target), or one .tsv or .jsonl file (file)")
+                raise ValueError("name the two text files (source and target), or one .tsv, .csv or .jsonl file (file)")
             if any((*fields, self.turns_field)):
-                raise ValueError("fields (source_field and the like) belong to a .tsv or .jsonl file: give it as file")
+                raise ValueError(
+                    "fields (source_field and the like) belong to a .tsv, .csv or .jsonl file: give it as file"
+                )
             return self
         if any(pair):
             raise ValueError("give either source and target, or file, not both")
         if self.turns_field is not None:
             self._check_turns(fields)
-        elif self.form == "jsonl" and None in sides:
-            raise ValueError(f"{self.file}: name its fields in source_field and target_field, or in turns_field")
-        if self.form == "tsv" and not all(each is None or (each.isdecimal() and int(each)) for each in fields):
-            raise ValueError(f"{self.file}: source_field, target_field and features_field are column numbers, from 1")
+        if self.form != "jsonl":
+            self._check_columns(fields)
         return self
+
+    def _check_columns(self, fields: tuple[str | None, ...]) -> None:
+        if self.has_header and None in fields[:2]:
+            raise ValueError(f"{self.file}: name both columns, in source_field and target_field")
+        given = [each for each in fields if each is not None]
+        if not self.has_header and not all(each.isdecimal() and int(each) for each in given):
+            raise ValueError(
+                f"{self.file}: source_field, target_field and features_field are column numbers, from 1, or all of "
+                "them names in its first line"
+            )
+
+    @property
+    def has_header(self) -> bool:
+        """Whether the first line names the columns: it does where the settings ask for columns by name."""
+        given = [each for each in (self.source_field, self.target_field, self.features_field) if each is not None]
+        return self.form in ("tsv", "csv") and bool(given) and not any(each.isdecimal() for each in given)
 
     def _check_turns(self, fields: tuple[str | None, ...]) -> None:
         if self.form != "jsonl":
@@ -69,15 +101,12 @@ class CorpusConfig(Pairs):
             raise ValueError(f"{self.file}: turns_field makes both sides: leave source_field and the like out")
 
     @property
-    def form(self) -> Literal["text", "tsv", "jsonl"]:
+    def form(self) -> Literal["text", "tsv", "csv", "jsonl"]:
         if self.file is None:
             return "text"
-        suffixes = [suffix for suffix in self.file.suffixes if suffix not in (".gz", ".xz")]
-        if suffixes and suffixes[-1] == ".tsv":
-            return "tsv"
-        if suffixes and suffixes[-1] in (".jsonl", ".json"):
-            return "jsonl"
-        raise ValueError(f"{self.file}: the name must end in .tsv or .jsonl (and .gz or .xz)")
+        if (form := form_of(self.file)) is None:
+            raise ValueError(f"{self.file}: the name must end in .tsv, .csv or .jsonl (and .gz or .xz)")
+        return form
 
     def below(self, folder: Path | None) -> "CorpusConfig":
         """With its files in a folder; absolute names stay."""
@@ -91,24 +120,31 @@ class CorpusConfig(Pairs):
         return str(self.file) if self.file is not None else f"{self.source} + {self.target}"
 
 
-class DataConfig(Pairs):
-    """Which text a run learns from. Without validation files some pairs are kept back."""
+class DataConfig(Pairs[Files]):
+    """Which text a run learns from. Without validation files some pairs are kept back.
+
+    Each of several files is a corpus of its own, as if it stood in `corpora`: the first source goes with the first
+    target.
+    """
 
     task: Literal["files", "builtin"] = Field("files", description="builtin: the English → Chinese grammar, no files")
     folder: Path | None = Field(None, description="where file names begin that are not absolute; here unless set")
     corpora: tuple[CorpusConfig, ...] = Field((), description="instead of these: several corpora, each with a weight")
-    text: Path | None = Field(
+    text: Files | None = Field(
         None, description="instead of pairs: running text for a decoder-only network (model.num_encoder_layers 0)"
     )
+    text_field: str | None = Field(None, description="field of running text in a .jsonl file; text unless set")
     prepared: Path | None = Field(None, description="instead of text: the folder that attendo prepare wrote")
 
-    valid_source: Path | None = Field(
+    valid_source: Files | None = Field(
         None, description="source text to validate with; some pairs are kept back unless set"
     )
-    valid_target: Path | None = Field(None, description="target text, line by line beside it")
-    valid_file: Path | None = Field(None, description="instead of the two: a .tsv or .jsonl file, with fields as above")
+    valid_target: Files | None = Field(None, description="target text, line by line beside it")
+    valid_file: Files | None = Field(
+        None, description="instead of the two: a .tsv, .csv or .jsonl file, with fields as above"
+    )
     valid_corpora: tuple[CorpusConfig, ...] = Field((), description="instead of these: several, as corpora")
-    valid_text: Path | None = Field(None, description="running text to validate with; the end of text unless set")
+    valid_text: Files | None = Field(None, description="running text to validate with; the end of text unless set")
     valid_tag: str | None = Field(None, description="as tag, of the validation files; the same unless set")
 
     max_bad_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
@@ -160,9 +196,9 @@ class DataConfig(Pairs):
             raise ValueError(f"data.{idle[0]} belongs to data.source or data.file: with corpora, to each of them")
         if not any(one) and self.tag:
             raise ValueError("data.tag belongs to data.source or data.file: with corpora, to each of them")
-        if self.valid_tag and self.valid is None:
+        if self.valid_tag and not self._validation_files:
             raise ValueError("data.valid_tag belongs to validation files: name them, or leave it out")
-        if self.valid_corpora and self.valid is not None:
+        if self.valid_corpora and self._validation_files:
             raise ValueError("data: give valid_corpora or the other validation files, not both")
         self.training, self.validation  # noqa: B018  (the corpora check themselves when made)
         return self
@@ -174,22 +210,21 @@ class DataConfig(Pairs):
             return ()
         if self.corpora:
             return tuple(each.below(self.folder) for each in self.corpora)
-        fields = ("source", "target", "file", *_READING, "tag")
-        return (CorpusConfig(**{name: getattr(self, name) for name in fields}).below(self.folder),)
+        reading = {name: getattr(self, name) for name in (*_READING, "tag")}
+        return tuple(CorpusConfig(**files, **reading).below(self.folder) for files in self._files_of_corpora(""))
 
     @property
-    def text_files(self) -> tuple[Path, Path | None]:
-        """Running text, and what to validate with where that has a file of its own."""
-        assert self.text is not None
-        files = [None if each is None else (self.folder or Path()) / each for each in (self.text, self.valid_text)]
-        assert files[0] is not None
-        return files[0], files[1]
+    def text_files(self) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+        """Running text, and what to validate with where that has files of its own."""
+        folder = self.folder or Path()
+        first, second = (tuple(folder / each for each in as_list(files)) for files in (self.text, self.valid_text))
+        return first, second
 
     def anchored(self) -> "DataConfig":
         """With names by which everything is found from any folder."""
         if self.prepared is not None:
             return self.replace(prepared=self.prepared.absolute())
-        texts = () if self.text is None else self.text_files
+        texts = [path for files in self.text_files for path in files]
         pairs = [path for each in (*self.training, *self.validation) for path in (each.source, each.target, each.file)]
         if all(path is None or path.is_absolute() for path in (*texts, *pairs)):
             return self
@@ -205,20 +240,30 @@ class DataConfig(Pairs):
         """The corpora to validate with; none where pairs are kept back."""
         if self.valid_corpora:
             return tuple(each.below(self.folder) for each in self.valid_corpora)
-        return () if self.valid is None else (self.valid,)
+        return self._validation_files
 
     @property
-    def valid(self) -> CorpusConfig | None:
-        """The validation pairs, where one corpus of files holds them."""
+    def _validation_files(self) -> tuple[CorpusConfig, ...]:
         if not any((self.valid_source, self.valid_target, self.valid_file)):
-            return None
+            return ()
         if self.valid_file is None and None in (self.valid_source, self.valid_target):
             raise ValueError("give both data.valid_source and data.valid_target, or neither")
         names = _READING if self.valid_file is not None else READING_OF_TEXT
-        fields = {name: getattr(self, name) for name in names}
-        tag = self.valid_tag or self.tag
-        files = {"source": self.valid_source, "target": self.valid_target, "file": self.valid_file}
-        return CorpusConfig(**files, tag=tag, **fields).below(self.folder)
+        reading = {name: getattr(self, name) for name in names} | {"tag": self.valid_tag or self.tag}
+        return tuple(CorpusConfig(**files, **reading).below(self.folder) for files in self._files_of_corpora("valid_"))
+
+    def _files_of_corpora(self, prefix: str) -> list[dict[str, Path]]:
+        """The files of each corpus: the first source with the first target, and so on."""
+        named = {side: as_list(getattr(self, f"{prefix}{side}")) for side in ("source", "target", "file")}
+        given = {side: files for side, files in named.items() if files}
+        if len({len(files) for files in given.values()}) > 1 and "file" not in given:
+            raise ValueError(
+                f"data.{prefix}source names {len(named['source'])} and data.{prefix}target {len(named['target'])} "
+                "files: each source file needs its target file, in the same order"
+            )
+        if "file" in given and len(given) > 1:
+            raise ValueError(f"data: give either {prefix}source and {prefix}target, or {prefix}file, not both")
+        return [dict(zip(given, files, strict=True)) for files in zip(*given.values(), strict=True)]
 
 
 OF_TURNS = ("context_turns", "answers")
@@ -232,8 +277,24 @@ _READING = (
     *OF_TURNS,
     *READING_OF_TEXT,
 )
-_RUNNING = ("window", "stride", "valid_share")
+_RUNNING = ("text_field", "window", "stride", "valid_share")
 _SCREENING = ("max_bad_ratio", "max_length", "cut_source", "max_length_ratio")
+
+
+def as_list(files: Path | Sequence[Path] | None) -> tuple[Path, ...]:
+    """None, one file or several, as several."""
+    if files is None:
+        return ()
+    return (files,) if isinstance(files, Path) else tuple(files)
+
+
+def form_of(file: Path) -> Literal["tsv", "csv", "jsonl"] | None:
+    """What a file with both sides is, by its name; None for any other file."""
+    suffixes = [suffix for suffix in file.suffixes if suffix not in (".gz", ".xz")]
+    return _FORMS.get(suffixes[-1]) if suffixes else None
+
+
+_FORMS: dict[str, Literal["tsv", "csv", "jsonl"]] = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
 
 
 def changed(settings: Settings, names: Sequence[str]) -> list[str]:

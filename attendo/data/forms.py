@@ -1,8 +1,10 @@
-"""The forms a corpus may have, two text files, .tsv or .jsonl, and how a line of each becomes pairs of text."""
+"""The forms a corpus may have, two text files, .tsv, .csv or .jsonl, and how a line of each becomes pairs of text."""
 
+import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,10 @@ from attendo.text.turns import TURN, as_turn, join_turns
 Line = tuple[bytes, ...]
 Pairs = Sequence[tuple[str, str]]
 
+_LONGEST_ROW = 1 << 20  # bytes of a row of a .csv file; a quotation mark that nobody closed would make it endless
+_LOOKED_AT = 100  # lines of a .jsonl file that are searched for a field
+_NAMES_SHOWN = 12
+
 
 class BadLineError(Exception):
     """The one argument is the reason."""
@@ -23,7 +29,8 @@ class BadLineError(Exception):
 def lines_of(corpus: CorpusConfig) -> Iterator[Line]:
     """As bytes; of two text files, both lines."""
     if corpus.file is not None:
-        return _alone(corpus.file)
+        lines = _rows(corpus)
+        return islice(lines, 1, None) if corpus.has_header else lines
     assert corpus.source is not None, "CorpusConfig has seen to it"
     assert corpus.target is not None
     return raw_pairs(corpus.source, corpus.target)
@@ -35,15 +42,43 @@ def reader_of(corpus: CorpusConfig) -> Callable[[Line], Pairs]:
         return _text
     if corpus.turns_field is not None:
         return partial(_conversation, corpus.turns_field, corpus)
-    return partial(_fields, _tsv if corpus.form == "tsv" else _jsonl, field_names(corpus))
+    return partial(_fields, _READERS[corpus.form], places_of_fields(corpus))
 
 
 def field_names(corpus: CorpusConfig) -> tuple[str, ...]:
     """Of the source, the target and, where there are any, the features."""
-    sides = [
-        first if name is None else name for name, first in ((corpus.source_field, "1"), (corpus.target_field, "2"))
-    ]
+    usual = ("source", "target") if corpus.form == "jsonl" else ("1", "2")
+    given = (corpus.source_field, corpus.target_field)
+    sides = [other if name is None else name for name, other in zip(given, usual, strict=True)]
     return (*sides, *(() if corpus.features_field is None else (corpus.features_field,)))
+
+
+def places_of_fields(corpus: CorpusConfig) -> tuple[str, ...]:
+    """The same, with columns that are named in the first line by their numbers. A field that is not there is an error.
+
+    Some lines of a .jsonl file may lack a field: they are bad lines. A field that no line has is a mistake.
+    """
+    names = field_names(corpus)
+    if corpus.form == "jsonl":
+        _check_fields(corpus, names)
+        return names
+    if not corpus.has_header:
+        return names
+    columns = _header(corpus)
+    for name in names:
+        if name not in columns:
+            raise DataError(f"{corpus.file} has no column {name!r}: its first line names {_list(columns)}")
+    return tuple(str(columns.index(name) + 1) for name in names)
+
+
+def describe_fields(corpus: CorpusConfig) -> str:
+    """Where both sides of a file are found, in words."""
+    what = "field" if corpus.form == "jsonl" else "column"
+    if corpus.turns_field is not None:
+        return f"conversations of field {corpus.turns_field}"
+    source, target, *features = field_names(corpus)
+    more = f", features are {what} {features[0]}" if features else ""
+    return f"source is {what} {source}, target is {what} {target}{more}"
 
 
 def symbols_of(corpus: CorpusConfig) -> list[str]:
@@ -59,23 +94,72 @@ def symbols_of(corpus: CorpusConfig) -> list[str]:
 def _features_in(corpus: CorpusConfig) -> set[str]:
     """Bad lines are told of elsewhere."""
     found: set[str] = set()
-    fields = _tsv if corpus.form == "tsv" else _jsonl
+    fields, names = _READERS[corpus.form], places_of_fields(corpus)
     for line in lines_of(corpus):
         try:
-            found.update(_symbols(fields(field_names(corpus), line[0].decode("utf-8"))[2]))
+            found.update(_symbols(fields(names, line[0].decode("utf-8"))[2]))
         except (BadLineError, UnicodeError):
             continue
     return found
 
 
-def _alone(path: Path) -> Iterator[Line]:
-    empty = True
+def _rows(corpus: CorpusConfig) -> Iterator[Line]:
+    path, empty = corpus.file, True
+    assert path is not None
     with open_binary(path) as file:
-        for line in raw_lines(file, path):
+        lines = raw_lines(file, path)
+        for line in _joined_by_quotes(lines, path) if corpus.form == "csv" else lines:
             empty = False
             yield (line,)
     if empty:
         raise DataError(f"{path} is empty: there is nothing to read")
+
+
+def _joined_by_quotes(lines: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    """Rows of a .csv file: a line break between quotation marks is part of a row."""
+    begun, first = b"", 0
+    for number, line in enumerate(lines, start=1):
+        row = begun + b"\n" + line if first else line
+        if row.count(b'"') % 2 == 0:
+            yield row
+            begun, first = b"", 0
+            continue
+        begun, first = row, first or number
+        if len(row) > _LONGEST_ROW:
+            break
+    if first:
+        raise DataError(f"{path} line {first}: a quotation mark is not closed; write one inside a text twice")
+
+
+def _header(corpus: CorpusConfig) -> list[str]:
+    line = next(_rows(corpus))[0]
+    try:
+        text = line.decode("utf-8")
+    except UnicodeError:
+        raise DataError(f"{corpus.file} line 1 is not UTF-8: convert the file") from None
+    return [name.strip() for name in (_csv_columns(text) if corpus.form == "csv" else text.split("\t"))]
+
+
+def _check_fields(corpus: CorpusConfig, names: Sequence[str]) -> None:
+    """Some of the first lines have each field, or the fields that they do have are named."""
+    objects: list[dict[str, Any]] = []
+    for (line,) in islice(_rows(corpus), _LOOKED_AT):
+        try:
+            objects.append(_object(line.decode("utf-8")))
+        except (BadLineError, UnicodeError):
+            continue
+    for name, setting in zip(names, ("source_field", "target_field", "features_field"), strict=False):
+        if objects and not any(name in each for each in objects):
+            there = dict.fromkeys(key for each in objects for key in each)
+            raise DataError(
+                f"{corpus.file} has no field {name!r}: its lines have {_list(list(there))}; name one of them in "
+                f"data.{setting}"
+            )
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = [name if len(name) <= 40 else f"{name[:40]}..." for name in names[:_NAMES_SHOWN]]
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
 
 
 def _text(line: Line) -> Pairs:
@@ -93,7 +177,21 @@ def _fields(read: Callable[[Sequence[str], str], list[str]], names: Sequence[str
 
 
 def _tsv(names: Sequence[str], text: str) -> list[str]:
-    columns = text.split("\t")
+    return _columns(names, text.split("\t"))
+
+
+def _csv(names: Sequence[str], text: str) -> list[str]:
+    return [as_line(value) for value in _columns(names, _csv_columns(text))]
+
+
+def _csv_columns(text: str) -> list[str]:
+    try:
+        return next(csv.reader([text], strict=True), [])
+    except csv.Error:
+        raise BadLineError("not CSV") from None
+
+
+def _columns(names: Sequence[str], columns: list[str]) -> list[str]:
     places = [int(name) - 1 for name in names]
     if max(places) >= len(columns):
         raise BadLineError("no such column")
@@ -143,3 +241,6 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise BadLineError("no such field")
     return content
+
+
+_READERS: dict[str, Callable[[Sequence[str], str], list[str]]] = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl}

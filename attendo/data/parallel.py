@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import lzma
+import shlex
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -45,10 +46,12 @@ def raw_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
 
 
 def raw_lines(file: Iterable[bytes], name: Path | str) -> Iterator[bytes]:
-    """Lines without their end. A byte order mark at the very start is no text."""
+    """Lines without their end. A byte order mark at the very start is no text; that of UTF-16 is an error."""
     lines = iter(file)
     try:
         for line in lines:
+            if isinstance(name, Path):
+                refuse_utf16(line, name)
             yield line.removeprefix(codecs.BOM_UTF8).rstrip(b"\n").removesuffix(b"\r")
             break
         for line in lines:
@@ -65,8 +68,34 @@ def open_binary(path: Path) -> BufferedIOBase:
         raise DataError(f"{path} cannot be opened: {error.strerror or error}") from None
 
 
+def refuse_utf16(first: bytes, path: Path) -> None:
+    """`first` is what a file begins with."""
+    marks = {codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32"}  # before those that they begin with
+    marks |= {codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
+    for mark, encoding in marks.items():
+        if first.startswith(mark):
+            raise DataError(f"{path} is {encoding}, not UTF-8: convert it: {conversion(path, encoding)}")
+
+
+def conversion(path: Path, encoding: str) -> str:
+    """The command that writes a file anew as UTF-8."""
+    pack = {".gz": "gzip", ".xz": "xz"}.get(path.suffix)
+    plain = path.with_suffix("") if pack else path
+    new = shlex.quote(f"{plain.with_suffix('')}.utf8{plain.suffix}{path.suffix if pack else ''}")
+    given = shlex.quote(str(path))
+    if pack is None:
+        return f"iconv -f {encoding} -t UTF-8 {given} > {new}"
+    return f"{pack} -dc {given} | iconv -f {encoding} -t UTF-8 | {pack} > {new}"
+
+
 def _decoded(line: bytes, name: Path | str, number: int) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
-        raise DataError(f"{name} line {number} is not UTF-8: convert the file, or take the line out") from None
+        raise not_utf8(name, number) from None
+
+
+def not_utf8(name: Path | str, line: int) -> DataError:
+    """Latin-1 is what such text usually is."""
+    command = f"; if it is Latin-1: {conversion(name, 'LATIN1')}" if isinstance(name, Path) else ""
+    return DataError(f"{name} line {line} is not UTF-8: convert the file, or take the line out{command}")

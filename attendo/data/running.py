@@ -1,18 +1,21 @@
-"""Running text: a file that is read whole, line breaks and all, one block after the other."""
+"""Running text: files that are read whole, line breaks and all, one block after the other."""
 
 import codecs
+import json
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
 from itertools import chain
 from pathlib import Path
 
-from attendo.data.parallel import open_binary
+from attendo.data.config import form_of
+from attendo.data.parallel import not_utf8, numbered_lines, open_binary, refuse_utf16
 from attendo.errors import DataError
 
 BLOCK_CHARACTERS = 1 << 18
+END = "\0"  # stands behind each of several documents: no text may hold it
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class Block:
     text: str
     line: int  # that it begins in, from 1
     whole: bool  # it begins with the text itself, or with the break before a line
+    path: Path
 
 
 @dataclass(frozen=True)
@@ -34,57 +38,104 @@ class Extent:
 
 @dataclass(frozen=True)
 class RunningText:
-    """One file, plain, .gz or .xz; read more than once, and the same each time."""
+    """Files, plain, .gz or .xz; read more than once, and the same each time.
 
-    path: Path
+    A line of a .jsonl file is a document, in one of its fields; any other file is one. `END` stands behind each of
+    several documents, and nowhere in a single file of text.
+    """
+
+    paths: tuple[Path, ...]
+    field: str = "text"
+
+    @property
+    def name(self) -> str:
+        more = f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else ""
+        return f"{self.paths[0]}{more}"
 
     def blocks(self) -> Iterator[Block]:
         """All of it, cut before line breaks; a line that is longer than a block is cut where that is full.
 
         Text that is not UTF-8 or holds NUL is a `DataError`: what stood around it would become neighbours.
         """
-        rest, line, whole = "", 1, True
-        for text in chain(self._decoded(), ("",)):
-            rest += text
-            while rest and (len(rest) > BLOCK_CHARACTERS or not text):
-                end = len(rest) if len(rest) <= BLOCK_CHARACTERS else rest.rfind("\n", 1, BLOCK_CHARACTERS + 1)
-                end = end if end > 0 else BLOCK_CHARACTERS
-                yield Block(rest[:end], line, whole)
-                line, whole, rest = line + rest.count("\n", 0, end), rest[end : end + 1] == "\n", rest[end:]
+        for path in self.paths:
+            if form_of(path) == "jsonl":
+                for number, text in self._documents(path):
+                    yield from _cut((text, END), path, number)
+            else:
+                yield from _cut(chain(_decoded(path), (END,) if len(self.paths) > 1 else ()), path)
 
     def extent(self) -> Extent:
         """Reads all of it."""
-        characters, breaks = 0, 0
+        characters, breaks, empty = 0, 0, True
         for block in self.blocks():
             characters, breaks = characters + len(block.text), breaks + block.text.count("\n")
-        if not characters:
-            raise DataError(f"{self.path} is empty: there is nothing to read")
+            empty = empty and block.text == END
+        if empty:
+            raise DataError(f"{self.name} is empty: there is nothing to read")
         return Extent(characters, breaks + 1)
 
-    def _decoded(self) -> Iterator[str]:
-        """Without a byte order mark, and lines that end in a line feed alone."""
-        decoder, lines, held = codecs.getincrementaldecoder("utf-8-sig")(), 0, ""
-        with open_binary(self.path) as file:
-            for content in chain(self._read(file), (b"",)):
-                try:
-                    text = held + decoder.decode(content, not content)
-                except UnicodeDecodeError as error:
-                    number = lines + held.count("\n") + error.object[: error.start].count(b"\n") + 1
-                    raise DataError(
-                        f"{self.path} line {number} is not UTF-8: convert the file, or take the line out"
-                    ) from None
-                held = "\r" if text.endswith("\r") and content else ""
-                text = text.removesuffix(held).replace("\r\n", "\n")
-                if "\0" in text:
-                    number = lines + text.count("\n", 0, text.index("\0")) + 1
-                    raise DataError(f"{self.path} line {number} holds NUL: is it text? take the line out")
-                lines += text.count("\n")
-                if text:
-                    yield text
+    def _documents(self, path: Path) -> Iterator[tuple[int, str]]:
+        """The texts of a .jsonl file with the lines they stand in; lines of white space are passed over."""
+        with open_binary(path) as file:
+            for number, line in enumerate(numbered_lines(file, path), start=1):
+                if line.strip():
+                    yield number, self._document(line, f"{path} line {number}")
 
-    def _read(self, file: BufferedIOBase) -> Iterator[bytes]:
+    def _document(self, line: str, where: str) -> str:
         try:
-            while content := file.read(BLOCK_CHARACTERS):
-                yield content
-        except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-            raise DataError(f"{self.path} cannot be read: {error}") from None
+            content = json.loads(line)
+        except (ValueError, RecursionError):
+            raise DataError(f"{where} is not JSON: mend it, or take the line out") from None
+        text = content.get(self.field) if isinstance(content, dict) else None
+        if not isinstance(text, str):
+            there = ", ".join(list(content)[:12]) if isinstance(content, dict) else "no fields"
+            raise DataError(
+                f"{where} has no text in field {self.field!r}, only {there[:200]}: name it (data.text_field)"
+            )
+        try:
+            text.encode()
+        except UnicodeError:
+            raise DataError(f"{where} holds half of a surrogate pair, which is no text: take the line out") from None
+        if END in text:
+            raise DataError(f"{where} holds NUL: is it text? take the line out")
+        return text.replace("\r\n", "\n")
+
+
+def _cut(texts: Iterable[str], path: Path, line: int = 1) -> Iterator[Block]:
+    rest, whole = "", True
+    for text in chain(texts, ("",)):
+        rest += text
+        while rest and (len(rest) > BLOCK_CHARACTERS or not text):
+            end = len(rest) if len(rest) <= BLOCK_CHARACTERS else rest.rfind("\n", 1, BLOCK_CHARACTERS + 1)
+            end = end if end > 0 else BLOCK_CHARACTERS
+            yield Block(rest[:end], line, whole, path)
+            line, whole, rest = line + rest.count("\n", 0, end), rest[end : end + 1] in ("\n", END), rest[end:]
+
+
+def _decoded(path: Path) -> Iterator[str]:
+    """Without a byte order mark, and lines that end in a line feed alone."""
+    decoder, lines, held = codecs.getincrementaldecoder("utf-8-sig")(), 0, ""
+    with open_binary(path) as file:
+        for number, content in enumerate(chain(_read(file, path), (b"",))):
+            if number == 0:
+                refuse_utf16(content, path)
+            try:
+                text = held + decoder.decode(content, not content)
+            except UnicodeDecodeError as error:
+                raise not_utf8(path, lines + held.count("\n") + error.object[: error.start].count(b"\n") + 1) from None
+            held = "\r" if text.endswith("\r") and content else ""
+            text = text.removesuffix(held).replace("\r\n", "\n")
+            if "\0" in text:
+                where = lines + text.count("\n", 0, text.index("\0")) + 1
+                raise DataError(f"{path} line {where} holds NUL: is it text? take the line out")
+            lines += text.count("\n")
+            if text:
+                yield text
+
+
+def _read(file: BufferedIOBase, path: Path) -> Iterator[bytes]:
+    try:
+        while content := file.read(BLOCK_CHARACTERS):
+            yield content
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None

@@ -73,7 +73,7 @@ class BadLines:
         for number in sorted(faults):
             self._listing.write(f"{' '.join(self.corpus.split())}\t{number}\t{faults[number]}\n")
 
-    def check(self, max_bad_ratio: float, listed: Path) -> None:
+    def check(self, max_bad_ratio: float, listed: Path, advice: str = "") -> None:
         """Refuse a corpus with too many of them; `listed` is where the reader finds the list."""
         bad = self.counts.total()
         if bad <= max_bad_ratio * self.lines:
@@ -82,4 +82,5 @@ class BadLines:
         raise TooManyBadLinesError(
             f"{self.corpus}: {bad} of {self.lines} lines are bad ({bad / self.lines:.1%}): {reasons}; "
             f"they are listed in {listed}: mend them, or raise data.max_bad_ratio, now {max_bad_ratio:g}"
+            f"{advice and '; '}{advice}"
         )

@@ -1,13 +1,17 @@
-"""Corpora as rows of text: a pair of text files, a .tsv or a .jsonl file; what is wrong with a row travels with it."""
+"""Corpora as rows of text: two text files, a .tsv, .csv or .jsonl file; what is wrong with a row travels with it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from attendo.data.config import CorpusConfig
 from attendo.data.forms import BadLineError, lines_of, reader_of
+from attendo.data.parallel import conversion
 from attendo.errors import DataError
+
+_NOT_UTF8 = "not UTF-8"
+_NOT_UTF8_IN = ("source not UTF-8", "target not UTF-8")  # where each side has a file of its own
 
 
 class Row(NamedTuple):
@@ -64,12 +68,30 @@ def rows(corpus: CorpusConfig) -> Iterator[Row]:
             if any("\0" in text for pair in pairs for text in pair):
                 raise BadLineError("NUL")
         except UnicodeError:
-            yield Row(next(numbers), "", "", "not UTF-8")
+            yield Row(next(numbers), "", "", _NOT_UTF8 if len(line) == 1 else _NOT_UTF8_IN[_is_utf8(line[0])])
         except BadLineError as error:
             yield Row(next(numbers), "", "", str(error))
         else:
             for source, target in pairs:
                 yield Row(next(numbers), source, target, None)
+
+
+def encoding_advice(corpus: Corpus, faults: Mapping[str, int]) -> str:
+    """Which file is not UTF-8 and how to convert it; nothing where all of them are."""
+    if not isinstance(corpus, FileCorpus):
+        return ""
+    config = corpus.config
+    files = dict(zip((*_NOT_UTF8_IN, _NOT_UTF8), (config.source, config.target, config.file), strict=True))
+    wrong = [path for fault, path in files.items() if faults.get(fault) and path is not None]
+    return "; ".join(f"{path} is not UTF-8; if it is Latin-1: {conversion(path, 'LATIN1')}" for path in wrong)
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _dressed(source: str, target: str, corpus: CorpusConfig) -> tuple[str, str]:

@@ -150,6 +150,12 @@ def _merge_dropout(tokenizer: Tokenizer, rate: float) -> MergeDropout:
     return MergeDropout(tokenizer, rate)
 
 
+def count_batches(prepared: Prepared, batch_tokens: int, seed: int, sort_within: int = POOL_PAIRS) -> int:
+    """Batches of the first epoch, without BPE-dropout. Reads all of the data."""
+    reader = PoolReader(prepared, batch_tokens, seed, None, sort_within)
+    return sum(len(reader.read(place).groups) for place in pools(prepared.corpora, seed, 0))
+
+
 def _placed(pin: bool, job: _Job) -> Placed:
     batch = job.pool.batch(job.batch)
     return Placed(batch.pin() if pin else batch, job.after)

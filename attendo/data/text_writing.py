@@ -1,6 +1,7 @@
 """Running text as windows of ids in shards: read to know how long it is, and once more to write it down."""
 
 import json
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,23 +11,24 @@ import numpy as np
 from attendo.data.config import DataConfig
 from attendo.data.index import CorpusRecord, ValidRecord
 from attendo.data.line_breaks import KEEPING, LINE, LineBreaks
-from attendo.data.running import RunningText
+from attendo.data.running import END, RunningText
 from attendo.data.sequences import Sequences
 from attendo.data.shards import ShardRecord, ShardSet, ShardWriter
 from attendo.data.survey import Sample
 from attendo.data.windows import Ids, overlapping, side_by_side
 from attendo.errors import DataError, UsageError
-from attendo.text import Tokenizer
+from attendo.text import EOS, Tokenizer
 
 SHOWN = 200  # validation windows whose text is kept, to show what becomes of their beginnings
 BEGINNING = 32  # tokens of such a beginning, or half of a short window
 
+_BREAKS = re.compile(f"\n|{END}")
 _CUT_ANYWHERE = (KEEPING, "bytes")  # kinds whose tokens do not depend on where a text begins
 
 
 @dataclass(frozen=True)
 class Part:
-    """A stretch of a file, in characters."""
+    """A stretch of a text, in characters."""
 
     text: RunningText
     first: int
@@ -37,7 +39,7 @@ class Part:
         place, read = 0, 0
         for block in self.text.blocks():
             if not (block.whole or anywhere):
-                raise DataError(f"{self.text.path} line {block.line} is too long to be cut into tokens: break it up")
+                raise DataError(f"{block.path} line {block.line} is too long to be cut into tokens: break it up")
             text = block.text[max(0, self.first - place) : max(0, self.last - place)]
             place, read = place + len(block.text), read + len(text)
             if text:
@@ -45,7 +47,7 @@ class Part:
             if place >= self.last:
                 break
         if read < self.last - self.first:
-            raise DataError(f"{self.text.path} has become shorter: it must not change while it is read")
+            raise DataError(f"{self.text.name} has become shorter: it must not change while it is read")
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,9 @@ class TextSurvey:
 
 def survey_text(settings: DataConfig, kind: str) -> TextSurvey:
     """Reads all of it. The end of the text is kept back for validation, unless that has a file of its own."""
-    path, valid_path = settings.text_files
-    text = RunningText(path)
+    text, valid = running_texts(settings)
     extent = text.extent()
-    if valid_path is not None:
-        valid = RunningText(valid_path)
+    if valid is not None:
         its_extent = valid.extent()
         parts = Part(text, 0, extent.characters), Part(valid, 0, its_extent.characters)
         return TextSurvey(*parts, extent.lines + its_extent.lines)
@@ -73,10 +73,17 @@ def survey_text(settings: DataConfig, kind: str) -> TextSurvey:
     return TextSurvey(Part(text, 0, border), Part(text, border, extent.characters), extent.lines)
 
 
+def running_texts(settings: DataConfig) -> tuple[RunningText, RunningText | None]:
+    """To learn from, and to validate with where that has files of its own."""
+    learnt, validated = settings.text_files
+    field = {} if settings.text_field is None else {"field": settings.text_field}
+    return RunningText(learnt, **field), RunningText(validated, **field) if validated else None
+
+
 def sampled_lines(part: Part, kind: str, seed: int) -> list[str]:
     """Lines to learn the vocabulary from, spread evenly over the text."""
     sample = Sample(seed)
-    for text in part.pieces(anywhere=True):
+    for text in (text for piece in part.pieces(anywhere=True) for text in piece.split(END)):
         sample.offer([("", line) for line in (text.splitlines(keepends=True) if kind == KEEPING else text.split("\n"))])
     return [line for _, line in sample.pairs()]
 
@@ -95,12 +102,12 @@ class TextWriting:
     def write(self, survey: TextSurvey, valid_texts: Path) -> Generator[int, None, None]:
         settings, window = self._settings, self._settings.window
         train = yield from self._shards("train-00", survey.learnt, lambda ids: overlapping(ids, window, settings.step))
-        name, lines = str(survey.learnt.text.path), self._lines
+        name, lines = survey.learnt.text.name, self._lines
         if self._tokens < 2 * window:
             raise _too_short(name, self._tokens, "learn from", f"two windows of {window}", "bring more text")
         self._tokens = 0
         valid = yield from self._shards("valid-00", survey.validated, lambda ids: side_by_side(ids, window))
-        valid_name = str(survey.validated.text.path)
+        valid_name = survey.validated.text.name
         if self._tokens < window:
             way_out = "raise data.valid_share, name data.valid_text"
             raise _too_short(valid_name, self._tokens, "validate with", f"a window of {window}", way_out)
@@ -121,7 +128,11 @@ class TextWriting:
 
     def _ids(self, part: Part) -> Iterator[Ids]:
         for text in part.pieces(self._tokenizer.kind in _CUT_ANYWHERE):
-            ids = np.array(self._tokenizer.encode(text), np.int32)
+            first, *others = text.split(END)
+            numbers = self._tokenizer.encode(first)
+            for document in others:  # the one before it has ended
+                numbers += [EOS, *(self._tokenizer.encode(document) if document else ())]
+            ids = np.array(numbers, np.int32)
             self._lines, self._tokens = self._lines + text.count("\n"), self._tokens + len(ids)
             yield ids
 
@@ -153,14 +164,16 @@ def _record(name: str, lines: int, shards: tuple[ShardRecord, ...]) -> CorpusRec
 
 
 def _next_line(text: RunningText, place: int) -> int:
-    """The first line break from a place on."""
+    """The first line break, or the first place behind a document, from a place on."""
     before = 0
     for block in text.blocks():
-        if (found := block.text.find("\n", max(0, place - before))) >= 0 and before + found > 0:
-            return before + found
+        for found in _BREAKS.finditer(block.text, max(0, place - before)):
+            border = before + (found.start() if found[0] == "\n" else found.end())
+            if border > 0:
+                return border
         before += len(block.text)
     raise DataError(
-        f"{text.path} has no line break in the part that would be kept back: raise data.valid_share, or name "
+        f"{text.name} has no line break in the part that would be kept back: raise data.valid_share, or name "
         "data.valid_text"
     )
 

@@ -119,6 +119,10 @@ _OF_HEADS: dict[str, str] = {
     r"(.*) line (\d+) is not UTF-8: convert the file, or take the line out": (
         "{0} 第 {1} 行不是 UTF-8：请转换文件编码，或去掉这一行"
     ),
+    r"(.*) line (\d+) is not UTF-8: convert the file, or take the line out; if it is Latin-1: (.*)": (
+        "{0} 第 {1} 行不是 UTF-8：请转换文件编码，或去掉这一行；如果是 Latin-1：{2}"
+    ),
+    r"(.*) is (UTF-16|UTF-32), not UTF-8: convert it: (.*)": "{0} 是 {1}，不是 UTF-8：请转换编码：{2}",
     r"(.*) cannot be written, the disk is full: (.*) needed": "无法写入 {0}，磁盘已满：还需要 {1}",
 }
 

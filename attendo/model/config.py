@@ -10,13 +10,16 @@ from attendo.settings import Settings, nearest
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
-# Sizes with a name; everything else keeps its default. `base` and `big` are the paper's.
+# Sizes with a name; everything else keeps its default. `base` and `big` have the sizes of the paper's; `paper` is its
+# base model, with post-norm and one table for source, target and logits, where the others are pre-norm and tie the
+# target and the logits alone.
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {"d_model": 128, "num_heads": 4, "d_ff": 512, "num_encoder_layers": 2, "num_decoder_layers": 2},
     "small": {"d_model": 256, "num_heads": 4, "d_ff": 1024, "num_encoder_layers": 3, "num_decoder_layers": 3},
     "base": {"d_model": 512, "num_heads": 8, "d_ff": 2048, "num_encoder_layers": 6, "num_decoder_layers": 6},
     "big": {"d_model": 1024, "num_heads": 16, "d_ff": 4096, "dropout": 0.3},
 }
+PRESETS["paper"] = {**PRESETS["base"], "norm": "post", "tie": "all"}
 
 
 class ModelConfig(Settings):

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from attendo.data.config import DataConfig
 from attendo.data.index import read_index
-from attendo.data.running import RunningText
 from attendo.data.sources import Corpus, FileCorpus, Row
+from attendo.data.text_writing import running_texts
 from attendo.recipes.auto import Amount, measure
 from attendo.recipes.builtin import BuiltinTask
 
@@ -76,7 +76,7 @@ def amount(config: DataConfig, seed: int) -> Amount:
             return Amount(index.pairs, index.pairs * made_from(config.prepared).step, float(joint), kind, index.window)
         return Amount(index.pairs, index.target_tokens + index.pairs, float(joint), kind)
     if config.text is not None:
-        characters = RunningText(config.text_files[0]).extent().characters
+        characters = running_texts(config)[0].extent().characters
         return Amount(characters // config.step, characters, 1.0, window=config.window)
     training, _ = corpora(config, seed)
     return measure((row.source, row.target) for corpus in training for row in corpus.rows() if row.fault is None)

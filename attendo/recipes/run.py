@@ -4,6 +4,7 @@ runs/NAME/  run.toml  run.json  metrics.jsonl  skipped.jsonl  data/  validation/
 """
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -15,6 +16,7 @@ from attendo import durable
 from attendo.data.damage import DamagedDataError
 from attendo.data.prepare import Preparing, prepare, settings_hash
 from attendo.data.prepared import Prepared, open_prepared
+from attendo.data.stream import count_batches
 from attendo.data.windows import WindowBatches
 from attendo.errors import AttendoError, DataError, ModelError, UsageError
 from attendo.recipes.advice_on_memory import advice_on_memory
@@ -104,6 +106,18 @@ class Run:
         self._check_settings_of_data()
         if not self.data.valid:
             raise DataError("there are no validation pairs: name validation files, or bring more text")
+        self._turn_epochs_into_steps()
+
+    def _turn_epochs_into_steps(self) -> None:
+        """How many batches an epoch has is known from here on."""
+        train = self.config.train
+        if train.epochs is None:
+            return
+        batches = count_batches(self.data, train.batch_tokens, self.config.seed, train.sort_within)
+        steps = max(1, math.ceil(train.epochs * batches / train.accumulate))
+        self.config = self.config.replace(train=train.replace(epochs=None, steps=steps))
+        if self.world.leads and (self.folder / "run.toml").exists():
+            durable.replace(self.folder / "run.toml", to_toml(self.config).encode())
 
     def _check_settings_of_data(self) -> None:
         if self.config.data.prepared is not None or self.config.start_from is not None:

@@ -13,7 +13,7 @@ from attendo.data.line_breaks import for_running_text
 from attendo.decode.config import OF_A_SOURCE, GenerationConfig
 from attendo.errors import UsageError
 from attendo.metrics import PERPLEXITIES
-from attendo.model.config import ModelConfig
+from attendo.model.config import PRESETS, ModelConfig
 from attendo.recipes.reproduce.config import Reproduce, with_own_settings, with_variant
 from attendo.settings import Settings
 from attendo.text.about import About, languages_of
@@ -40,7 +40,7 @@ class RunConfig(Settings):
     @model_validator(mode="before")
     @classmethod
     def _put_variant_in_its_places(cls, values: dict[str, Any]) -> dict[str, Any]:
-        return with_variant(values)
+        return _with_vocabulary_of_preset(with_variant(values))
 
     @model_validator(mode="after")
     def _network_makes_sense(self) -> Self:
@@ -50,11 +50,13 @@ class RunConfig(Settings):
         if self.start_from is not None:
             self._check_start()
             return self
-        self.network(8, 8)
+        tie = self.network(8, 8).tie
         separate = not (self.tokenizer.joint or self.data.prepared or self.data.text)
-        if self.model.get("tie") == "all" and separate and self.preset != "auto":
+        if tie == "all" and separate and self.preset != "auto":
+            of_preset = "" if "tie" in self.model else f" (which preset {self.preset} has)"
             raise ValueError(
-                "model.tie all needs one joint vocabulary: set tokenizer.joint to true, or model.tie to output"
+                f"model.tie all{of_preset} needs one joint vocabulary: set tokenizer.joint to true, or model.tie to "
+                "output"
             )
         return self
 
@@ -122,6 +124,18 @@ class RunConfig(Settings):
             return ModelConfig.preset(preset, **sizes, **self.model)
         except UsageError as error:
             raise UsageError(f"[model] {error}") from None
+
+
+def _with_vocabulary_of_preset(values: dict[str, Any]) -> dict[str, Any]:
+    """A preset that shares one table between both sides makes the vocabulary joint, unless a setting says otherwise."""
+    tables = {name: values.get(name, {}) for name in ("model", "tokenizer", "data")}
+    if not all(isinstance(table, Mapping) for table in tables.values()):
+        return values
+    shares = isinstance(preset := values.get("preset"), str) and PRESETS.get(preset, {}).get("tie") == "all"
+    one_side = tables["data"].get("prepared") or tables["data"].get("text")
+    if not shares or one_side or "tie" in tables["model"] or "joint" in tables["tokenizer"]:
+        return values
+    return {**values, "tokenizer": {**tables["tokenizer"], "joint": True}}
 
 
 def answers_by_data(window: int | None, cut_source: int | None) -> dict[str, Any]:
@@ -238,6 +252,8 @@ def resolved(config: RunConfig, whole: bool = True) -> dict[str, Any]:
     content = config.model_dump(**how, exclude={"reproduce"})
     if config.train.schedule != "noam":
         content["train"] = config.train.replace(peak_lr=config.train.peak_lr or DEFAULT_PEAK).model_dump(**how)
+    if config.train.epochs is not None:  # decides the steps
+        content["train"].pop("steps", None)
     if config.start_from is None:
         network = config.network(8, 8).model_dump(**how)
         content["model"] = {name: value for name, value in network.items() if not name.endswith("vocab_size")}

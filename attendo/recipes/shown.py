@@ -44,7 +44,7 @@ def _following(config: RunConfig, text: DataConfig) -> Tables:
     tables: Tables = {"generation": {**reading, **answers_by_data(window, text.cut_source)}}
     if config.data.text is not None:
         tables["data"] = {"stride": config.data.step}
-    elif config.data.valid is not None and config.data.tag is not None:
+    elif config.data.validation and not config.data.valid_corpora and config.data.tag is not None:
         tables["data"] = {"valid_tag": config.data.tag}
     if not goes_on:
         network = config.network(8, 8)

@@ -19,6 +19,9 @@ class TrainConfig(Settings):
     """How a network learns."""
 
     steps: Count = Field(6000, description="updates in all")
+    epochs: Positive | None = Field(
+        None, description="instead of steps: how often to go through the data; prepared data decides how many steps"
+    )
     batch_tokens: Count = Field(8192, description="positions of the longer side in a batch, padding included")
     sort_within: Annotated[int, Field(ge=2, le=65_536)] = Field(
         65_536,
@@ -94,6 +97,8 @@ class TrainConfig(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.epochs is not None and "steps" in self.model_fields_set:
+            raise ValueError("train.steps and train.epochs both say how long to train: give one of them")
         if self.schedule == "noam" and self.peak_lr is not None:
             raise ValueError("schedule noam computes its peak from d_model and warmup: leave peak_lr out")
         if self.schedule == "noam" and self.warmup == 0:

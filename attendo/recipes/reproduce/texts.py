@@ -70,10 +70,9 @@ def checksums(files: Mapping[str, Path]) -> dict[str, str]:
 def _learned_from(data: DataConfig) -> list[Path]:
     if data.prepared is not None:
         return [data.prepared / "index.json"]  # it has the checksums of all else
-    texts = () if data.text is None else data.text_files
     return [
         *(path for each in (*data.training, *data.validation) for path in _files(each)),
-        *(path for path in texts if path is not None),
+        *(path for files in data.text_files for path in files),
     ]
 
 

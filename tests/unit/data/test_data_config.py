@@ -29,34 +29,52 @@ def test_the_name_of_a_file_tells_its_form(name: str, form: str) -> None:
 def test_validation_files_share_fields_and_tag_with_the_training_file() -> None:
     fields = {"source_field": "s", "target_field": "t"}
     config = DataConfig(file="a.jsonl", valid_file="b.jsonl", tag="<2de>", **fields)
-    assert config.valid == CorpusConfig(file=Path("b.jsonl"), tag="<2de>", **fields)
-    valid = DataConfig(**TEXT, tag="<2de>", valid_source="v", valid_target="w", valid_tag="<2fr>").valid
-    assert valid is not None
+    assert config.validation == (CorpusConfig(file=Path("b.jsonl"), tag="<2de>", **fields),)
+    (valid,) = DataConfig(**TEXT, tag="<2de>", valid_source="v", valid_target="w", valid_tag="<2fr>").validation
     assert valid.tag == "<2fr>"
 
 
 def test_validation_of_several_corpora_may_name_fields() -> None:
     corpora = (CorpusConfig(**TEXT),)
     config = DataConfig(corpora=corpora, valid_file="b.jsonl", source_field="s", target_field="t")
-    assert config.valid is not None
-    assert config.valid.source_field == "s"
+    (valid,) = config.validation
+    assert valid.source_field == "s"
     assert config.training == corpora
+
+
+def test_each_pair_of_several_files_is_a_corpus_in_the_order_given() -> None:
+    several = DataConfig(source=["a.en", "b.en"], target=["a.de", "b.de"], tag="<2de>", folder="d")
+    assert [corpus.name for corpus in several.training] == ["d/a.en + d/a.de", "d/b.en + d/b.de"]
+    assert {(corpus.weight, corpus.tag) for corpus in several.training} == {(1.0, "<2de>")}
+    valid = DataConfig(**TEXT, valid_source=["v", "w"], valid_target=["x", "y"]).validation
+    assert [corpus.name for corpus in valid] == ["v + x", "w + y"]
+    assert [corpus.name for corpus in DataConfig(file=["a.tsv", "b.csv"]).training] == ["a.tsv", "b.csv"]
+
+
+def test_a_list_of_one_file_is_the_file() -> None:
+    assert DataConfig(source=["a.en"], target=["a.de"]) == DataConfig(**TEXT)
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
+        ({"source": ["a", "b"], "target": ["c"]}, "data.source names 2 and data.target 1 files"),
+        ({**TEXT, "valid_source": ["a", "b"], "valid_target": "c"}, "valid_source names 2 and data.valid_target 1"),
+        ({"source": 3, "target": "b"}, "source: input is neither a file nor a list of files, not 3"),
+        ({"source": [], "target": "b"}, "neither a file nor a list of files"),
+        ({"text": "a", "text_field": 3}, "text_field"),
+        ({**TEXT, "text_field": "body"}, "data.text_field belongs to data.text"),
+        ({"file": "a.csv", "source_field": "en", "target_field": "2"}, "or all of them names in its first line"),
         ({}, "data.source and data.target are missing"),
         ({"source": "a"}, "name the two text files"),
         ({**TEXT, "file": "a.tsv"}, "give either source and target, or file"),
         ({**TEXT, "prepared": "data"}, "give one of"),
-        ({"file": "a.txt"}, "must end in .tsv or .jsonl"),
-        ({"file": "a.gz"}, "must end in .tsv or .jsonl"),
-        ({"file": "a.jsonl"}, "name its fields"),
+        ({"file": "a.txt"}, "must end in .tsv, .csv or .jsonl"),
+        ({"file": "a.gz"}, "must end in .tsv, .csv or .jsonl"),
         ({"file": "a.tsv", "source_field": "0"}, "column numbers, from 1"),
-        ({"file": "a.tsv", "source_field": "text"}, "column numbers, from 1"),
-        ({**TEXT, "source_field": "1"}, "belong to a .tsv or .jsonl file"),
-        ({"file": "a.tsv", "features_field": "features"}, "column numbers, from 1"),
+        ({"file": "a.tsv", "source_field": "text"}, "name both columns"),
+        ({**TEXT, "source_field": "1"}, "belong to a .tsv, .csv or .jsonl file"),
+        ({"file": "a.tsv", "features_field": "features"}, "name both columns"),
         ({"file": "a.tsv", "turns_field": "turns"}, "only a .jsonl file can hold"),
         ({"file": "a.jsonl", "turns_field": "turns", "source_field": "s"}, "turns_field makes both sides"),
         ({"prepared": "data", "turns_field": "turns"}, "data.turns_field belongs to"),

@@ -1,5 +1,6 @@
 """Running text becomes windows of ids in shards."""
 
+import json
 import tracemalloc
 from functools import partial
 from itertools import islice
@@ -19,14 +20,14 @@ from attendo.data.stream import BatchStream
 from attendo.data.survey import Sample
 from attendo.data.windows import WindowBatches
 from attendo.errors import DataError, UsageError
-from attendo.text import Tokenizer, Words
+from attendo.text import EOS, Tokenizer, Words
 from attendo.text.config import TokenizerConfig
 
 CHARACTERS = TokenizerConfig(kind="characters")
 
 
 def prepared(
-    folder: Path, text: str, tokenizer: TokenizerConfig | tuple[Tokenizer, Tokenizer] = CHARACTERS, **settings: Any
+    folder: Path, text: str, tokenizer: TokenizerConfig | tuple[Tokenizer, Tokenizer] = CHARACTERS, /, **settings: Any
 ) -> Prepared:
     (folder / "text.txt").write_text(text, "utf-8")
     config = DataConfig(**{"text": "text.txt", "folder": folder, "window": 16, **settings})
@@ -208,3 +209,25 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[2] < 1.5 * peaks[1]
+
+
+@pytest.mark.parametrize("kind", ["characters", "bytes"])
+def test_an_end_of_text_stands_behind_each_of_several_documents(tmp_path: Path, kind: str) -> None:
+    texts = [some_text(200, seed) for seed in range(4)]
+    (tmp_path / "more.jsonl").write_text("".join(json.dumps({"body": each}) + "\n" for each in texts[1:]), "utf-8")
+    settings = {"text": ["text.txt", "more.jsonl"], "text_field": "body", "stride": 16}
+    data = prepared(tmp_path, texts[0], TokenizerConfig(kind=kind), **settings)
+    ids = [token for row in windows(data)[:-1] for token in row]
+    ends = [place for place, token in enumerate(ids) if token == EOS]
+    assert len(ends) == 3
+    assert data.target_tokenizer.decode(ids[: ends[0]]).replace("<line>", "\n") == texts[0]
+    assert data.target_tokenizer.decode(ids[ends[0] : ends[1]]).replace("<line>", "\n") == texts[1]
+    assert sum(row.count(EOS) for row in validation(data)) == 1, "the last document ends too"
+
+
+def test_documents_of_one_line_each_can_be_divided_between_training_and_validation(tmp_path: Path) -> None:
+    lines = some_text(4000).split()
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps({"text": each}) + "\n" for each in lines), "utf-8")
+    data = prepared(tmp_path, "", TokenizerConfig(kind="words", size=100), text="d.jsonl", window=4)
+    assert data.pairs > 0
+    assert validation(data)[0][1] == EOS, "it begins with a document, not in the midst of one"

@@ -1,7 +1,9 @@
 """Running text is read whole, block by block."""
 
 import gzip
+import json
 import lzma
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ TEXT = "eins\nzwei drei\n\nvier fünf 六\n"
 
 def written(folder: Path, content: bytes, name: str = "text.txt") -> RunningText:
     (folder / name).write_bytes(content)
-    return RunningText(folder / name)
+    return RunningText((folder / name,))
 
 
 def whole(text: RunningText) -> str:
@@ -56,6 +58,31 @@ def test_blocks_stay_small_in_a_text_without_lines(tmp_path: Path, monkeypatch: 
     assert "".join(blocks) == text
 
 
+def test_each_of_several_documents_ends_in_a_mark(tmp_path: Path) -> None:
+    first, second = written(tmp_path, b"a\nb\n", "a.txt"), written(tmp_path, b"c", "b.txt")
+    assert whole(RunningText((*first.paths, *second.paths))) == "a\nb\n\0c\0"
+    lines = [{"id": 1, "text": "one\r\ntwo"}, {"text": "", "body": "three"}]
+    documents = written(tmp_path, "\n\n".join(map(json.dumps, lines)).encode(), "c.jsonl")
+    assert whole(documents) == "one\ntwo\0\0"
+    assert documents.extent() == Extent(9, 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b'{"id": 1, "body": "a"}', "line 2 has no text in field 'text', only id, body: name it (data.text_field)"),
+        (b'{"text": 3}', "line 2 has no text in field 'text'"),
+        (b'["text"]', "no fields"),
+        (b"a", "line 2 is not JSON"),
+        (b'{"text": "\\u0000"}', "line 2 holds NUL"),
+        (b'{"text": "\\ud800"}', "line 2 holds half of a surrogate pair"),
+    ],
+)
+def test_a_document_that_cannot_be_read_is_an_error_that_names_the_line(tmp_path: Path, line: bytes, why: str) -> None:
+    with pytest.raises(DataError, match=re.escape(why)):
+        whole(written(tmp_path, b'{"text": "a"}\n' + line, "c.jsonl"))
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
@@ -76,6 +103,6 @@ def test_bad_text_is_an_error_that_names_the_line(
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere\.txt cannot be opened"):
-        RunningText(tmp_path / "nowhere.txt").extent()
+        RunningText((tmp_path / "nowhere.txt",)).extent()
     with pytest.raises(DataError, match="cannot be read"):
         written(tmp_path, gzip.compress(TEXT.encode() * 50)[:40], "cut.gz").extent()

@@ -152,7 +152,10 @@ def test_R7_a_bad_line_says_what_is_wrong_and_the_next_is_read(
     assert list(rows(corpus)) == [Row(1, "a", "b", None), Row(2, "", "", reason), Row(3, "a", "b", None)]
 
 
-@pytest.mark.parametrize(("left", "right", "reason"), [(b"\xff", b"b", "not UTF-8"), (b"a", b"\0b", "NUL")])
+@pytest.mark.parametrize(
+    ("left", "right", "reason"),
+    [(b"\xff", b"b", "source not UTF-8"), (b"a", b"\xff", "target not UTF-8"), (b"a", b"\0b", "NUL")],
+)
 def test_R7_a_bad_line_of_either_text_file_is_told(tmp_path: Path, left: bytes, right: bytes, reason: str) -> None:
     assert [row.fault for row in rows(text(tmp_path, left + b"\na\n", right + b"\nb\n"))] == [reason, None]
 
@@ -234,3 +237,43 @@ def refusal(corpus: CorpusConfig) -> str:
         list(rows(corpus))
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def test_a_csv_file_has_texts_in_quotation_marks_that_may_hold_commas_and_line_breaks(tmp_path: Path) -> None:
+    content = b'a,b\n"one, two","say ""hi"""\n"first\nsecond",z\n'
+    assert pairs(one(tmp_path, "x.csv", content)) == [("a", "b"), ("one, two", 'say "hi"'), ("first\nsecond", "z")]
+    packed = one(tmp_path, "x.csv.gz", gzip.compress(content), source_field="2", target_field="1")
+    assert pairs(packed)[1] == ('say "hi"', "one, two")
+    assert "line 2: a quotation mark is not closed" in refusal(one(tmp_path, "y.csv", b'a,b\nc,"d\n'))
+    assert [row.fault for row in rows(one(tmp_path, "z.csv", b'a,b\nc\n"a"x,b\n'))] == [
+        None,
+        "no such column",
+        "not CSV",
+    ]
+
+
+@pytest.mark.parametrize(("name", "between"), [("x.csv", b","), ("x.tsv", b"\t")])
+def test_columns_may_be_named_as_in_the_first_line(tmp_path: Path, name: str, between: bytes) -> None:
+    content = b"\n".join(between.join(row) for row in ((b"id", b"en", b"fr"), (b"1", b"cat", b"chat")))
+    assert pairs(one(tmp_path, name, content, source_field="fr", target_field="en")) == [("chat", "cat")]
+    missing = refusal(one(tmp_path, name, content, source_field="de", target_field="en"))
+    assert missing.endswith("has no column 'de': its first line names id, en, fr")
+
+
+def test_a_jsonl_file_without_the_field_is_refused_with_the_fields_it_has(tmp_path: Path) -> None:
+    lines = b'{"id": 1, "body": "a", "subject": "b"}\n' * 3
+    assert pairs(one(tmp_path, "x.jsonl", b'{"source": "a", "target": "b"}')) == [("a", "b")]
+    message = refusal(one(tmp_path, "x.jsonl", lines, source_field="body", target_field="title"))
+    assert message.endswith(
+        "has no field 'title': its lines have id, body, subject; name one of them in data.target_field"
+    )
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_other_unicode_encodings_are_known_by_their_mark(tmp_path: Path, encoding: str) -> None:
+    message = refusal(text(tmp_path, b"a\n", "b\n".encode(encoding)))
+    target, code = tmp_path / "target", encoding.upper()
+    assert message == f"{target} is {code}, not UTF-8: convert it: iconv -f {code} -t UTF-8 {target} > {target}.utf8"
+    packed = refusal(one(tmp_path, "x y.tsv.gz", gzip.compress("a\tb\n".encode(encoding))))
+    given, new = (f"'{tmp_path / name}'" for name in ("x y.tsv.gz", "x y.utf8.tsv.gz"))
+    assert packed.endswith(f"convert it: gzip -dc {given} | iconv -f {code} -t UTF-8 | gzip > {new}")

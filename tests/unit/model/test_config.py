@@ -98,7 +98,7 @@ def test_presets_are_the_papers_where_they_carry_its_names() -> None:
 def test_an_unknown_preset_names_the_nearest_and_all() -> None:
     with pytest.raises(UsageError) as caught:
         ModelConfig.preset("bsae", vocab_size=5)
-    assert str(caught.value) == "unknown preset bsae (did you mean base?); there are tiny, small, base, big"
+    assert str(caught.value) == "unknown preset bsae (did you mean base?); there are tiny, small, base, big, paper"
 
 
 @pytest.mark.parametrize("changes", [{"d_model": 64}, {"norm": "post"}, {"positions": "rotary"}, {"tie": "all"}])
@@ -128,3 +128,8 @@ def test_replace_takes_the_encoder_away() -> None:
 def test_a_setting_that_would_do_nothing_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         ModelConfig(vocab_size=5, **changes)
+
+
+def test_the_preset_paper_is_the_base_model_of_the_paper() -> None:
+    paper, base = (ModelConfig.preset(name, vocab_size=37_000) for name in ("paper", "base"))
+    assert paper == base.replace(norm="post", tie="all")

@@ -66,7 +66,7 @@ def test_settings_written_as_toml_read_back_the_same(config: RunConfig, tmp_path
 
 def test_every_setting_is_written_down() -> None:
     written = tomllib.loads(to_toml(RunConfig(preset="small", data=FILES)))
-    assert written["train"].keys() == TrainConfig.model_fields.keys()
+    assert written["train"].keys() == TrainConfig.model_fields.keys() - {"epochs"}
     assert written["train"]["peak_lr"] == 1e-3
     unset = {name for name, field in ModelConfig.model_fields.items() if field.default is None}
     assert written["model"].keys() == ModelConfig.model_fields.keys() - unset
@@ -267,3 +267,11 @@ def test_checking_a_run_needs_no_torch() -> None:
         "RunConfig(data={'task': 'builtin'}); assert 'torch' not in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_preset_that_shares_its_table_makes_one_vocabulary() -> None:
+    assert RunConfig(preset="paper", data=FILES).tokenizer.joint
+    assert not RunConfig(preset="paper", data=FILES, model={"tie": "output"}).tokenizer.joint
+    assert not RunConfig(preset="base", data=FILES).tokenizer.joint
+    with pytest.raises(UsageError, match=r"model.tie all \(which preset paper has\) needs one joint vocabulary"):
+        RunConfig(preset="paper", data=FILES, tokenizer={"joint": False})

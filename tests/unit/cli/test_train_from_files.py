@@ -1,0 +1,154 @@
+"""`attendo train` and `prepare` from text files of several kinds, named by options."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from tiny import QUICK_RUN, SOURCES, TARGETS, Command, settings, write_pairs
+
+from attendo.data.prepared import open_prepared
+from attendo.recipes.run_config import stored_config
+
+WORDS = settings("preset=tiny", "tokenizer.kind=words")
+QUICK = settings(*(each for each in QUICK_RUN if not each.startswith("train.steps")))
+
+
+def two_parts(folder: Path) -> list[str | Path]:
+    """The same pairs twice, in two pairs of files, named by repeated options."""
+    named: list[str | Path] = []
+    for part in ("a", "b"):
+        (folder / part).mkdir()
+        source, target = write_pairs(folder / part)
+        named += ["--source", source, "--target", target]
+    return named
+
+
+def test_repeated_files_add_up_in_their_order(attendo: Command, tmp_path: Path) -> None:
+    done = attendo("prepare", *two_parts(tmp_path), "--out", tmp_path / "data", *WORDS)
+    assert done.code == 0, done.errors
+    data = open_prepared(tmp_path / "data")
+    assert data.pairs + len(data.valid) == 2 * 10 * len(SOURCES)
+    names = [f"{tmp_path / part / 'train.source'} + {tmp_path / part / 'train.target'}" for part in ("a", "b")]
+    assert [corpus.name for corpus in data.corpora] == names
+    shown = attendo("train", *two_files(tmp_path), "--show", *WORDS)
+    stored = tomllib.loads(shown.output)["data"]
+    assert stored["source"] == [str(tmp_path / part / "train.source") for part in ("a", "b")]
+    (tmp_path / "again.toml").write_text(shown.output, "utf-8")
+    assert attendo("train", tmp_path / "again.toml", "--show").output == shown.output
+
+
+def two_files(folder: Path) -> list[str | Path]:
+    return [
+        word
+        for part in ("a", "b")
+        for side in ("source", "target")
+        for word in (f"--{side}", folder / part / f"train.{side}")
+    ]
+
+
+def test_as_many_sources_as_targets_are_needed(attendo: Command, tmp_path: Path) -> None:
+    failed = attendo("train", "--source", "a", "--source", "b", "--target", "c", "--out", tmp_path / "run")
+    assert failed.code == 2
+    assert "data.source names 2 and data.target 1 files" in failed.error
+
+
+@pytest.mark.parametrize("name", ["words.tsv", "words.csv", "words.jsonl"])
+def test_a_file_with_both_sides_may_stand_in_place_of_a_run_file(
+    attendo: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    form = {".tsv": "{0}\t{1}", ".csv": '"{0}","{1}"', ".jsonl": '{{"source": "{0}", "target": "{1}"}}'}[
+        Path(name).suffix
+    ]
+    lines = [form.format(source, target) for source, target in zip(SOURCES * 10, TARGETS * 10, strict=True)]
+    Path(name).write_text("\n".join(lines), "utf-8")
+    done = attendo("train", name, "--steps", "2", *QUICK)
+    assert done.code == 0, done.errors
+    assert f"; the first pair is {SOURCES[0]!r} → {TARGETS[0]!r}\n" in done.errors
+    assert "source is field source, target is field target" in done.errors or "source is column 1" in done.errors
+    assert stored_config(Path("runs/words")).train.steps == 2
+
+
+def test_fields_and_columns_may_be_named(attendo: Command, tmp_path: Path) -> None:
+    rows = [{"id": "1", "en": source, "zh": target} for source, target in zip(SOURCES, TARGETS, strict=True)] * 10
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    (tmp_path / "b.csv").write_text("id,en,zh\n" + "\n".join(",".join(row.values()) for row in rows), "utf-8")
+    for name in ("a.jsonl", "b.csv"):
+        named = ("--file", tmp_path / name, "--source-field", "zh", "--target-field", "en")
+        done = attendo("prepare", *named, "--out", tmp_path / f"{name}.data", *WORDS)
+        assert done.code == 0, done.errors
+        assert open_prepared(tmp_path / f"{name}.data").valid[0][1] in SOURCES
+    failed = attendo("prepare", tmp_path / "a.jsonl", "--out", tmp_path / "data", *WORDS)
+    assert failed.code == 3
+    assert "has no field 'source': its lines have id, en, zh; name one of them in data.source_field" in failed.error
+
+
+def test_options_are_the_settings_of_the_same_name(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    files = ("--source", source, "--target", target, "--valid-source", source, "--valid-target", target)
+    shown = attendo("train", *files, "--preset", "tiny", "--steps", "7", "--show")
+    assert shown.code == 0, shown.errors
+    values = tomllib.loads(shown.output)
+    assert (values["preset"], values["train"]["steps"]) == ("tiny", 7)
+    assert (values["data"]["valid_source"], values["data"]["valid_target"]) == (str(source), str(target))
+
+
+def test_epochs_become_as_many_steps_as_they_have(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    files = ("--source", source, "--target", target, "--out", tmp_path / "run")
+    shown = attendo("train", *files, "--epochs", "2", "--show", *QUICK)
+    train = tomllib.loads(shown.output)["train"]
+    assert train["epochs"] == 2.0
+    assert "steps" not in train
+    assert attendo("train", *files, "--epochs", "2", *QUICK).code == 0
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text("utf-8").splitlines()]
+    steps = [line for line in lines if line["kind"] == "step"]
+    assert [step["epoch"] for step in steps] == [0] * (len(steps) // 2) + [1] * (len(steps) // 2)
+    config = stored_config(tmp_path / "run")
+    assert (config.train.steps, config.train.epochs) == (len(steps), None)
+    assert attendo("train", "--resume", tmp_path / "run").code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--steps", "3", "--set", "train.steps=4"], "--steps and --set train.steps are the same setting"),
+        (["--steps", "3", "--epochs", "4"], "train.steps and train.epochs both say how long to train"),
+        (["--field", "body"], "--field is a field of a .jsonl file of --text"),
+        (["--file", "c.tsv"], "give either source and target, or file"),
+        (["--valid-source", "c"], "give both data.valid_source and data.valid_target"),
+        (["--preset", "tinny"], "did you mean tiny?"),
+        (["--resume", "run"], "leave --source, --target out; --set and --steps may be given with it"),
+    ],
+)
+def test_options_that_exclude_each_other_are_named(attendo: Command, options: list[str], message: str) -> None:
+    failed = attendo("train", "--source", "a", "--target", "b", "--show", *options)
+    assert failed.code == 2
+    assert message in failed.error
+
+
+def test_the_file_that_is_not_utf8_is_named_with_the_command_that_converts_it(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    target.write_bytes("où\n".encode("latin-1") * 10 * len(SOURCES))
+    failed = attendo("train", "--source", source, "--target", target, "--out", tmp_path / "run", *WORDS)
+    assert failed.code == 3
+    command = f"iconv -f LATIN1 -t UTF-8 {target} > {target.with_suffix('.utf8.target')}"
+    assert failed.errors.endswith(f"; {target} is not UTF-8; if it is Latin-1: {command}\n")
+    target.write_text("".join(f"{line}\n" for line in TARGETS * 10), "utf-16")
+    failed = attendo("train", "--source", source, "--target", target, "--out", tmp_path / "run", *WORDS)
+    assert failed.code == 3
+    assert f"{target} is UTF-16, not UTF-8: convert it: iconv -f UTF-16 -t UTF-8 {target} > " in failed.errors
+
+
+def test_text_may_be_several_files_and_documents_of_a_field(attendo: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("to be or not to be\n" * 40, "utf-8")
+    (tmp_path / "b.jsonl").write_text((json.dumps({"body": "that is the question"}) + "\n") * 20, "utf-8")
+    named = ("--text", tmp_path / "a.txt", "--text", tmp_path / "b.jsonl", "--out", tmp_path / "data")
+    small = settings("tokenizer.kind=characters", "preset=tiny", "model.num_encoder_layers=0", "data.window=16")
+    failed = attendo("prepare", *named, *small)
+    assert failed.code == 3
+    assert "b.jsonl line 1 has no text in field 'text', only body: name it (data.text_field)" in failed.errors
+    done = attendo("prepare", *named, "--field", "body", *small)
+    assert done.code == 0, done.errors
+    assert " windows of 16 tokens" in done.output
