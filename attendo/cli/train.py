@@ -111,18 +111,33 @@ def train(
         _print_settings(config or stored_config(resume or Path()))
         return
 
+    place = (resume, None) if resume is not None else (None, folder)
+    _follow(config, place, device, overwrite, stop_at, tensorboard)
+
+
+def _follow(
+    config: "RunConfig | None",
+    place: tuple[Path | None, Path | None],
+    device: str,
+    overwrite: bool,
+    stop_at: int | None,
+    tensorboard: bool,
+) -> None:
+    """`place` is the folder of the run to resume, or that of a new one."""
     from attendo.cli.training import follow, say_end
     from attendo.recipes.run import Run
     from attendo.recipes.sinks import TensorBoard
     from attendo.text_model import pick_device
     from attendo.train.world import joined
 
+    old, new = place
     with joined(pick_device(device)) as (world, own_device):
-        if resume is not None:
-            run = Run.resume(resume, own_device, world, config)
+        if old is not None:
+            run = Run.resume(old, own_device, world, config)
         else:
             assert config is not None
-            run = Run.begin(config, folder, own_device, overwrite, world)
+            assert new is not None
+            run = Run.begin(config, new, own_device, overwrite, world)
         run.sinks += [TensorBoard()] if tensorboard else []
         done = follow(run, stop_at)
     say_end(done)
