@@ -1,7 +1,9 @@
 """A browser for all tests of the page, or a clear word why there is none."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +14,70 @@ FLAGS = (
     "--disable-component-update --disable-sync"
 )
 COLLECTED = ["test_files.py", "test_wheel.py"]
-
-try:
-    import playwright.sync_api as playwright
-    from axe_playwright_python.sync_playwright import Axe  # noqa: F401
-    from fastapi import FastAPI  # noqa: F401
-
+HERE = Path(__file__).parent
+PACKAGES = [name for name in ("playwright", "axe_playwright_python", "fastapi", "uvicorn") if find_spec(name) is None]
+if PACKAGES:
+    MISSING = f"{PACKAGES[0]} is not installed: pip install playwright axe-playwright-python 'attendo[serve]'"
+else:
     MISSING = "" if shutil.which("chromium") else "chromium is not on the PATH: apt install chromium"
-except ModuleNotFoundError as error:
-    MISSING = f"{error.name} is not installed: pip install playwright axe-playwright-python 'attendo[serve]'"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that need no browser run without one."""
     for item in items:
-        if MISSING and item.path.parent == Path(__file__).parent and item.path.name not in COLLECTED:
+        if MISSING and item.path.parent == HERE and item.path.name not in COLLECTED:
             item.add_marker(pytest.mark.skip(reason=f"the page cannot be looked at: {MISSING}"))
 
 
-@pytest.fixture(scope="module")  # its event loop stands in the way of tests that have one of their own
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS.split())
-        yield found
-        found.close()
+class Shared:
+    """One browser and one page for the tests of this folder that run one after the other."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._browser: Any = None
+        self._visits: dict[str, Any] = {}
+
+    @property
+    def browser(self) -> Any:
+        from page_server import PATIENCE_MS
+        from playwright.sync_api import sync_playwright
+
+        if self._browser is None:
+            started = self._stack.enter_context(sync_playwright())
+            self._browser = started.chromium.launch(
+                executable_path=shutil.which("chromium"), args=FLAGS.split(), timeout=PATIENCE_MS
+            )
+            self._stack.callback(self._browser.close)
+        return self._browser
+
+    def visit(self, address: str) -> Any:
+        from page_server import Visit
+
+        if address not in self._visits:
+            self._visits[address] = Visit(next(opened(self.browser)), address)
+        return self._visits[address]
+
+    def close(self) -> None:
+        self._stack.close()
+        self.__init__()  # type: ignore[misc]
+
+
+SHARED = Shared()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """The browser ends before a test of another folder: its event loop stands in the way of other event loops."""
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or nextitem.path.parent != HERE:
+            SHARED.close()
+
+
+@pytest.fixture
+def browser() -> Any:
+    return SHARED.browser
 
 
 @pytest.fixture(scope="session")
@@ -53,22 +95,15 @@ def fresh_page(browser: Any) -> Iterator[Any]:
     yield from opened(browser)
 
 
-@pytest.fixture(scope="module")
-def shared_visit(browser: Any, address: str) -> Iterator[Any]:
-    from page_server import Visit
-
-    for page in opened(browser):
-        yield Visit(page, address)
-
-
 @pytest.fixture
-def visit(shared_visit: Any) -> Iterator[Any]:
+def visit(address: str) -> Iterator[Any]:
     """The page; afterwards its console is clean and it has asked nobody else (P7)."""
-    shared_visit.page.emulate_media(color_scheme="light")
-    shared_visit.page.set_viewport_size({"width": 1280, "height": 900})
-    shared_visit.complaints.clear()
-    yield shared_visit
-    assert shared_visit.troubles() == []
+    shared = SHARED.visit(address)
+    shared.page.emulate_media(color_scheme="light")
+    shared.page.set_viewport_size({"width": 1280, "height": 900})
+    shared.complaints.clear()
+    yield shared
+    assert shared.troubles() == []
 
 
 def opened(browser: Any) -> Iterator[Any]:

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from page_server import TEXT, VIEWS, Visit, soon
+from page_server import PATIENCE_MS, TEXT, VIEWS, Visit, soon
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -28,10 +28,9 @@ def test_a_view_is_drawn_from_its_address_in_chinese_in_the_dark_and_on_a_teleph
     assert visit.page.locator(".complaint").count() == 0
     assert any("\u4e00" <= sign <= "\u9fff" for sign in found.locator("h2").inner_text())
     assert visit.page.evaluate("document.documentElement.lang") == "zh-CN"
-    assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert soon(lambda: visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
     visit.page.set_viewport_size({"width": 390, "height": 800})
-    visit.page.wait_for_timeout(60)
-    assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert soon(lambda: visit.page.evaluate("innerWidth === 390 && document.documentElement.scrollWidth <= innerWidth"))
 
 
 def test_a_text_is_translated_and_the_address_and_the_back_button_follow(visit: Any) -> None:
@@ -202,18 +201,19 @@ def test_language_and_theme_can_be_switched(visit: Any) -> None:
     page.click("#theme")
 
 
-def test_hostile_tokens_stay_text_in_every_view(fresh_page: Any, address: str) -> None:
+@pytest.mark.parametrize("views", [VIEWS[::3], pytest.param(VIEWS, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_hostile_tokens_stay_text_in_every_view(fresh_page: Any, address: str, views: tuple[str, ...]) -> None:
     """Every answer of the server is changed on its way: some words of both languages become HTML."""
     dialogs: list[str] = []
 
     def change(route: Any) -> None:
-        answered = route.fetch()
+        answered = route.fetch(timeout=PATIENCE_MS)
         route.fulfill(response=answered, body=re.sub("cat|猫|小", HOSTILE, answered.text()))
 
     fresh_page.on("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
     fresh_page.route("**/api/v1/**", change)
     visit = Visit(fresh_page, address)
-    for view in VIEWS:
+    for view in views:
         found = visit.open(view, kind="beam", pins="cross.0.0", row="decoder.0.self C3")
         assert fresh_page.locator("img").count() == 0
         if view in ("alignment", "steps", "tree"):

@@ -1,22 +1,17 @@
 """A server that wants a key: the page asks for it, and brings it from then on."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from page_server import Visit, finished_run, serving, soon
+from page_server import Visit, real_app, serving, soon
 
 KEY = "s3cret-key"
 
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from attendo.serve.app import create_app
-    from attendo.serve.settings import ServeSettings
-
-    folder: Path = tmp_path_factory.mktemp("run")
-    with serving(create_app([finished_run(folder)], ServeSettings(keys=(KEY,)))) as server:
+    with serving(real_app(tmp_path_factory.mktemp("run"), keys=(KEY,))) as server:
         yield server.address
 
 

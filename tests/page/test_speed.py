@@ -1,10 +1,12 @@
 """P2: how long drawing and pointing take, measured in the browser and printed; times decide nothing here."""
 
 import math
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from page_server import Visit, serving, soon
+from page_server import Visit, real_app, serving, soon
 from stub_server import Stub, half
 
 HOVER = """async (selector) => {
@@ -67,28 +69,40 @@ def test_drawing_and_pointing_are_measured(
     assert soon(lambda: fresh_page.locator(".mark.cell:not([hidden])").count() >= 1)
 
 
-def test_a_source_of_512_tokens_gets_a_choice_and_the_page_goes_on_answering(
-    fresh_page: Any, address: str, capsys: pytest.CaptureFixture[str]
+@pytest.fixture(params=[64, pytest.param(256, marks=pytest.mark.slow)])
+def most_tokens(request: pytest.FixtureRequest) -> int:
+    """Of a source that the server looks into; 256 unless set."""
+    return int(request.param)
+
+
+@pytest.fixture
+def limited(tmp_path: Path, most_tokens: int) -> Iterator[str]:
+    with serving(real_app(tmp_path, tokens=most_tokens)) as server:
+        yield server.address
+
+
+def test_a_source_that_is_too_long_gets_a_choice_and_the_page_goes_on_answering(
+    fresh_page: Any, limited: str, most_tokens: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fresh_page.add_init_script(f"{WATCH}.observe({{ entryTypes: ['longtask'] }});{TICKS}")
-    visit = Visit(fresh_page, address)
+    visit = Visit(fresh_page, limited)
     found, waited = visit.open("alignment"), []
-    for text in (" ".join(["cat"] * 511), None):
+    for text in (" ".join(["cat"] * (2 * most_tokens - 1)), None):
         fresh_page.evaluate("window.gaps.length = 0")
         if text:
             fresh_page.fill("#source", text)
             fresh_page.click("#translate")
         else:
-            found.get_by_text("first 255 tokens").click()
+            found.get_by_text(f"first {most_tokens - 1} tokens").click()
         found.locator("heat-map" if text is None else ".complaint").wait_for()
         fresh_page.wait_for_function("() => document.getElementById('translate') && window.gaps.length > 20")
         waited.append(fresh_page.evaluate("Math.max(...window.gaps)"))
     longest = fresh_page.evaluate("Math.max(0, ...(window.long ?? []))")
     with capsys.disabled():
-        told = f"refused {waited[0]:.0f} ms, its first 255 drawn {waited[1]:.0f} ms, longest task {longest:.0f} ms"
-        print(f"\na source of 512 tokens: the page was deaf for at most: {told}")
-    assert len(fresh_page.input_value("#source").split()) == 255
-    assert found.locator("heat-map").evaluate("map => map.data.columns") == 256
+        told = f"refused {waited[0]:.0f} ms, its first half drawn {waited[1]:.0f} ms, longest task {longest:.0f} ms"
+        print(f"\na source of {2 * most_tokens} tokens: the page was deaf for at most: {told}")
+    assert len(fresh_page.input_value("#source").split()) == most_tokens - 1
+    assert found.locator("heat-map").evaluate("map => map.data.columns") == most_tokens
     assert found.locator(".complaint").count() == 0
 
 

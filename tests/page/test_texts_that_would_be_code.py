@@ -1,6 +1,6 @@
 """X4: whatever a server says, in whatever place, stays text: no dialog, no element, no report of the policy."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ DRAWN = """
 """
 LATER = f"""
 async (expected) => {{
-  for (let frame = 0; frame < 60; frame++) {{
+  for (const begin = performance.now(); performance.now() - begin < {PATIENCE_MS}; ) {{
     if (({ELEMENTS})().join() === expected.join()) return true;
     await new Promise(requestAnimationFrame);
   }}
@@ -52,9 +52,12 @@ class Watched(Visit):
         self.page.wait_for_function(DRAWN, arg=[view, place, said])
 
     def settled(self) -> list[str]:
-        """Its elements."""
-        self.page.wait_for_timeout(SETTLED_MS)
-        return list(self.page.evaluate(ELEMENTS))
+        """Its elements, once they stay the same."""
+        before, found = None, list(self.page.evaluate(ELEMENTS))
+        while found != before:
+            self.page.wait_for_timeout(SETTLED_MS)
+            before, found = found, list(self.page.evaluate(ELEMENTS))
+        return found
 
     def has(self, expected: list[str]) -> bool:
         """Whether it has these elements and no other, now or a few frames later."""
@@ -73,25 +76,33 @@ class Watched(Visit):
 
 
 @pytest.fixture(scope="module")
-def watched(browser: Any) -> Iterator[Watched]:
-    """One page for all of them."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
-    context.set_default_timeout(PATIENCE_MS)
+def hostile_address() -> Iterator[str]:
     with serving(hostile_app((HARMLESS, *PAYLOADS))) as server:
-        yield Watched(context.new_page(), server.address)
-        context.close()
+        yield server.address
+
+
+@pytest.fixture
+def watched(fresh_page: Any, hostile_address: str) -> Watched:
+    return Watched(fresh_page, hostile_address)
+
+
+@pytest.fixture(
+    params=[PAYLOADS[::5], pytest.param(PAYLOADS, marks=pytest.mark.slow)], ids=["every fifth", "all of them"]
+)
+def payloads(request: pytest.FixtureRequest) -> Sequence[str]:
+    return tuple(request.param)
 
 
 def test_there_are_enough_of_them() -> None:
     assert len(set(PAYLOADS)) == len(PAYLOADS) >= 40
 
 
-def test_a_text_an_answer_pieces_and_the_names_of_a_model_stay_text(watched: Watched) -> None:
+def test_a_text_an_answer_pieces_and_the_names_of_a_model_stay_text(watched: Watched, payloads: Sequence[str]) -> None:
     """One text is the source, each of its pieces, the answer, other answers, the model and its languages."""
     place = ".output .whole"
     watched.show("alignment", place, HARMLESS, text=HARMLESS, model=HARMLESS)
     expected = watched.settled()
-    for text in PAYLOADS:
+    for text in payloads:
         watched.show("alignment", place, text, text=text, model=text)
         assert watched.has(expected), text
         model, facts = watched.says("#model option:checked", "header .facts")
@@ -99,24 +110,24 @@ def test_a_text_an_answer_pieces_and_the_names_of_a_model_stay_text(watched: Wat
     assert watched.harm() == []
 
 
-def test_an_error_and_what_may_be_done_about_it_stay_text(watched: Watched) -> None:
+def test_an_error_and_what_may_be_done_about_it_stay_text(watched: Watched, payloads: Sequence[str]) -> None:
     place = "view-alignment .complaint > p"
     watched.show("alignment", place, HARMLESS, text=f"{FAILS}{HARMLESS}")
     expected = watched.settled()
-    for text in PAYLOADS:
+    for text in payloads:
         watched.show("alignment", place, text, text=f"{FAILS}{text}")
         assert watched.has(expected), text
         assert watched.says("view-alignment .sentences summary", "view-alignment .sentences li") == [text, text]
     assert watched.harm() == []
 
 
-def test_the_names_of_metrics_stay_text(watched: Watched) -> None:
+def test_the_names_of_metrics_stay_text(watched: Watched, payloads: Sequence[str]) -> None:
     """All of them are there at once; each is then the one that is drawn."""
     place, fields = "view-training .card h3", {"text": HARMLESS, "model": HARMLESS}
     watched.show("training", place, HARMLESS, curve=HARMLESS, **fields)
     expected = watched.settled()
     assert set(PAYLOADS) <= set(watched.page.locator("view-training .controls label").all_text_contents())
-    for text in PAYLOADS:
+    for text in payloads:
         watched.show("training", place, text, curve=text, **fields)
         assert watched.has(expected), text
     assert watched.harm() == []
