@@ -1,4 +1,4 @@
-"""`attendo bench`: speed beside other systems with the same weights, and servers under load."""
+"""`attendo bench generate`: speed beside other systems with the same weights."""
 
 import json
 import sys
@@ -8,20 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from attendo.cli.bench_serve import serve
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
     from attendo.recipes.bench import Measured, Plan, Scoring, Sentences
     from attendo.text_model import TextModel
 
-bench = typer.Typer(no_args_is_help=True, help="Measure speed beside other systems, as ratios in one run.")
-bench.command()(serve)
-
 LENGTH = 32  # of sources and answers, unless given
 
 
-@bench.command()
 def generate(
     model: Annotated[
         Path | None, typer.Argument(metavar="[MODEL]", help="Model folder; random weights unless given.")

@@ -1,6 +1,5 @@
 """`attendo bench serve`: what a server bears, and what its clients see of it."""
 
-import asyncio
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -88,6 +87,8 @@ def serve(
     asked = texts_of(texts, count)
     options = [] if device == "auto" else ["--device", device]
     options += ["--languages", languages] if languages else []
+    import asyncio
+
     with _servers(url, model, rival, options) as servers:
         plan = Plan(servers, loads, asked, api, fields, headers, rounds, warm_up)
         if check_equal:
@@ -103,6 +104,8 @@ def _servers(url: str | None, model: Path | None, rival: str | None, options: li
     if model is None:
         yield {"server": f"http://127.0.0.1{url}" if str(url).startswith(":") else str(url)}
         return
+    import asyncio
+
     with ExitStack() as stack:
         folders = {"attendo": model}
         if rival in ("ctranslate2", "onnx"):

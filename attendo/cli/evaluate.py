@@ -14,7 +14,6 @@ from attendo.cli.evaluate_tables import By, tell, tell_compared
 from attendo.cli.generate import Beam, LengthPenalty, Like
 from attendo.cli.lines import lines_of, one_line
 from attendo.errors import UsageError
-from attendo.settings import nearest
 
 if TYPE_CHECKING:
     from attendo.metrics import Comparison, Likelihoods, Measured
@@ -148,6 +147,7 @@ class _Side:
 def _names(metric: str) -> list[str]:
     from attendo.metrics import PERPLEXITIES, check_metric
     from attendo.metrics.scores import METRICS
+    from attendo.settings import nearest
 
     known = [*METRICS, *PERPLEXITIES]
     names = list(dict.fromkeys(name.strip() for name in metric.split(",") if name.strip()))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from attendo.cli.interrupt import tidying
 from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ Format = Literal["ctranslate2", "hf", "onnx", "argos"]
 Precision = Literal["float32", "float16", "int8"]
 
 
+@tidying()
 def export(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; for argos a file named .argosmodel.")],

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.cells import cell_len
 
 from attendo.errors import UsageError
 from attendo.explore.chinese import speaking
@@ -134,6 +133,8 @@ def _show(report: "HeadReport", order: "Order", language: Language) -> None:
 
 def _table(report: "HeadReport", order: "Order", language: Language) -> list[str]:
     """In 80 columns, with a mark at the best alignment head."""
+    from rich.cells import cell_len
+
     shown = {field: said(COLUMNS, field, language) for field in COLUMNS if report.gold_links or field != "error_rate"}
     widths = {field: max(_WIDTHS.get(field, 5), cell_len(name)) for field, name in shown.items()}
     ranked = report.ranked(order)
@@ -150,6 +151,8 @@ def _table(report: "HeadReport", order: "Order", language: Language) -> list[str
 
 def _padded(text: str, width: int) -> str:
     """To the right, or with a negative width to the left; a Chinese character is two cells wide."""
+    from rich.cells import cell_len
+
     room = " " * (abs(width) - cell_len(text))
     return text + room if width < 0 else room + text
 

@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from attendo.cli.interrupt import tidying
 from attendo.errors import UsageError
 
 
+@tidying()
 def import_model(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="A model of transformers: config.json and safetensors.")

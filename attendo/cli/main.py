@@ -1,69 +1,241 @@
-"""The command line. Commands import torch only when they run, so that help and mistakes are answered at once."""
+"""The command line. A command is imported when it is called, so that help and mistakes are answered at once."""
 
 import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from attendo import __version__
-from attendo.cli.average import average
-from attendo.cli.bench import bench
-from attendo.cli.demo import demo
-from attendo.cli.describe import describe
-from attendo.cli.doctor import doctor
-from attendo.cli.evaluate import evaluate
-from attendo.cli.explore import explore
-from attendo.cli.export import export
-from attendo.cli.finetune import finetune
-from attendo.cli.generate import generate
-from attendo.cli.heads import heads
-from attendo.cli.import_model import import_model
-from attendo.cli.interrupt import tidying
-from attendo.cli.plot import plot
-from attendo.cli.plot_attention import plot_attention
-from attendo.cli.prepare import prepare
-from attendo.cli.reproduce import reproduce
-from attendo.cli.score import score
-from attendo.cli.serve import serve
-from attendo.cli.trace import trace
-from attendo.cli.train import train
-from attendo.cli.verify import verify
-from attendo.cli.verify_resume import verify_resume
-from attendo.errors import AttendoError
+from attendo.cli.help import WIDTH, Rows, describe_argument, write_help
+from attendo.cli.values import convert_lightly
+from attendo.errors import AttendoError, ModelError, UsageError
 
 # typer carries its own copy of click and shows only the leaves of its exceptions; this is what they all stem from.
 ClickException: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
+# Commands by section of the help: where each function is, and the first line of its docstring.
+Table = Mapping[str, Mapping[str, tuple[str, str]]]
+
+COMMANDS: Table = {
+    "Train": {
+        "demo": ("demo:demo", "Train a small English → Chinese Transformer here and now, and look inside it."),
+        "prepare": (
+            "prepare:prepare",
+            "Turn text into memory-mapped shards of token ids, to be used by any number of runs.",
+        ),
+        "train": ("train:train", "Train a model on parallel text, or on running text."),
+        "finetune": (
+            "finetune:finetune",
+            "Go on training a model on your own text, with its tokenizer and network.",
+        ),
+        "average": (
+            "average:average",
+            "Average the weights of a run's last checkpoints: often better than the best of them.",
+        ),
+        "reproduce": (
+            "reproduce:reproduce",
+            "Train a recipe, score it on its tests, and compare with the numbers it should reach.",
+        ),
+        "plot": ("plot:plot", "Draw learning curves: training and validation loss, learning rate, scores."),
+        "doctor": (
+            "doctor:doctor",
+            "Look for what would spoil a run: in its network and in its data, without training it.",
+        ),
+        "verify-resume": (
+            "verify_resume:verify_resume",
+            "Train some steps twice, once stopped and resumed several times, and compare both bit for bit.",
+        ),
+    },
+    "Use": {
+        "generate": ("generate:generate", "Translate (or otherwise transform) lines of standard input."),
+        "score": ("score:score", "Print the log-probability of every target line given its source line."),
+        "evaluate": ("evaluate:evaluate", "Score a model on text that it did not learn from."),
+        "verify": (
+            "verify:verify",
+            "Compare the answers of all engines, batch sizes, paddings and caches, and the scores with what was said.",
+        ),
+        "serve": (
+            "serve:serve",
+            "Serve models over HTTP: LibreTranslate, DeepL, OpenAI and Hugging Face shapes, our own API, and the page.",
+        ),
+    },
+    "Look inside": {
+        "describe": (
+            "describe:describe",
+            "Show what a network is made of: every operation, its shapes, its parameters.",
+        ),
+        "trace": (
+            "trace:trace",
+            "Walk through one run from tokens to text: each formula, its shapes, its numbers.",
+        ),
+        "explore": (
+            "explore:explore",
+            "Show a model from inside, in the browser: attention, steps, beams, masks, formulas with their numbers.",
+        ),
+        "heads": (
+            "heads:heads",
+            "Measure what every head looks at: how spread, how far, how near the diagonal, how well aligned.",
+        ),
+        "plot-attention": (
+            "plot_attention:plot_attention",
+            "Draw where a model looked, with its tokens on both axes; rows are the tokens being predicted.",
+        ),
+    },
+    "Exchange and measure": {
+        "import": (
+            "import_model:import_model",
+            "Read a Marian (OPUS-MT), BART, M2M100, NLLB or mBART model, "
+            "and compare the two on at least 200 sentences.",
+        ),
+        "export": (
+            "export:export",
+            "Write the model for another system, and compare the two on at least 200 sentences.",
+        ),
+        "bench": ("main:bench", "Measure speed beside other systems, as ratios in one run."),
+    },
+    "Help": {
+        "help": ("help:show_help", "Show the help of a command."),
+        "completion": ("completion:completion", "Print the script that completes commands and options in a shell."),
+    },
+    "": {"translate": ("generate:generate", "The same as generate.")},
+}
+
+BENCH: Table = {
+    "Commands": {
+        "generate": (
+            "bench:generate",
+            "Time generation: attendo, transformers and CTranslate2 with the same weights, encoder included.",
+        ),
+        "serve": ("bench_serve:serve", "Load a server: throughput, latency, rejections, as its clients see them."),
+    }
+}
+
+
+class _Commands(Mapping[str, Any]):
+    """Commands by name; one is imported when it is asked for."""
+
+    def __init__(self, table: Table) -> None:
+        self._entries = {name: entry for section in table.values() for name, entry in section.items()}
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def _make(self, name: str) -> Any:
+        module, function = self._entries[name][0].split(":")
+        found = getattr(import_module(f"attendo.cli.{module}"), function)
+        if isinstance(found, typer.Typer):
+            return typer.main.get_group(found)
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        alone.command(name, cls=Command)(found)
+        return typer.main.get_command(alone)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class Command(TyperCommand):
+    """One command."""
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.params = list(map(convert_lightly, self.params))
+
+    def get_help_option(self, context: Any) -> Any:
+        """The option --help."""
+        return convert_lightly(super().get_help_option(context))
+
+    def collect_usage_pieces(self, context: Any) -> list[str]:
+        """What follows the name in the usage line."""
+        arguments: list[Any] = [each for each in self.params if each.param_type_name == "argument"]
+        return ["[OPTIONS]", *(describe_argument(each) for each in arguments if not each.hidden)]
+
+    def format_help(self, context: Any, formatter: Any) -> None:
+        """Usage, text, arguments, and options by section."""
+        write_help(self, context, formatter)
+
+    def invoke(self, context: Any) -> Any:
+        """Run it, unless the model or the run file is missing: that is told before torch is imported."""
+        for each in self.params:
+            given = context.params.get(each.name)
+            for path in given if isinstance(given, list) else [given]:
+                if each.param_type_name == "argument" and isinstance(path, Path) and not path.exists():
+                    _refuse_missing(path, each.metavar, context.params.get("lang", "en"))
+        return super().invoke(context)
+
+
+class Group(TyperGroup):
+    """Commands that are imported when they are called."""
+
+    table: Table
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Commands(self.table)  # type: ignore[assignment]
+        self.params = list(map(convert_lightly, self.params))
+
+    def get_help_option(self, context: Any) -> Any:
+        """The option --help."""
+        return convert_lightly(super().get_help_option(context))
+
+    def list_commands(self, context: Any) -> list[str]:
+        """The names of all commands."""
+        return list(self.commands)
+
+    def format_help(self, context: Any, formatter: Any) -> None:
+        """Usage, commands by section, options; no command is imported for it."""
+        write_help(self, context, formatter, self.list_helps())
+
+    def list_helps(self) -> Rows:
+        """Name and first line of the help of every command, by section; hidden ones have none."""
+        return {
+            section: [(name, text) for name, (_, text) in entries.items()]
+            for section, entries in self.table.items()
+            if section
+        }
+
+    def invoke(self, context: Any) -> Any:
+        """Ctrl-C is told: typer would leave without a word."""
+        try:
+            return super().invoke(context)
+        except KeyboardInterrupt as error:
+            raise typer.Abort from error
+
+
+class _Attendo(Group):
+    table = COMMANDS
+
+
+class _Bench(Group):
+    table = BENCH
+
+
 app = typer.Typer(
+    cls=_Attendo,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH},
     help="The encoder–decoder Transformer you can train, run and see through.",
     epilog="Start with: attendo demo",
 )
-app.command()(demo)
-app.command()(prepare)
-app.command()(train)
-app.command()(finetune)
-app.command()(average)
-app.command()(reproduce)
-app.command()(plot)
-app.command()(doctor)
-app.command("verify-resume")(verify_resume)
-app.command()(generate)
-app.command("translate", hidden=True, help="The same as generate.")(generate)
-app.command()(score)
-app.command()(evaluate)
-app.command()(verify)
-app.command()(describe)
-app.command()(trace)
-app.command()(serve)
-app.command()(explore)
-app.command()(heads)
-app.command("plot-attention")(plot_attention)
-app.command("import")(tidying()(import_model))
-app.command()(tidying()(export))
-app.add_typer(bench, name="bench")
+bench = typer.Typer(
+    cls=_Bench,
+    name="bench",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help=COMMANDS["Exchange and measure"]["bench"][1],
+)
 
 
 @app.callback(invoke_without_command=True)
@@ -78,9 +250,9 @@ def _options(
 def main() -> None:
     """Run a command; whatever goes wrong for a reason the user can mend is one line and an exit code."""
     try:
-        code = typer.main.get_command(app)(standalone_mode=False)
+        code = typer.main.get_command(app)(standalone_mode=False, prog_name="attendo")
     except ClickException as error:
-        code = _fail(error.format_message(), error.exit_code)
+        code = _refuse(error)
     except AttendoError as error:
         code = _fail(str(error), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
@@ -93,6 +265,27 @@ def main() -> None:
         # click and rich leave with 1 when whoever read our output has seen enough (`| head -1`). That is no failure.
         code = 0 if isinstance(leaving.__context__, BrokenPipeError) else leaving.code
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse(error: Any) -> int:
+    """A mistake of use. Without a command the help is shown, which is the message of that error."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(error.format_message(), file=sys.stderr)
+        return int(error.exit_code)
+    return _fail(error.format_message(), error.exit_code)
+
+
+def _refuse_missing(path: Path, metavar: str | None, language: Any) -> None:
+    """The same words as those of whoever would read it."""
+    if metavar == "MODEL":
+        from attendo.explore.chinese import speaking
+
+        with speaking(language):
+            raise ModelError(
+                f"{path} is not a folder: give the folder that holds manifest.json, such as runs/demo/model"
+            )
+    if metavar == "RUN.toml":
+        raise UsageError(f"run file {path} cannot be read: No such file or directory")
 
 
 def _out_of_memory(error: Exception) -> int:

@@ -14,7 +14,7 @@ import torch
 from documents import DOCUMENTS, ROOT, Block, Command, blocks, commands, document, headings, missing
 from piped import QUIET
 
-from attendo.cli.main import app
+from attendo.cli.main import COMMANDS
 from attendo.recipes.demo import demo_config
 from attendo.recipes.run import Run
 from attendo.recipes.run_file_reference import PLACE, reference
@@ -160,10 +160,8 @@ def test_the_reference_of_the_run_file_is_that_of_the_settings() -> None:
 
 def test_every_command_is_documented() -> None:
     text = (ROOT / "docs/commands.md").read_text("utf-8")
-    names = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
-    assert {
-        name for name in names if f"attendo {name.replace('_', '-')} " not in text and f"`{name}`" not in text
-    } == set()
+    names = [name for section in COMMANDS.values() for name in section]
+    assert [name for name in names if f"attendo {name} " not in text and f"`{name}`" not in text] == []
 
 
 def test_links_lead_to_files() -> None:

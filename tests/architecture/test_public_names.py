@@ -52,6 +52,8 @@ GENERATE = [
 
 OPTIONS = {
     "": ["--help", "--version"],
+    "completion": ["--help", "--words", "[WORD]", "bash|zsh|fish"],
+    "help": ["--help", "[COMMAND]"],
     "average": ["--help", "--last", "--out", "--overwrite", "RUN"],
     "bench": ["--help"],
     "demo": ["--device", "--help", "--out", "--seed"],

@@ -1,0 +1,119 @@
+"""Plain help texts, and `attendo help`. Help is written without rich, whose import would take longer than the rest."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+import typer
+
+WIDTH = 100  # columns at most: longer lines are hard to read
+_COLUMN = 26  # columns at most for the names of options; longer names get a line of their own
+_FOLDERS = ("data", "documents_folder", "ensemble", "folder", "model", "models", "out", "run", "runs", "store")
+
+# Names and explanations, by section.
+Rows = dict[str, list[tuple[str, str]]]
+
+
+def write_help(command: Any, context: Any, formatter: Any, commands: Rows | None = None) -> None:
+    """The help of a command; `commands` are those of a group."""
+    command.format_usage(context, formatter)
+    formatter.write_paragraph()
+    formatter.write_text(command.help or "")
+    options = _list_options(command, context)
+    for heading, rows in {**_list_arguments(command), **(commands or {}), **options}.items():
+        with formatter.section(heading):
+            formatter.write_dl(rows, col_max=_COLUMN)
+    if command.epilog:
+        formatter.write_paragraph()
+        formatter.write_text(command.epilog)
+
+
+def show_help(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[COMMAND]", help="Such as train, or bench serve.")
+    ] = None,
+) -> None:
+    """Show the help of a command."""
+    parent = context.find_root()
+    command: Any = parent.command
+    for name in names or []:
+        if not hasattr(command, "commands"):
+            parent.fail(f"{parent.command_path} has no commands: leave out {name}")
+        _, command, _ = command.resolve_command(parent, [name])
+        parent = typer.Context(command, info_name=name, parent=parent)
+    print(command.get_help(parent))
+
+
+def _list_arguments(command: Any) -> Rows:
+    arguments = [each for each in command.params if each.param_type_name == "argument" and not each.hidden]
+    rows = [(_name_argument(each), _explain(each)) for each in arguments]
+    return {"Arguments": rows} if rows else {}
+
+
+def _list_options(command: Any, context: Any) -> Rows:
+    """By section. Options without one come first, but help alone comes last."""
+    found: Rows = {"Options": []}
+    for each in command.get_params(context):
+        if each.param_type_name == "option" and not each.hidden:
+            rows = found.setdefault(each.rich_help_panel or "Options", [])
+            rows.append((_name_option(each), _explain(each)))
+    if len(found["Options"]) == 1 and len(found) > 1:
+        found["Other options"] = found.pop("Options")
+    return found
+
+
+def describe_argument(argument: Any) -> str:
+    name = _name_argument(argument)
+    shown = name if argument.required else f"[{name}]"
+    return shown if argument.nargs == 1 else f"{shown}..."
+
+
+def _name_argument(argument: Any) -> str:
+    return (argument.metavar or argument.name.upper()).strip("[]")
+
+
+def _name_option(option: Any) -> str:
+    names = ", ".join(sorted(option.opts, key=len))
+    if option.secondary_opts:
+        return names.replace("--", "--[no-]", 1)
+    value = "" if option.is_flag else _name_value(option)
+    return f"{names} {value}".rstrip()
+
+
+def _name_value(option: Any) -> str:
+    """What stands for the value of an option."""
+    if option.metavar:
+        return str(option.metavar)
+    if choices := option.type_descriptor.choices:
+        return "|".join(map(str, choices))
+    kind = option.type_descriptor.annotation
+    if get_origin(kind) is list:
+        kind = get_args(kind)[0]
+    if kind is Path:
+        return "DIR" if option.name in _FOLDERS else "FILE"
+    return "N" if kind in (int, float) else str(option.name).split("_")[-1].upper()
+
+
+def _explain(parameter: Any) -> str:
+    notes = ", ".join(_list_notes(parameter))
+    return f"{parameter.help or ''} {f'[{notes}]' if notes else ''}".strip()
+
+
+def _list_notes(parameter: Any) -> Iterator[str]:
+    if parameter.required:
+        yield "required"
+    if parameter.param_type_name == "option" and parameter.multiple and "repeatable" not in (parameter.help or ""):
+        yield "repeatable"
+    if parameter.min is not None or parameter.max is not None:
+        yield _describe_range(parameter.min, parameter.max)
+    if parameter.envvar:
+        yield f"environment: {parameter.envvar}"
+    if parameter.default is not False and parameter.default not in (None, "", (), []):
+        yield f"default: {parameter.default}"
+
+
+def _describe_range(least: float | None, most: float | None) -> str:
+    if most is None:
+        return f"from {least}"
+    return f"up to {most}" if least is None else f"{least} to {most}"

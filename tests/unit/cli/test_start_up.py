@@ -1,0 +1,75 @@
+"""What is imported before a command does its work."""
+
+import inspect
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from attendo.cli.main import BENCH, COMMANDS
+
+# Runs `attendo` with each list of arguments and prints what was imported for all of them together.
+PROGRAM = """
+import sys
+before = set(sys.modules)
+from attendo.cli.start import main
+import json, os
+codes = []
+out, sys.stdout, sys.stderr = sys.stdout, open(os.devnull, "w"), open(os.devnull, "w")
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["attendo", *arguments]
+    try:
+        main()
+    except SystemExit as left:
+        codes.append(left.code)
+json.dump({"codes": codes, "modules": sorted(set(sys.modules) - before)}, out)
+"""
+SLOW = {"torch", "numpy", "pydantic", "asyncio", "rich"}
+OURS = ["attendo", "attendo.cli", "attendo.cli.help", "attendo.cli.main", "attendo.cli.start", "attendo.cli.values"]
+
+
+def run(commands: list[list[str]], folder: Path) -> tuple[list[int], list[str]]:
+    """The exit codes, and the modules that were imported."""
+    command = [sys.executable, "-c", PROGRAM, json.dumps(commands)]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, cwd=folder, check=True).stdout)
+    return found["codes"], found["modules"]
+
+
+def names() -> list[list[str]]:
+    top = [[name] for section in COMMANDS.values() for name in section]
+    return [*top, *(["bench", name] for section in BENCH.values() for name in section)]
+
+
+def test_help_imports_these_modules_and_no_others(tmp_path: Path) -> None:
+    codes, modules = run([["--help"]], tmp_path)
+    assert codes == [0]
+    assert [name for name in modules if name.split(".")[0] == "attendo"] == [*OURS, "attendo.errors"]
+    others = {name.split(".")[0] for name in modules} - set(sys.stdlib_module_names) - {"attendo"}
+    assert others == {"annotated_doc", "shellingham", "typer"}
+
+
+def test_the_help_of_a_command_imports_nothing_slow(tmp_path: Path) -> None:
+    codes, modules = run([*([*name, "--help"] for name in names()), *([*name, "-h"] for name in names())], tmp_path)
+    assert set(codes) == {0}
+    assert SLOW & set(modules) == set()
+
+
+def test_mistakes_of_use_import_nothing_slow(tmp_path: Path) -> None:
+    mistakes = [["trian"], ["train", "--sorce", "a"], ["generate"], ["generate", "m", "--beam", "x"], ["bench", "x"]]
+    missing = [["generate", "m"], ["serve", "m"], ["train", "missing.toml"], ["doctor", "missing.toml"]]
+    codes, modules = run([*mistakes, *missing], tmp_path)
+    assert codes == [2, 2, 2, 2, 2, 4, 4, 2, 2]
+    assert SLOW & set(modules) == set()
+
+
+@pytest.mark.parametrize("table", [COMMANDS, BENCH])
+def test_the_line_of_a_command_is_the_first_of_its_docstring(table: dict[str, dict[str, tuple[str, str]]]) -> None:
+    for section in table.values():
+        for name, (place, line) in section.items():
+            module, function = place.split(":")
+            if name not in ("translate", "bench"):
+                found = getattr(import_module(f"attendo.cli.{module}"), function)
+                assert line == (inspect.getdoc(found) or "").splitlines()[0], name
