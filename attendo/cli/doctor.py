@@ -31,13 +31,16 @@ def doctor(
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only what attendo train looks at before it begins.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a finding.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Also print the settings that were chosen from the data.")
+    ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Look for what would spoil a run: in its network and in its data, without training it.
 
     The exit code is 0 where there is no fault, 3 for a fault of the data, 4 for one of the network.
     """
-    from attendo.cli.train import new_config
+    from attendo.cli.train import check_ahead, new_config
 
     if run_file is None and None in (source, target):
         raise UsageError("give a run file, or --source and --target")
@@ -45,7 +48,10 @@ def doctor(
         raise UsageError("give both --test-source and --test-target, or neither")
     if quick and test_source is not None:
         raise UsageError("--quick does not look at the test text: leave one of them out")
-    config = new_config(run_file, {"source": source, "target": target, "folder": data}, change or [])
+    check_ahead(device)
+    chosen: list[str] = []
+    files = {"source": source, "target": target, "folder": data}
+    config = new_config(run_file, files, change or [], tell=chosen.append)
     findings = []
     for finding in _examined(config, device, quick, (test_source, test_target)):
         findings.append(finding)
@@ -55,6 +61,8 @@ def doctor(
             _say(finding)
     if not as_json:
         _show(findings)
+    for line in chosen if show else ():
+        typer.echo(line, err=True)
     raise typer.Exit(_exit_code(findings))
 
 

@@ -34,7 +34,7 @@ def finetune(
     Pairs for a model that answers, running text for one that continues. Every validation tells the scores on the new
     validation text and, beside them, on the old model's own.
     """
-    from attendo.cli.train import new_config
+    from attendo.cli.train import check_ahead, new_config
     from attendo.cli.training import follow, say_end
     from attendo.interop.opening import model_folder
     from attendo.recipes.run import Run
@@ -44,6 +44,7 @@ def finetune(
     from attendo.text_model import pick_device
     from attendo.train.world import joined
 
+    check_ahead(device)
     check_free(out, overwrite)
     # A model that is damaged, not there or of the other kind is told before a run folder is made.
     fixed = _fitting(model, load_model(model_folder(model)).network.config, (source, target), text)

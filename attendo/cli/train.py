@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -92,6 +92,7 @@ def train(
     from attendo.recipes.run_config import stored_config
     from attendo.recipes.run_folder import check_free
 
+    check_ahead(device, tensorboard)
     names: dict[str, Any] = {"source": source, "target": target, "file": file, "source_field": source_field}
     names |= {"target_field": target_field, "valid_source": valid_source, "valid_target": valid_target}
     names |= {"text": text, "text_field": field, "folder": data}
@@ -150,8 +151,12 @@ def new_config(
     changes: Sequence[str],
     needs_out: bool = False,
     told: str = "",
+    tell: Callable[[str], None] | None = None,
 ) -> "RunConfig":
-    """The settings of a new run, those left open chosen from its data; choices that begin with `told` are told."""
+    """The settings of a new run, those left open chosen from its data; choices that begin with `told` are told.
+
+    `tell` gets each as a line; they go to standard error without it.
+    """
     from attendo.recipes.new_run import describe_files, is_data, read_settings, resolve_settings
     from attendo.recipes.run_config import toml_literal
 
@@ -170,8 +175,24 @@ def new_config(
         print(line, file=sys.stderr)
     for choice in new.choices if speaks else ():
         if choice.name.startswith(told):
-            print(f"{choice.name} = {toml_literal(choice.value)}  # {choice.reason}", file=sys.stderr)
+            (tell or _tell)(f"{choice.name} = {toml_literal(choice.value)}  # {choice.reason}")
     return new.config
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def check_ahead(device: str, tensorboard: bool = False) -> None:
+    """A device or package that is not there is told before text is read."""
+    if device != "auto":  # which is always there, and takes torch to find
+        from attendo.text_model import pick_device
+
+        pick_device(device)
+    if tensorboard:
+        from attendo.recipes.sinks import check_tensorboard
+
+        check_tensorboard()
 
 
 def _print_settings(config: "RunConfig") -> None:

@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from attendo.model.config import PRESETS
+
+SIZES = ("d_model", "num_heads", "d_ff", "num_encoder_layers", "num_decoder_layers")  # what a preset is chosen for
 _LETTERS_LOOKED_AT = 20_000  # lines, for the alphabets
+_MOST_EPOCHS = 100  # more of them than that teach a network little beside the sentences themselves
 
 
 @dataclass(frozen=True)
@@ -53,12 +57,23 @@ def measure(pairs: Iterable[tuple[str, str]]) -> Amount:
 def choose(given: Mapping[str, Any], amount: Amount) -> list[Choice]:
     """What to use for the settings that `given`, checked values of a run file, leaves open."""
     given = {name: value for name, value in given.items() if (name, value) != ("preset", "auto")}
+    of_preset = {name: value for name, value in PRESETS.get(given.get("preset", ""), {}).items() if name not in SIZES}
+    given["model"] = {**of_preset, **given.get("model", {})}
     if amount.window is not None:
         return [choice for choice in _choose_for_running_text(given, amount) if not _is_given(given, choice.name)]
     choices = list(_choose_training(given, amount))
     if not _is_given(given, "start_from"):  # which brings its own tokenizer and network
         choices = [*_choose_text(given, amount), *_choose_network(amount), *choices]
     return [choice for choice in choices if not _is_given(given, choice.name)]
+
+
+def is_open(of_file: Mapping[str, Any], changed: Mapping[str, Any]) -> bool:
+    """Whether settings are chosen from the data: unless the run file names a preset. `changed` has --set in it too.
+
+    A run file with a preset has the defaults of the settings classes for what it leaves out, so that it means the same
+    run with any data. A preset that --set names is one setting like every other.
+    """
+    return of_file.get("preset", "auto") == "auto" or changed.get("preset", "auto") == "auto"
 
 
 def applied(given: Mapping[str, Any], choices: Iterable[Choice]) -> dict[str, Any]:
@@ -123,11 +138,13 @@ def _choose_training_on_text(given: Mapping[str, Any], tokens: int) -> Iterable[
     yield Choice("train.steps", steps, f"{epochs} epochs of {about}")
     steps = _get(given, "train.steps", steps)
     yield Choice("train.schedule", "cosine", "the last steps are small, and settle what the others have found")
-    yield Choice("train.warmup", _round(min(max(steps / 20, 30), 2000)), "a twentieth of the steps, 30 to 2,000")
+    warmup = _round(max(min(steps / 20, 2000), min(30, steps / 3)))
+    yield Choice("train.warmup", warmup, "a twentieth of the steps, 30 to 2,000")
     yield Choice("train.label_smoothing", 0.0, "the probability of the text is what counts")
     every = _round(max(steps / 20, 25))
     yield Choice("train.validate_every", every, "20 times over the run, 25 steps apart at least")
     yield Choice("train.save_every", every, "with every validation")
+    yield _choose_patience(steps, _get(given, "train.validate_every", every))
 
 
 def _choose_network(amount: Amount) -> Iterable[Choice]:
@@ -140,18 +157,35 @@ def _choose_training(given: Mapping[str, Any], amount: Amount) -> Iterable[Choic
     tokens = f"about {amount.tokens:,} target tokens"
     budget = 2 ** round(math.log2(min(max(5.5 * amount.tokens**0.5, 512), 32_768)))
     yield Choice("train.batch_tokens", budget, tokens)
-    at_10_000, most = (10, 10) if _is_given(given, "start_from") else (160, 300)
+    at_10_000, most = (10, 10) if _is_given(given, "start_from") else (160, _MOST_EPOCHS)
     epochs = min(max(round(at_10_000 * (10_000 / max(amount.pairs, 1)) ** 0.5), 3), most)
     in_use = _get(given, "train.batch_tokens", budget) * _get(given, "train.accumulate", 1)
     steps = _round(min(max(epochs * amount.tokens / in_use, 300), 200_000))
     yield Choice("train.steps", steps, f"{epochs} epochs of {tokens}")
     steps = _get(given, "train.steps", steps)
     yield Choice("train.schedule", "cosine", "the last steps are small, and settle what the others have found")
-    yield Choice("train.warmup", _round(min(max(steps / 10, 30), 4000)), "a tenth of the steps, 30 to 4,000 of them")
+    warmup = _round(max(min(steps / 10, 4000), min(30, steps / 3)))
+    yield Choice("train.warmup", warmup, "a tenth of the steps, 30 to 4,000 of them")
     every = _round(max(steps / 30, 25))
     yield Choice("train.validate_every", every, "30 times over the run, 25 steps apart at least")
     yield Choice("train.save_every", every, "with every validation")
-    if importlib.util.find_spec("sacrebleu") is None:
+    yield _choose_patience(steps, _get(given, "train.validate_every", every))
+    yield from _choose_metrics(given)
+
+
+def _choose_patience(steps: int, validate_every: int) -> Choice:
+    validations = max(5, math.ceil(steps / 3 / validate_every))
+    return Choice("train.patience", validations, f"stops after {validations} validations without a better one")
+
+
+def _choose_metrics(given: Mapping[str, Any]) -> Iterable[Choice]:
+    """By what the model is for. A score that was named decides which model is the best."""
+    if named := _get(given, "train.metrics", ()):
+        yield Choice("train.best", named[0], "the first of train.metrics")
+    elif _get(given, "about.task", None) == "summarization":
+        yield Choice("train.best", "rougeL", "summaries are compared by ROUGE")
+        yield Choice("train.metrics", ("rouge1", "rouge2", "rougeL"), "of decoded validation text")
+    elif importlib.util.find_spec("sacrebleu") is None:
         yield Choice("train.best", "loss", "sacrebleu is not installed: pip install 'attendo[eval]' for chrF")
     else:
         yield Choice("train.best", "chrf", "text that is right counts, not the loss")
@@ -163,7 +197,8 @@ def _by_size(pairs: int, below: Mapping[int, Any], otherwise: Any) -> Any:
 
 
 def _round(number: float) -> int:
-    """Two digits that a person can remember."""
+    """Two digits that a person can remember; 1 at least."""
+    number = max(number, 1)
     unit = 10 ** max(0, math.floor(math.log10(number)) - 1)
     return int(round(number / unit) * unit)
 

@@ -6,8 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from attendo.data.config import DataConfig, as_list, form_of
-from attendo.recipes.auto import Amount, Choice, applied, choose
-from attendo.recipes.run_config import RunConfig, mistakes_in, named_about, read_run_file, with_changes
+from attendo.recipes.auto import Amount, Choice, applied, choose, is_open
+from attendo.recipes.run_config import (
+    RunConfig,
+    check_metrics,
+    mistakes_in,
+    named_about,
+    open_config,
+    read_run_file,
+    with_changes,
+)
 
 
 @dataclass(frozen=True)
@@ -23,17 +31,20 @@ def resolve_settings(values: Mapping[str, Any], changes: Sequence[str] = (), fil
 
     A mistake names `file`. Choosing reads the text.
     """
+    of_file = {} if file is None else {**values}
     with mistakes_in(file, changes):
         given = with_changes({**values}, changes)
-        config = RunConfig(**given)
+        chooses = is_open(of_file, given)
+        config = open_config(given) if chooses else RunConfig(**given)
         if about := named_about(config, text_settings(config.data)).told():
             given["about"] = about
             config = config.replace(about=about)
-        if config.preset != "auto":
+        if not chooses:
             return NewRun(config, ())
+        check_metrics(config)
         from attendo.recipes.corpora import amount  # needs torch
 
-        choices = _choose(config, amount(config.data, config.seed))
+        choices = _choose(config, given.get("preset", "auto"), amount(config.data, config.seed))
         return NewRun(RunConfig(**applied(given, choices)), tuple(choices))
 
 
@@ -75,8 +86,8 @@ def describe_files(data: DataConfig) -> list[str]:
     return told
 
 
-def _choose(config: RunConfig, amount: Amount) -> list[Choice]:
-    given = config.model_dump(exclude_unset=True)
+def _choose(config: RunConfig, preset: str, amount: Amount) -> list[Choice]:
+    given = {**config.model_dump(exclude_unset=True), "preset": preset}
     choices = choose(given, amount)
     epochs = config.train.epochs
     if epochs is None:

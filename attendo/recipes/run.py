@@ -25,7 +25,7 @@ from attendo.recipes.corpora import corpora
 from attendo.recipes.final_weights import final_weights
 from attendo.recipes.first_model import first_model
 from attendo.recipes.prefixed import PrefixedStream
-from attendo.recipes.run_config import RunConfig, stored_config, to_be_found_again, to_toml
+from attendo.recipes.run_config import RunConfig, check_metrics, stored_config, to_be_found_again, to_toml
 from attendo.recipes.run_folder import check_free, claim, make_folder
 from attendo.recipes.sinks import MetricsFile, SampleFile, Sink
 from attendo.recipes.skipped import SkippedFile
@@ -62,6 +62,7 @@ class Run:
         cls, config: RunConfig, folder: Path, device: torch.device, overwrite: bool = False, world: World | None = None
     ) -> "Run":
         """A new run; the folder must not hold another one, unless it may be overwritten."""
+        check_metrics(config)
         run = cls(to_be_found_again(config), folder, device, world)
         if run.world.leads:
             make_folder(folder)

@@ -12,7 +12,7 @@ from attendo.data.config import DataConfig, changed
 from attendo.data.line_breaks import for_running_text
 from attendo.decode.config import OF_A_SOURCE, GenerationConfig
 from attendo.errors import UsageError
-from attendo.metrics import PERPLEXITIES
+from attendo.metrics import PERPLEXITIES, check_metric
 from attendo.model.config import PRESETS, ModelConfig
 from attendo.recipes.reproduce.config import Reproduce, with_own_settings, with_variant
 from attendo.settings import Settings
@@ -136,6 +136,19 @@ def _with_vocabulary_of_preset(values: dict[str, Any]) -> dict[str, Any]:
     if not shares or one_side or "tie" in tables["model"] or "joint" in tables["tokenizer"]:
         return values
     return {**values, "tokenizer": {**tables["tokenizer"], "joint": True}}
+
+
+def open_config(values: Mapping[str, Any]) -> RunConfig:
+    """Settings of which some are still to be chosen: a preset that is named is checked and decides nothing else yet."""
+    if (preset := str(values.get("preset", "auto"))) != "auto":
+        ModelConfig.preset(preset, vocab_size=8)
+    return RunConfig(**{**values, "preset": "auto"})
+
+
+def check_metrics(config: RunConfig) -> None:
+    """A score that needs a package which is not installed is a `UsageError`."""
+    for name in config.train.decoded_metrics:
+        check_metric(name)
 
 
 def answers_by_data(window: int | None, cut_source: int | None) -> dict[str, Any]:

@@ -87,8 +87,10 @@ target = "train.de.gz"
 steps = 6000
 ```
 
-What is left out has the default that stands here. Those marked *or chosen* are chosen from the data instead, and told,
-as long as `preset` is left out too.
+What is left out has the default that stands here, so that a run file with a `preset` means the same run with any data.
+In a run file without `preset`, and in a run without a run file, the settings marked *or chosen* are chosen from the
+data and printed. What is set stays, in the file or by `--set`, and the other choices follow it:
+`--set preset=tiny --set train.steps=800` fixes these two, and the warm-up is chosen for 800 steps.
 
 This page is made from the settings classes: `python -m attendo.recipes.run_file_reference` writes it anew.
 """

@@ -10,13 +10,19 @@ _OF_A_RUN = ("run.toml", *_WORTH_KEEPING, "validation", "metrics.jsonl", "skippe
 
 
 def check_free(folder: Path, overwrite: bool = False) -> None:
-    """A run that is there already is not given up unless that is said. One without data may be begun again."""
+    """A run that is there already is not given up unless that is said. One without data may be begun again.
+
+    A place that cannot be a folder is refused too, before text is read.
+    """
     begun = (folder / "run.toml").exists() and any((folder / name).exists() for name in _WORTH_KEEPING)
     if begun and not overwrite:
         raise UsageError(
             f"{folder} holds a run already: continue it (--resume {folder}), name another folder, or replace it "
             "(--overwrite)"
         )
+    there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+    if there.exists() and not there.is_dir():
+        raise UsageError(f"the run folder {folder} cannot be made: {there} is a file")
 
 
 def make_folder(folder: Path) -> None:

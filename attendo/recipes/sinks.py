@@ -9,6 +9,7 @@ import os
 from collections import deque
 from contextlib import suppress
 from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 METRICS = "metrics.jsonl"
+_NEEDS_TENSORBOARD = "writing for TensorBoard needs a package: pip install 'attendo[tensorboard]'"
 WAITING = 10_000  # lines kept while the disk is full; after that the oldest are lost
 
 
@@ -138,7 +140,7 @@ class TensorBoard:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise UsageError("writing for TensorBoard needs a package: pip install 'attendo[tensorboard]'") from None
+            raise UsageError(_NEEDS_TENSORBOARD) from None
         self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
 
     def write(self, report: Report) -> None:
@@ -169,6 +171,11 @@ class TensorBoard:
 
     def _give_up(self, error: OSError) -> None:
         self.fault = f"TensorBoard: {error.strerror or error}; nothing more is written for it in this run"
+
+
+def check_tensorboard() -> None:
+    if find_spec("tensorboard") is None:
+        raise UsageError(_NEEDS_TENSORBOARD)
 
 
 def to_line(report: Report) -> str:

@@ -59,8 +59,8 @@ OPTIONS = {
     "demo": ["--device", "--help", "--out", "--seed"],
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
     "doctor": [
-        *("--data", "--device", "--help", "--json", "--quick", "--set", "--source", "--target", "--test-source"),
-        *("--test-target", "RUN.toml"),
+        *("--data", "--device", "--help", "--json", "--quick", "--set", "--show", "--source", "--target"),
+        *("--test-source", "--test-target", "RUN.toml"),
     ],
     "evaluate": [
         *("--beam", "--by", "--compare", "--device", "--help", "--json", "--length-penalty", "--like", "--metric"),

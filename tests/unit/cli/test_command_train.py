@@ -1,5 +1,6 @@
 """`attendo train`: text files to a model folder, and runs that go on. What signals and kills do: tests/reliability."""
 
+import importlib.util
 import json
 import shutil
 import tomllib
@@ -60,10 +61,15 @@ def test_what_show_prints_reads_back_to_the_same_settings(attendo: Command, tmp_
 
 
 @pytest.mark.parametrize("name", ["2024", "true", "1e5", "2024-01-01", " a ", '"a"', "[a]", "a=b", "{}", "a # b"])
-def test_any_file_name_may_be_given_with_or_without_a_run_file(attendo: Command, tmp_path: Path, name: str) -> None:
-    (tmp_path / "run.toml").write_text('[data]\nsource = "a"\ntarget = "b"\n')
-    for start in ([tmp_path / "run.toml", "--source", name], ["--source", name, "--target", "b", "--out", "c"]):
-        shown = attendo("train", *start, "--show", *settings("preset=tiny"))
+def test_any_file_name_may_be_given_with_or_without_a_run_file(
+    attendo: Command, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run.toml").write_text('[data]\nsource = "a"\ntarget = "b"\n')
+    Path(name).write_text("x y\n")
+    Path("b").write_text("u v\n")
+    for start in (["run.toml", "--source", name], ["--source", name, "--target", "b", "--out", "c"]):
+        shown = attendo("train", *start, "--show")
         assert shown.code == 0, shown.errors
         data = tomllib.loads(shown.output)["data"]
         assert (data["source"], data["target"]) == (name, "b")
@@ -213,3 +219,25 @@ def begun(attendo: Command, folder: Path, *more: str) -> Path:
 def steps(run: Path) -> list[int]:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
     return [line["step"] for line in lines if line["kind"] == "step"]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--device", "gpu"], "unknown device gpu"),
+        (["--device", "cuda:99"], "cuda:99"),
+        (["--tensorboard"], "attendo[tensorboard]"),
+        (["--set", "train.metrics=['bleu']", "--set", "preset=auto"], "attendo[eval]"),
+    ],
+)
+def test_what_is_not_there_is_told_before_text_is_read(
+    attendo: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], named: str
+) -> None:
+    missing = {"tensorboard", "sacrebleu"}
+    there = importlib.util.find_spec
+    for module in ("attendo.metrics.scores", "attendo.recipes.sinks"):
+        monkeypatch.setattr(f"{module}.find_spec", lambda name: None if name in missing else there(name))
+    monkeypatch.setattr("attendo.recipes.corpora.amount", lambda *_: pytest.fail("text was read"))
+    source, target = write_pairs(tmp_path)
+    failed = attendo("train", "--source", source, "--target", target, "--out", tmp_path / "run", *options)
+    assert (failed.code, named in failed.error) == (2, True)

@@ -112,6 +112,14 @@ def test_the_files_may_be_in_another_folder(attendo: Command, run_file: Path) ->
     assert attendo("doctor", run_file, "--data", "text", *settings(*SMALL), "--quick").code == 0
 
 
+def test_chosen_settings_come_last_and_only_when_asked_for(attendo: Command, run_file: Path) -> None:
+    plain = attendo("doctor", run_file, "--quick", *settings(*SMALL))
+    assert "train.steps = " not in plain.errors
+    shown = attendo("doctor", run_file, "--quick", "--show", *settings(*SMALL))
+    assert shown.errors.startswith(plain.errors)
+    assert "train.steps = " in shown.errors
+
+
 def test_two_files_are_enough(attendo: Command, run_file: Path) -> None:
     done = attendo("doctor", "--source", "a.source", "--target", "a.target", "--quick", *settings(*SMALL))
     assert (done.code, "first loss" in done.output) == (0, True)
