@@ -13,24 +13,31 @@ command -v chromium > /dev/null || { echo "Setting up Chromium for the tests of 
   || echo "No Chromium here, and none could be installed: tests of the page will be skipped"
 endef
 
+# One process of tests a core, two at least, for tests also wait; four at most, for each takes more than a gigabyte.
+WORKERS := $(shell $(PYTHON) -c 'import os; cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2; print(max(2, min(4, cores)))' 2> /dev/null || echo 2)
+PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
+# Tests that take seconds, all of them together.
+QUICK := architecture/test_short_form.py
+
 .PHONY: demo test test-all check lesson clean
 
 demo: .venv/core
 	$(BIN)/attendo demo
 
-# Two processes at once: the tests are many and small. Shapes are checked in those beside the network.
+# Every promise in its short form. Shapes are checked in the tests beside the network.
 test: .venv/dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(PYTEST) -m "not slow"
 
+# Everything, one test at a time, for some of them measure; shapes are checked in all.
 test-all: .venv/all check
 	ATTENDO_SHAPES=all $(BIN)/python -m pytest
 
+# Types are checked beside the tests: each keeps one core busy.
 check: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q tests/unit tests/architecture
+	$(BIN)/mypy & types=$$!; $(PYTEST) -q -m "not slow" $(QUICK:%=tests/%); tests=$$?; wait $$types && exit $$tests
 
 # The numbers, outputs and pictures of docs/lesson, from its code; GALLERY=--gallery also runs its experiments anew.
 lesson: .venv/dev

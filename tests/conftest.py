@@ -10,6 +10,7 @@ import pytest
 import shape_checks
 import torch
 from hypothesis import settings
+from short_form import mark_spare_combinations
 
 shape_checks.install()
 
@@ -25,8 +26,8 @@ gc.set_threshold(10_000, 20, 20)
 
 UNIT_TESTS = Path(__file__).parent / "unit"
 
-settings.register_profile("attendo", max_examples=25, deadline=None, derandomize=True)
-settings.load_profile("attendo")
+settings.register_profile("short", max_examples=8, deadline=None, derandomize=True)
+settings.register_profile("full", max_examples=25, deadline=None, derandomize=True)
 
 SMALL: dict[str, Any] = {
     "vocab_size": 17,
@@ -40,6 +41,16 @@ SMALL: dict[str, Any] = {
 
 
 fsync = os.fsync
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """`make test` leaves slow tests out, and draws fewer examples."""
+    settings.load_profile("short" if "not slow" in config.option.markexpr else "full")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_spare_combinations(item for item in items if item.path.is_relative_to(UNIT_TESTS))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,7 +1,7 @@
 """Types and shapes checked at run time, while tests run: of which parts, in which tests, and by what.
 
-The checks make a network several times slower. So they are on in the tests of its parts and in those that go through
-all of it once, and off where it answers hundreds of times: by searches, exports, servers, commands, whole runs.
+The checks make a network several times slower. So they are on in the tests of its parts and in a few that go through
+all of it once, and off where it answers hundreds of times.
 ATTENDO_SHAPES=all has them on in every test; `off` does not even put them in, for torch.compile cannot look through
 them.
 """
@@ -18,7 +18,10 @@ from beartype import beartype
 from beartype.roar import BeartypeDecorHintPep673Exception
 
 PARTS = ("nn", "model", "data", "decode", "train", "text_model")
-NEAR = ("golden/", "properties/", *(f"unit/{part}/" for part in ("nn", "model", "data", "train")))
+NEAR = (
+    *("golden/", "unit/nn/", "unit/model/test_transformer.py", "unit/model/test_trace_network.py"),
+    *("unit/data/test_batch.py", "unit/train/test_learner.py", "unit/train/test_loss.py"),
+)
 TESTS = Path(__file__).parent
 WISH = os.environ.get("ATTENDO_SHAPES", "near")
 

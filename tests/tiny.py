@@ -25,6 +25,9 @@ SIZES: dict[str, Any] = {
     "dropout": 0.0,
 }
 
+# Seconds after which a test that waits for something gives up: only a hang takes so long, on a busy machine too.
+PATIENCE = 300.0
+
 # As options of `attendo train`: a network of that size, over in a second.
 QUICK_RUN = (
     "preset=tiny",

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from late_import import needs
 from tiny import Command, write_pairs
 
 from attendo.interop import sentences
 
-pytest.importorskip("ctranslate2")
+pytestmark = needs("ctranslate2")
 
 
 @pytest.fixture(autouse=True)

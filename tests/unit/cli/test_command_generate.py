@@ -132,7 +132,7 @@ def test_a_line_that_is_not_utf_8_is_named(attendo: Command, model_folder: Path)
     assert "attendo: standard input line 2 is not UTF-8" in failed.errors
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
 def test_answers_are_utf_8_in_every_locale(model_folder: Path, encoding: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, "generate", str(model_folder)],

@@ -8,6 +8,7 @@ import pytest
 import torch
 from foreign_models import random_model, written
 from foreign_tokenizers import some_lines, write_bart, write_m2m100, write_marian
+from late_import import needs
 from tiny import Command
 
 import attendo as package
@@ -15,7 +16,7 @@ from attendo.interop import importing
 from attendo.interop.imported import Imported
 from attendo.text_model import TextModel
 
-pytest.importorskip("transformers")
+pytestmark = needs("transformers")
 
 
 @pytest.fixture(scope="module")

@@ -123,9 +123,9 @@ def test_a_place_that_cannot_be_written_is_one_line(attendo: Command, tmp_path: 
     "arguments",
     [
         pytest.param(["describe", "tiny"], marks=pytest.mark.slow),  # imports torch, as generate does
+        pytest.param(["generate", "model"], marks=pytest.mark.slow),
         ["--help"],
         ["train", "run.toml", "--show"],
-        ["generate", "model"],
     ],
 )
 def test_an_output_that_nobody_reads_any_more_ends_quietly(

@@ -5,12 +5,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from late_import import needs
 from tiny import Command, tiny_model, without_source
-
-pytest.importorskip("matplotlib")
 
 from attendo.explore import heatmap_style
 from attendo.text_model import load
+
+pytestmark = needs("matplotlib")
 
 TEXT, TARGET = "the cat sat", "猫 坐 着"
 

@@ -3,12 +3,13 @@
 from xml.etree import ElementTree
 
 import pytest
-
-pytest.importorskip("matplotlib")
+from late_import import needs
 
 from attendo.explore.heads import HeadNumbers, HeadReport, Order
 from attendo.explore.heads_figure import draw_heads, heads_figure
 from attendo.explore.heatmap_style import paper
+
+pytestmark = needs("matplotlib")
 
 
 def report(layers: int = 2, heads: int = 3) -> HeadReport:

@@ -5,14 +5,15 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-
-pytest.importorskip("matplotlib")
+from late_import import needs
 
 from attendo.errors import UsageError
 from attendo.explore import curves_style, heatmap_style
 from attendo.explore.attention_map import AttentionMap
 from attendo.explore.heatmap_figure import Axis, draw_maps, maps_figure
 from attendo.explore.heatmap_style import Letters, paper, require_matplotlib
+
+pytestmark = needs("matplotlib")
 
 AXIS = Axis("predicted", "source")
 ROWS, COLUMNS = ("我", "爱", "</s>"), ("I", "love", "$x$", "</s>")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from full_disk import room_for
+from late_import import needs
 from tiny import tiny_model
 
 from attendo import durable
@@ -18,7 +19,7 @@ from attendo.interop.place import new_export, new_package
 from attendo.interop.sentences import Sentences
 from attendo.store import save_model, write_manifest
 
-pytest.importorskip("ctranslate2")
+pytestmark = needs("ctranslate2")
 
 
 def test_what_is_written_appears_whole(tmp_path: Path) -> None:

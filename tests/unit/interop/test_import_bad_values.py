@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from foreign_models import random_model, written
 from foreign_tokenizers import write_bart, write_m2m100, write_marian
+from late_import import needs
 
 from attendo.errors import AttendoError
 from attendo.interop.from_folder import from_folder
 
-pytest.importorskip("transformers")
+pytestmark = needs("transformers")
 
 STRANGE: list[Any] = ["x", 5, True, [1], ["x"], {"x": {}}, {"1": 2}]
 FIELDS: dict[str, dict[str, list[str]]] = {

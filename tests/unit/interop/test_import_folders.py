@@ -10,12 +10,13 @@ import pytest
 import torch
 from foreign_models import random_model, written
 from foreign_tokenizers import write_bart, write_m2m100, write_marian, write_vocabulary
+from late_import import needs
 from safetensors.torch import load_file, save_file
 
 from attendo.errors import AttendoError, ModelError, UsageError
 from attendo.interop.from_folder import from_folder
 
-pytest.importorskip("transformers")
+pytestmark = needs("transformers")
 
 Change = Callable[[Path], None]
 

@@ -2,7 +2,6 @@
 
 import pytest
 import sacrebleu
-from rouge_score import rouge_scorer
 
 from attendo import __version__
 from attendo.errors import UsageError
@@ -52,6 +51,8 @@ def test_the_error_rate_is_what_exact_match_leaves() -> None:
 
 @pytest.mark.parametrize("name", ["rouge1", "rouge2", "rougeL"])
 def test_rouge_takes_the_best_reference_of_each_line_as_rouge_score_does(name: str) -> None:
+    from rouge_score import rouge_scorer
+
     scorer = rouge_scorer.RougeScorer([name], use_stemmer=False)
     pairs = zip(OUTPUTS, BOTH, strict=True)
     expected = [scorer.score_multi(references, output)[name].fmeasure for output, references in pairs]

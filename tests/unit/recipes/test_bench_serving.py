@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from stand_in_server import StandIn, listening
+from tiny import PATIENCE
 
 from attendo.errors import DataError, UsageError
 from attendo.recipes.bench_serving import (
@@ -125,7 +126,7 @@ def test_what_is_turned_away_is_counted_by_status() -> None:
 
 
 def test_whoever_waits_too_long_hangs_up() -> None:
-    stand_in = StandIn(delay=5)
+    stand_in = StandIn(delay=PATIENCE)
     with listening(stand_in) as url:
         found = put(Load(clients=2, seconds=0.1, deadline=0.15), url)
         assert [each.end for each in found] == ["late", "late"]
@@ -134,7 +135,7 @@ def test_whoever_waits_too_long_hangs_up() -> None:
 
 
 def test_a_share_of_clients_leaves_and_the_server_sees_it() -> None:
-    stand_in = StandIn(delay=5)
+    stand_in = StandIn(delay=PATIENCE)
     with listening(stand_in) as url:
         load = Load(rate=100, seconds=0.3, leaving=0.5, leave_within=0.1, deadline=1)
         summary = Summary.of(put(load, url), load.seconds)
@@ -330,7 +331,7 @@ def test_texts_come_from_a_file_or_from_the_built_in_task(tmp_path: Any) -> None
 
 
 def until(fact: Callable[[], bool]) -> None:
-    end = time.monotonic() + 5
+    end = time.monotonic() + PATIENCE
     while not fact():
         assert time.monotonic() < end
         time.sleep(0.01)

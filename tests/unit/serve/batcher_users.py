@@ -3,10 +3,11 @@
 import asyncio
 import random
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from tiny import SOURCES
+from tiny import PATIENCE, SOURCES
 
 from attendo.serve.batching import Batcher
 
@@ -25,7 +26,7 @@ def asking(batcher: Batcher, work: Coroutine[Any, Any, T]) -> T:
 
     async def main() -> T:
         try:
-            return await asyncio.wait_for(work, 30)
+            return await asyncio.wait_for(work, PATIENCE)
         finally:
             await batcher.drain()
             assert len(asyncio.all_tasks()) == 1
@@ -37,8 +38,7 @@ def asking(batcher: Batcher, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def until(fact: Callable[[], bool]) -> None:
-    for _ in range(2000):
-        if fact():
-            return
+    end = time.monotonic() + PATIENCE
+    while not fact():
+        assert time.monotonic() < end, "it never came to be so"
         await asyncio.sleep(0.005)
-    raise AssertionError("it never came to be so")

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import uvicorn
+from tiny import PATIENCE
 
 from attendo.serve.connections import uvicorn_options
 from attendo.serve.guard import Guard
 from attendo.serve.running import QUEUE, listening
 
-PATIENCE = 11.0  # seconds in which everybody is answered, or their connection closed
+PROMISED = 11.0  # seconds in which everybody is answered, or their connection closed: held by the slow tests
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,13 @@ def served(app: Guard) -> Iterator[int]:
             thread.join()
 
 
-def connected(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), PATIENCE)
+def connected(port: int, seconds: float = PATIENCE) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), seconds)
 
 
-def exchanged(port: int, sent: bytes | Iterable[bytes]) -> Answer:
+def exchanged(port: int, sent: bytes | Iterable[bytes], seconds: float = PATIENCE) -> Answer:
     """What is answered to these bytes, until the server closes; TimeoutError where it neither answers nor closes."""
-    with connected(port) as client:
+    with connected(port, seconds) as client:
         try:
             for part in [sent] if isinstance(sent, bytes) else sent:
                 client.sendall(part)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from batcher_users import LONG, asking, sentences, until
 from jaxtyping import Float
+from tiny import PATIENCE
 from torch import Tensor
 
 from attendo.decode.frontier import Frontier
@@ -153,7 +154,7 @@ def test_what_has_no_steps_is_gathered_into_one_call_and_fails_alone(
     options: dict[str, Any] = {"engine": "cached"}
 
     async def work() -> list[Any]:
-        blocking = asyncio.create_task(batcher.run(lambda: gate.wait(5)))
+        blocking = asyncio.create_task(batcher.run(lambda: gate.wait(PATIENCE)))
         await until(lambda: batcher.running == 1)
         tasks = [asyncio.create_task(batcher.generate([text], **options)) for text in texts]
         tasks.append(asyncio.create_task(batcher.generate(["the cat"], prefix=[""], **options)))  # lists go alone

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from batcher_users import LONG, asking, sentences, until
+from tiny import PATIENCE
 
 from attendo.decode.crowd import Crowd
+from attendo.serve import batching
 from attendo.serve.batching import Batcher, BatchLimits
 from attendo.serve.errors import Refusal
 from attendo.serve.jobs import Failed, Finished, Job, Texts
@@ -38,7 +40,7 @@ def test_a_deadline_ends_what_waits_and_what_cannot_be_interrupted(small_model: 
     batcher, released = Batcher(small_model), threading.Event()
 
     async def work() -> None:
-        running = asyncio.create_task(batcher.run(lambda: released.wait(5)))
+        running = asyncio.create_task(batcher.run(lambda: released.wait(PATIENCE)))
         await until(lambda: batcher.running == 1)
         late = [batcher.generate(["the cat"], time.monotonic() + 0.03), batcher.run(lambda: 1, time.monotonic() + 0.03)]
         found: list[Any] = await asyncio.gather(*late, return_exceptions=True)
@@ -97,7 +99,7 @@ def test_a_full_queue_refuses_at_once(small_model: TextModel) -> None:
     batcher, released = Batcher(small_model, BatchLimits(waiting=2)), threading.Event()
 
     async def work() -> None:
-        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(batcher.run(lambda: released.wait(5)))]
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(batcher.run(lambda: released.wait(PATIENCE)))]
         await until(lambda: batcher.running == 1)
         tasks += [asyncio.create_task(batcher.generate(["the cat"])) for _ in range(2)]
         await asyncio.sleep(0)
@@ -284,8 +286,11 @@ def test_nobody_is_refused_a_seat_for_those_who_wait_without_one(small_model: Te
     assert scheduler.waiting == 0
 
 
-def test_all_who_come_within_a_piece_are_taken_in_at_its_next_step(small_model: TextModel) -> None:
+def test_all_who_come_within_a_piece_are_taken_in_at_its_next_step(
+    small_model: TextModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Those who are left lying would count as if they waited for a seat."""
+    monkeypatch.setattr(batching, "_TAKING_SECONDS", PATIENCE)  # a busy machine takes few in that time
     batcher = Batcher(small_model)
     for text in sentences(5):
         batcher._inbox.put(Job(Texts((text,), LONG), lambda event: None))

@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from tiny import Command
+from tiny import PATIENCE, Command
 
 from attendo.serve import running
 
@@ -23,10 +23,10 @@ def test_a_page_is_served_until_it_is_interrupted(model_folder: Path) -> None:
         assert child.stdout is not None
         address = child.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(f"{address}api/v1/models", timeout=60) as answered:
+        with urllib.request.urlopen(f"{address}api/v1/models", timeout=PATIENCE) as answered:
             assert b'"models"' in answered.read()
         child.send_signal(signal.SIGINT)
-        output, errors = child.communicate(timeout=60)
+        output, errors = child.communicate(timeout=PATIENCE)
     assert (child.returncode, output, errors) == (0, "", "")
 
 
@@ -87,7 +87,7 @@ def test_the_browser_is_opened_when_the_page_can_be_answered(
     monkeypatch.setattr(running._Server, "run", interrupted)
     outcome = attendo("explore", model_folder, "--port", "0")
     assert outcome.code == 0
-    assert opened.get(timeout=10) == outcome.output.strip()
+    assert opened.get(timeout=PATIENCE) == outcome.output.strip()
     assert attendo("explore", model_folder, "--port", "0", "--no-open").code == 0
     assert opened.empty()
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from both_ways import CHINESE, ENGLISH, KEY, asking, models
+from late_import import LateModule, needs
 from real_server import on_a_port
 
-deepl = pytest.importorskip("deepl")
+pytestmark = needs("deepl")
+deepl: Any = LateModule("deepl")
 
 
 @pytest.fixture(scope="module")

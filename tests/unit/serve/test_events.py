@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from batcher_users import until
+from tiny import PATIENCE
 
 from attendo.serve.batching import Batcher
 from attendo.serve.events import event_stream
@@ -33,7 +34,7 @@ def test_trouble_in_a_stream_is_its_last_event(small_model: TextModel, caplog: p
 def test_a_line_that_is_full_is_told_in_the_stream(small_model: TextModel) -> None:
     async def main() -> list[bytes]:
         batcher, released = Batcher(small_model, BatchLimits(waiting=1)), threading.Event()
-        tasks = [asyncio.create_task(batcher.run(lambda: released.wait(5)))]
+        tasks = [asyncio.create_task(batcher.run(lambda: released.wait(PATIENCE)))]
         await until(lambda: batcher.running == 1)
         tasks.append(asyncio.create_task(batcher.run(lambda: True)))
         await until(lambda: batcher.waiting == 1)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from polyglot import ENGLISH, served
 from starlette.testclient import TestClient
+from tiny import PATIENCE
 
 from attendo.serve.app import create_app
 from attendo.serve.batching import Batcher
@@ -81,7 +82,7 @@ def ended(app: Guard, caplog: pytest.LogCaptureFixture) -> str:
         gone.set()
 
     Watchdog(app.office, end).start()
-    assert gone.wait(10)
+    assert gone.wait(PATIENCE)
     assert codes == [EXIT_CODE] == [70]
     (record,) = [each for each in caplog.records if each.levelno == logging.CRITICAL]
     return record.getMessage()
@@ -97,7 +98,7 @@ def test_S10_a_thread_that_hangs_ends_the_process(caplog: pytest.LogCaptureFixtu
     batcher = app.office.served("forth").batcher
 
     async def main() -> str:
-        hanging = asyncio.create_task(batcher.run(lambda: released.wait(10)))
+        hanging = asyncio.create_task(batcher.run(lambda: released.wait(PATIENCE)))
         await asyncio.sleep(0)
         told = await asyncio.to_thread(ended, app, caplog)
         released.set()

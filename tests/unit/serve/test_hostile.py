@@ -5,14 +5,16 @@ import gc
 import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, islice
 from typing import Any
 
 import polyglot
 import pytest
 from fastapi.routing import iter_route_contexts
 from hostile_requests import BODIES, BYTES, FORMS, WORDS, is_object
-from raw_http import exchanged, request, served
+from raw_http import PROMISED, exchanged, request, served
 from small_server import API
+from tiny import PATIENCE
 
 from attendo.serve.app import create_app
 from attendo.serve.guard import Guard
@@ -67,18 +69,32 @@ def test_the_corpus_is_large_enough() -> None:
     assert len(BODIES) + len(FORMS) + len(BYTES) >= 150
 
 
+def test_every_hostile_body_is_refused_or_answered_by_an_api(port: int) -> None:
+    """In turn by each."""
+    paths = dict(zip([*BODIES, *FORMS], cycle(OF_EACH_API), strict=False))
+    known = {path: _fields(port, path) for path in OF_EACH_API}
+    sent = {name: request(paths[name], _fitting(name, known[paths[name]])) for name in BODIES}
+    sent |= {name: request(paths[name], body, kind=kind) for name, (kind, body) in FORMS.items()}
+    statuses = _judged(port, sent)
+    assert len(statuses) >= 80
+    assert {200, 400, 413} <= {*statuses.values()}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("path", OF_EACH_API)
 def test_every_hostile_body_is_refused_or_answered(port: int, path: str) -> None:
     """With nothing but fields that this endpoint knows, where there are such: so it comes further."""
     known = _fields(port, path)
     sent = {name: request(path, _fitting(name, known)) for name in BODIES}
     sent |= {name: request(path, body, kind=kind) for name, (kind, body) in FORMS.items()}
-    statuses = _judged(port, sent)
+    statuses = _judged(port, sent, PROMISED)
     assert len(statuses) >= 80
     assert {200, 400, 413} <= {*statuses.values()}
 
 
-@pytest.mark.parametrize("path", OF_EACH_API)
+@pytest.mark.parametrize(
+    "path", [OF_EACH_API[0], *(pytest.param(path, marks=pytest.mark.slow) for path in OF_EACH_API[1:])]
+)
 def test_hostile_bytes_are_answered_or_the_connection_is_closed(port: int, path: str) -> None:
     statuses = _judged(port, {name: made(path) for name, made in BYTES.items()})
     assert {400, 404, 405, 408, 413, 415, 431} <= {*statuses.values()}
@@ -86,18 +102,22 @@ def test_hostile_bytes_are_answered_or_the_connection_is_closed(port: int, path:
 
 
 def test_every_route_stands_some_of_it(port: int, asking: list[tuple[str, str]]) -> None:
+    """Two each, in turn."""
+    few = cycle(FEW)
     sent = {
-        f"{method} {path} {name}": request(path, BODIES[name], method=method) for method, path in asking for name in FEW
+        f"{method} {path} {name}": request(path, BODIES[name], method=method)
+        for method, path in asking
+        for name in islice(few, 2)
     }
-    assert len(_judged(port, sent)) > 200
+    assert len(_judged(port, sent)) > 50
 
 
 @pytest.mark.slow
 def test_every_route_stands_all_of_it(port: int, asking: list[tuple[str, str]]) -> None:
     for method, path in asking:
-        _judged(port, {name: request(path, body, method) for name, body in BODIES.items()})
-        _judged(port, {name: request(path, body, method, kind=kind) for name, (kind, body) in FORMS.items()})
-        assert len(_judged(port, {name: made(path) for name, made in BYTES.items()})) == len(BYTES)
+        _judged(port, {name: request(path, body, method) for name, body in BODIES.items()}, PROMISED)
+        _judged(port, {name: request(path, body, method, kind=kind) for name, (kind, body) in FORMS.items()}, PROMISED)
+        assert len(_judged(port, {name: made(path) for name, made in BYTES.items()}, PROMISED)) == len(BYTES)
 
 
 @pytest.mark.parametrize("bodies", [HEAVY, pytest.param((*BODIES,), marks=pytest.mark.slow)])
@@ -141,13 +161,15 @@ def test_a_body_that_is_too_large_is_read_off_so_that_its_client_hears_why(port:
         assert json.loads(answered.body)["detail"] == "body_too_large"
 
 
-def _judged(port: int, sent: Mapping[str, Any]) -> dict[str, int | None]:
+def _judged(port: int, sent: Mapping[str, Any], seconds: float = PATIENCE) -> dict[str, int | None]:
     """The statuses of all, none of which is a 5xx; behind them the server answers as before."""
     with ThreadPoolExecutor(AT_ONCE) as clients:
-        found = clients.map(lambda each: exchanged(port, each).status, sent.values())
+        found = clients.map(lambda each: exchanged(port, each, seconds).status, sent.values())
         statuses = dict(zip(sent, found, strict=True))
     assert {name: status for name, status in statuses.items() if status is not None and not 200 <= status < 500} == {}
     well = exchanged(port, request(f"{API}/generate", json.dumps({"texts": [WORDS]}).encode()))
+    while well.status == 408:  # a busy machine did not let us send it within half a second
+        well = exchanged(port, request(f"{API}/generate", json.dumps({"texts": [WORDS]}).encode()))
     assert well.status == 200
     assert json.loads(well.body)["results"][0]["text"]
     return statuses

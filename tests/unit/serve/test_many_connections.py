@@ -43,7 +43,9 @@ def answered(client: socket.socket, sent: bytes = b"") -> Answer:
     client.sendall(sent)
     data = b""
     while not data.endswith(b"}"):
-        data += client.recv(65_536)
+        part = client.recv(65_536)
+        assert part, "the connection was closed"
+        data += part
     return Answer(data)
 
 

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 from both_ways import ENGLISH, KEY, asking, models
+from late_import import LateModule, needs
 from real_server import on_a_port
 
-openai = pytest.importorskip("openai")
+pytestmark = needs("openai")
+openai: Any = LateModule("openai")
 MESSAGES: Any = [{"role": "system", "content": "Translate."}, {"role": "user", "content": ENGLISH}]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from late_import import LateModule, needs
 from small_server import API, TEXT, Asking, random_model
 from starlette.testclient import TestClient
 
@@ -14,7 +15,8 @@ from attendo.serve.settings import ServeSettings
 from attendo.serve.shelf import NamedModel
 from attendo.text.about import About
 
-schemathesis = pytest.importorskip("schemathesis", reason="pip install schemathesis")
+pytestmark = needs("schemathesis")
+schemathesis: Any = LateModule("schemathesis")
 
 EN_ZH = About(task="translation", source_language="en", target_language="zh")
 CHAT = {"model": "small", "messages": [{"role": "user", "content": TEXT}]}
@@ -45,8 +47,6 @@ STATUSES = {
     "positive_data_acceptance": {"expected-statuses": ["2xx", "400", "403", "404", "413"]},
     "negative_data_rejection": {"expected-statuses": ["400", "403", "404", "405", "413", "415"]},
 }
-
-POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +87,7 @@ def draw(operation: Any, mode: Any, examples: int, tried: Callable[[Any], None])
 
 def faults(described: Any, examples: int) -> tuple[str, Counter[int]]:
     """What came that the file had not said, in words; and how often each status came."""
+    positive, negative = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
     found = ""
     statuses: Counter[int] = Counter()
 
@@ -100,9 +101,9 @@ def faults(described: Any, examples: int) -> tuple[str, Counter[int]]:
         tried(case)
 
     for operation in operations(described):
-        more = [(POSITIVE, tried_with_known_names)] if operation.body else []
-        more += [(NEGATIVE, tried)] if operation.body or operation.query else []
-        for mode, each in ((POSITIVE, tried), *more):
+        more = [(positive, tried_with_known_names)] if operation.body else []
+        more += [(negative, tried)] if operation.body or operation.query else []
+        for mode, each in ((positive, tried), *more):
             try:
                 draw(operation, mode, examples, each)
             except (Exception, BaseExceptionGroup) as error:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from tiny import PATIENCE
 
 from attendo.serve.turns import Turns
 
@@ -50,7 +51,7 @@ def test_a_loop_that_is_busy_is_not_waited_for_without_end() -> None:
     async def main() -> None:
         turns = Turns()
         time.sleep(0.01)
-        computing(turns, turns.give).join(30)  # in which the loop can do nothing
+        computing(turns, turns.give).join(PATIENCE)  # in which the loop can do nothing
         assert threading.active_count() == before
 
     before = threading.active_count()

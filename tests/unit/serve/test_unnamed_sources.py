@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from polyglot import CHINESE, ENGLISH, asking, models, said
 from small_server import Asking
+from tiny import PATIENCE
 
 from attendo.serve import translating
 from attendo.serve.errors import Refusal
@@ -135,7 +136,7 @@ def test_texts_of_two_languages_go_side_by_side(monkeypatch: pytest.MonkeyPatch)
         begun.append(served.name)
         if len(begun) == 2:
             both.set()
-        await asyncio.wait_for(both.wait(), 20)
+        await asyncio.wait_for(both.wait(), PATIENCE)
         return [translating.Translation(text.upper(), (), 0, 0, cut=False) for text in texts]
 
     monkeypatch.setattr(translating, "translated", slow)

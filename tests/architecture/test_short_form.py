@@ -1,0 +1,41 @@
+"""What `make test` leaves out of a grid of parameters: combinations, never a value."""
+
+from itertools import product
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+GRID = """
+import pytest
+
+@pytest.mark.parametrize("a", "xyz")
+@pytest.mark.parametrize(("b", "c"), [(0, False), (0, True), (1, True)])
+def test_grid(a, b, c): ...
+
+@pytest.mark.parametrize(("b", "c"), [(0, False), (0, True), (1, False), (1, True)])
+def test_list(b, c): ...
+
+@pytest.fixture(params="uv")
+def letter(request): return request.param
+
+@pytest.mark.parametrize("a", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
+def test_fixture(a, letter): ...
+"""
+PLUGIN = """
+from short_form import mark_spare_combinations
+
+def pytest_collection_modifyitems(items): mark_spare_combinations(items)
+"""
+
+
+def test_every_value_stays_along_the_diagonal_and_lists_stay_whole(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(PLUGIN)
+    pytester.makeini("[pytest]\nmarkers = slow\naddopts = -p no:cacheprovider")
+    items, _ = pytester.inline_genitems(pytester.makepyfile(GRID))
+    kept = [item.name for item in items if not item.get_closest_marker("slow")]
+    assert kept == [
+        *("test_grid[0-False-x]", "test_grid[0-True-y]", "test_grid[1-True-z]"),
+        *(f"test_list[{b}-{c}]" for b, c in product((0, 1), (False, True))),
+        *("test_fixture[u-1]", "test_fixture[v-2]"),
+    ]
