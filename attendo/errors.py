@@ -1,5 +1,7 @@
 """What can go wrong for a reason the user can mend; each kind carries the exit code of the command line."""
 
+from importlib.util import find_spec
+
 
 class AttendoError(Exception):
     """The message is one line that names the thing, the value and the way out."""
@@ -23,3 +25,9 @@ class ModelError(AttendoError):
     """A model folder or checkpoint that is missing, damaged or does not fit."""
 
     exit_code = 4
+
+
+def require_package(package: str, extra: str, purpose: str) -> None:
+    """Raise a `UsageError` that names the pip command if a package is missing. The package is not imported."""
+    if find_spec(package) is None:
+        raise UsageError(f"{purpose} needs {package}: pip install 'attendo[{extra}]'")

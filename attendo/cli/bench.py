@@ -63,9 +63,12 @@ def generate(
     beams, batches = _numbers("--beam", beam), _numbers("--batch", batch)
 
     from attendo.interop.opening import load
+    from attendo.metrics import check_metric
     from attendo.recipes.bench import Plan, forced_work, natural_work, parse_rivals, random_network
     from attendo.text_model import pick_device
 
+    if references is not None:
+        check_metric("bleu")
     entrants, where = parse_rivals(rivals, precision), pick_device(device)
     loaded = load(model, "cpu") if model is not None else None
     network = loaded.network if loaded else random_network(preset or "base", vocabulary or 32_000)

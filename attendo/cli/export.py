@@ -47,11 +47,15 @@ def export(
     languages = _languages(to, from_lang, to_lang)
     if target is not None and source is None:
         raise UsageError("--target has the references of --source: name both, or none")
-    from attendo.interop.exporting import NotTheSameError
+    from attendo.interop.exporting import NotTheSameError, check_packages
     from attendo.interop.exporting import export as write
     from attendo.interop.opening import load
     from attendo.interop.sentences import sentences_of
+    from attendo.metrics import check_metric
 
+    check_packages(to)
+    if target is not None:
+        check_metric("bleu")
     text_model = _changed(load(model, "cpu"), change or [])
     texts, references = (None if path is None else _lines(path) for path in (source, target))
     sentences = sentences_of(text_model, texts, references)

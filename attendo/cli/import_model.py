@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from attendo.cli.interrupt import tidying
-from attendo.errors import UsageError
+from attendo.errors import UsageError, require_package
 
 
 @tidying()
@@ -34,6 +34,8 @@ def import_model(
     """
     if no_proof and (proof is not None or as_json):
         raise UsageError("--no-proof makes no comparison: leave out --proof and --json, or --no-proof")
+    if not no_proof:
+        require_package("transformers", "hf", "the proof of an import, which --no-proof leaves out,")
     from attendo.data.parallel import read_lines
     from attendo.interop.exporting import NotTheSameError
     from attendo.interop.from_folder import from_folder

@@ -27,7 +27,9 @@ def plot(
     """
     from attendo.explore.curves import metrics_file, read_histories
     from attendo.explore.curves_figure import FORMATS, draw_curves
+    from attendo.explore.heatmap_style import require_matplotlib
 
+    require_matplotlib("attendo plot")
     path = output or (metrics_file(runs[0]).parent if len(runs) == 1 else Path()) / "curves.png"
     form = path.suffix.removeprefix(".").lower()
     if form not in FORMATS:

@@ -8,9 +8,9 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from attendo.errors import ModelError, UsageError
+from attendo.errors import ModelError, UsageError, require_package
 from attendo.interop.ctranslate2 import to_ctranslate2
-from attendo.interop.ctranslate2_folder import Precision, longest_of, require, write_json
+from attendo.interop.ctranslate2_folder import Precision, longest_of, write_json
 from attendo.interop.place import SUFFIX
 from attendo.interop.sentences import prefixes_of
 from attendo.interop.stored_settings import portable
@@ -51,7 +51,7 @@ def check(model: TextModel, goal: Path, languages: Languages) -> None:
 
 def write_tree(model: TextModel, folder: Path, precision: Precision, languages: Languages) -> tuple[Path, list[str]]:
     """What will be packed, under the name it has inside; and what should be known of it."""
-    require("ctranslate2")
+    require_package("ctranslate2", "export", "an export to argos")
     tree = folder / f"translate-{languages.source}_{languages.target}-{_VERSION.replace('.', '_')}"
     file = sentencepiece_file(model.source_tokenizer)
     assert file is not None  # check has seen to it

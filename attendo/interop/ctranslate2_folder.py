@@ -7,13 +7,12 @@ joint.* (or source.* and target.*)  generation.json  about.json             ours
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from attendo.errors import ModelError, UsageError
+from attendo.errors import ModelError, UsageError, require_package
 from attendo.interop.certificate import Party
 from attendo.interop.ctranslate2 import to_ctranslate2
 from attendo.interop.parties import CTranslate2Party, OurNetwork
@@ -54,7 +53,7 @@ def longest_of(model: TextModel) -> int:
 
 def write_ctranslate2(model: TextModel, folder: Path, precision: Precision) -> list[str]:
     """Into a folder that is there and empty. Says what it could not take along."""
-    require("ctranslate2")
+    require_package("ctranslate2", "export", "an export to ctranslate2")
     tokenizers = model.source_tokenizer, model.target_tokenizer
     names = names_of(tokenizers[0]), names_of(tokenizers[1])
     to_ctranslate2(model.network, folder, precision, longest_of(model), names)
@@ -93,7 +92,7 @@ def open_exported(folder: str | Path, device: str = "cpu", threads: int | None =
 
     `device` is cpu, cuda, cuda:N, or auto for a GPU where CTranslate2 finds one.
     """
-    require("ctranslate2")
+    require_package("ctranslate2", "export", "a CTranslate2 model")
     import ctranslate2
 
     folder = Path(folder)
@@ -146,8 +145,3 @@ def _place(device: str, gpus: int) -> tuple[str, int]:
     if kind == "cuda" and int(number or 0) >= gpus:
         raise UsageError(f"device {device}: CTranslate2 finds {gpus} CUDA GPUs here; use cpu or auto")
     return kind, int(number or 0)
-
-
-def require(package: str) -> None:
-    if find_spec(package) is None:
-        raise UsageError(f"{package} is not installed, and the two are compared: pip install {package}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from attendo.errors import ModelError, UsageError
+from attendo.errors import ModelError, UsageError, require_package
 from attendo.interop import argos, ctranslate2_folder, place, transformers_folder
 from attendo.interop.argos import Languages
 from attendo.interop.certificate import Bounds, Certificate, Party
@@ -19,6 +19,13 @@ from attendo.store import write_manifest
 from attendo.text_model import TextModel
 
 Format = Literal["ctranslate2", "hf", "onnx", "argos"]
+
+_PACKAGES: dict[Format, tuple[str, ...]] = {
+    "ctranslate2": ("ctranslate2",),
+    "hf": ("transformers",),
+    "onnx": ("onnx", "onnxruntime"),
+    "argos": ("ctranslate2",),
+}
 
 # The bounds on tokens are wide: random networks, and trained ones on random sources, find all words equally good, and
 # after the first that differs say other ones.
@@ -49,6 +56,12 @@ class _Way:
     parties: Callable[[TextModel, Path], tuple[Party, Party]]
 
 
+def check_packages(to: Format) -> None:
+    """Raise a `UsageError` if a package that writes or reads the format is missing: ask before long work."""
+    for package in _PACKAGES[to]:
+        require_package(package, "hf" if to == "hf" else "export", f"an export to {to}")
+
+
 def export(
     model: TextModel,
     out: str | Path,
@@ -64,6 +77,7 @@ def export(
     int8, more and more products are left in float32 before that. `max_loss` is the BLEU that may be lost, instead of
     what `BOUNDS` has; it needs sentences with references.
     """
+    check_packages(to)
     if len(model.networks) > 1:
         raise UsageError(f"an ensemble of {len(model.networks)} models cannot be exported: export its members")
     if faulty := [name for name, each in model.network.named_parameters() if not bool(each.isfinite().all())]:

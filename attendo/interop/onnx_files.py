@@ -10,12 +10,11 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from attendo.data.batch import Example
-from attendo.errors import AttendoError, ModelError, UsageError
+from attendo.errors import AttendoError, ModelError, UsageError, require_package
 from attendo.interop.ctranslate2_folder import save_tokenizers, write_json
 from attendo.interop.onnx_network import OnnxNetwork
 from attendo.interop.place import FORMAT, VERSION
@@ -72,8 +71,7 @@ def to_onnx(
     int8 is fitted to `examples`; unless given, these are the model's sample, or random ids where it has none. `exact`
     is the share of the products that stay in float32: those that lose most by rounding.
     """
-    if find_spec("onnx") is None:
-        raise UsageError("onnx is not installed, and the graphs are made with it: pip install onnx")
+    require_package("onnx", "export", "an export to onnx")
     from attendo.interop.onnx_graphs import encoder_graph, step_graph
 
     folder, network, rounding = Path(folder), model.network, Rounding()
@@ -98,6 +96,7 @@ def to_onnx(
 
 def open_onnx(folder: str | Path, threads: int | None = None) -> OnnxModel:
     """Read a folder that `to_onnx` wrote; `threads`: as many as torch has, unless given."""
+    require_package("onnxruntime", "export", "an ONNX model")
     folder = Path(folder)
     facts = check_manifest(folder, FORMAT, VERSION).get("facts", {})
     if facts.get("to") != "onnx":

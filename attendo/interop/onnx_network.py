@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attendo.errors import ModelError, UsageError
+from attendo.errors import ModelError, UsageError, require_package
 from attendo.interop.large_pages import in_large_pages
 from attendo.interop.onnx_storage import OnnxMemory, OnnxState, Storage
 from attendo.model.config import ModelConfig
@@ -166,10 +166,9 @@ def _outermost(ids: Tensor) -> int:
 
 
 def _opened(graph: Path | bytes, threads: int) -> "InferenceSession":
-    try:
-        import onnxruntime
-    except ImportError:
-        raise ModelError("onnxruntime is not installed: pip install onnxruntime") from None
+    require_package("onnxruntime", "export", "an ONNX model")
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 4  # what goes wrong is told by an exception

@@ -9,10 +9,10 @@ from types import ModuleType
 import torch
 from safetensors import SafetensorError
 
-from attendo.errors import AttendoError, ModelError, UsageError
+from attendo.errors import AttendoError, ModelError, UsageError, require_package
 from attendo.interop import bart_tokenizer, language_tokenizers, marian_tokenizer
 from attendo.interop.certificate import Party
-from attendo.interop.ctranslate2_folder import Precision, longest_of, require
+from attendo.interop.ctranslate2_folder import Precision, longest_of
 from attendo.interop.fairseq_kinds import BART, M2M100, MBART
 from attendo.interop.fairseq_order import fairseq_order
 from attendo.interop.from_bart import BEGIN
@@ -51,7 +51,7 @@ def write_transformers(model: TextModel, folder: Path, precision: Precision) -> 
     """Into a folder that is there and empty. Says what it could not take along."""
     if precision == "int8":
         raise UsageError("precision int8 is not for hf: take float32 or float16")
-    require("transformers")
+    require_package("transformers", "hf", "an export to hf")
     kind = kind_of(model.network.config)
     orders = _orders(model, kind)
     if reasons := _reasons(model, kind, orders):

@@ -113,7 +113,7 @@ def _opened(imported: Imported) -> Any:
         from transformers import AutoModelForSeq2SeqLM
     except ImportError:
         raise UsageError(
-            "the proof of an import needs transformers: pip install transformers, or leave it out with --no-proof"
+            "the proof of an import needs transformers: pip install 'attendo[hf]', or leave it out with --no-proof"
         ) from None
     try:
         with without_bars():

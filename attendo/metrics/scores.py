@@ -1,9 +1,8 @@
 """One function for every score of texts, each with a signature that says how it was computed."""
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 
-from attendo.errors import UsageError
+from attendo.errors import UsageError, require_package
 from attendo.metrics import own_measures, sacrebleu_measures
 from attendo.metrics.distinct import DISTINCT, distinct
 from attendo.metrics.measure import Measure, Measured, Score, measured
@@ -46,8 +45,8 @@ def check_metric(name: str) -> None:
         raise UsageError(f"{name} is of a model, not of texts: attendo.metrics.perplexity computes it")
     if name not in METRICS:
         raise UsageError(f"unknown metric {name}{nearest(name, list(METRICS))}: use {', '.join(METRICS)}")
-    if name in _FROM_SACREBLEU and find_spec("sacrebleu") is None:
-        raise UsageError(f"{_FROM_SACREBLEU[name]} needs sacrebleu: pip install 'attendo[eval]'")
+    if name in _FROM_SACREBLEU:
+        require_package("sacrebleu", "eval", _FROM_SACREBLEU[name])
 
 
 def check_comparable(name: str) -> None:

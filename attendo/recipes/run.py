@@ -81,6 +81,7 @@ class Run:
         if not (folder / "run.toml").is_file():
             raise UsageError(f"{folder} holds no run to resume: name a folder that attendo train wrote")
         run = cls(config or stored_config(folder), folder, device, world)
+        check_metrics(run.config)
         run._overrides = config is not None
         if run.world.leads:
             with run._alone():

@@ -1,6 +1,7 @@
 """A folder for ONNX Runtime: whole, checked when read, and the same model by its certificate."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -137,7 +138,7 @@ def test_what_is_no_graph_is_told_by_its_name(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_files, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match="onnx is not installed"):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(UsageError, match=r"^an export to onnx needs onnx: pip install 'attendo\[export\]'$"):
         to_onnx(tiny_model(), tmp_path / "out")
     assert not (tmp_path / "out").exists()

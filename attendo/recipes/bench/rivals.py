@@ -39,7 +39,8 @@ def load_rival(
 ) -> System:
     """A rival with the weights of `network`; files go into `folder`. What it cannot do is a `ModelError`."""
     if find_spec(PACKAGES[name]) is None:
-        raise ModelError(f"{PACKAGES[name]} is not installed")
+        extra = "hf" if name == "transformers" else "export"
+        raise ModelError(f"{PACKAGES[name]} is not installed: pip install 'attendo[{extra}]'")
     try:
         if name == "transformers":
             return Transformers(network, precision, device, longest)

@@ -51,11 +51,14 @@ def test_whom_it_leaves_out_it_names(attendo: Command, monkeypatch: pytest.Monke
     monkeypatch.setattr(rivals, "find_spec", lambda name: None)
     done = attendo("bench", "generate", *QUICK, "--beam", "1")
     assert done.code == 0
-    assert "left out: transformers fp32: transformers is not installed\n" in done.output
-    assert "left out: ctranslate2 fp32: ctranslate2 is not installed\n" in done.output
+    assert "left out: transformers fp32: transformers is not installed: pip install 'attendo[hf]'\n" in done.output
+    assert "left out: ctranslate2 fp32: ctranslate2 is not installed: pip install 'attendo[export]'\n" in done.output
     as_json = attendo("bench", "generate", *QUICK, "--beam", "1", "--json")
     lines = [json.loads(line) for line in as_json.output.splitlines()]
-    assert {"name": "ctranslate2 fp32", "reason": "ctranslate2 is not installed"} in lines
+    assert {
+        "name": "ctranslate2 fp32",
+        "reason": "ctranslate2 is not installed: pip install 'attendo[export]'",
+    } in lines
 
 
 def test_a_model_folder_is_taken_as_it_is_on_lengths_as_they_come(

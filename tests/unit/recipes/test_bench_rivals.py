@@ -164,7 +164,7 @@ def test_a_rival_that_is_not_installed_is_named_and_left_out(network: Any, monke
     monkeypatch.setattr(rivals, "find_spec", lambda name: None if name == "ctranslate2" else object())
     reports = list(compare(Plan(network, "fp32", parse_rivals("transformers,ctranslate2", "fp32"), [WORK], 1, CPU)))
     left_out = {each.name: each.reason for each in reports if isinstance(each, LeftOut)}
-    assert left_out["ctranslate2 fp32"] == "ctranslate2 is not installed"
+    assert left_out["ctranslate2 fp32"] == "ctranslate2 is not installed: pip install 'attendo[export]'"
     assert "transformers" in left_out["transformers fp32"]
     assert [each.system for each in reports if isinstance(each, Measured)] == ["attendo fp32"]
 

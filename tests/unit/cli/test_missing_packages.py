@@ -1,0 +1,133 @@
+"""With the core dependencies alone, commands work or name the extra that they need."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from tiny import QUICK_RUN, SOURCES, TARGETS, tiny_model
+
+ROOT = Path(__file__).resolve().parents[3]
+# Runs the commands of its second argument, one after the other, without the packages of its first.
+CHILD = """
+import contextlib, io, json, sys
+sys.modules |= dict.fromkeys(json.loads(sys.argv[1]))
+from attendo.cli.main import main
+for words in json.loads(sys.argv[2]):
+    sys.argv, sys.stdin = ["attendo", *words], io.TextIOWrapper(io.BytesIO(b"the cat sat"), "utf-8")
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as leaving:
+            code = leaving.code
+    print(json.dumps([code, *(each.buffer.getvalue().decode() for each in (out, err))]), file=sys.__stdout__)
+"""
+TRAIN = ("train", "--source", "none.en", "--target", "none.de", "--out", "run")
+
+# The files that are named do not exist: the package must be missed before any of them is read.
+REFUSED = {
+    "eval": [
+        ("evaluate", "none", "--source", "none.en", "--reference", "none.de"),
+        (*TRAIN, "--set", "train.best=bleu"),
+        (*TRAIN, "--set", "preset=tiny", "--set", "train.metrics=['chrf']"),
+        ("reproduce", "multi30k_en_fr", "--data", "none"),
+        ("bench", "generate", "none", "--natural", "none.en", "--references", "none.de"),
+    ],
+    "serve": [
+        ("serve", "none"),
+        ("serve", "none", "--check"),
+        ("explore", "none", "--no-open"),
+        ("bench", "serve", "--model", "none"),
+    ],
+    "export": [
+        ("export", "none", "out", "--to", "onnx"),
+        ("export", "none", "out", "--to", "ctranslate2"),
+        ("export", "none", "out.argosmodel", "--to", "argos", "--from-lang", "en", "--to-lang", "de"),
+        ("generate", "for_onnx"),
+        ("generate", "for_ctranslate2"),
+    ],
+    "hf": [("export", "none", "out", "--to", "hf"), ("import", "none", "out")],
+    "plot": [
+        ("plot", "none"),
+        ("plot-attention", "none", "the cat"),
+        ("heads", "none", "none.en", "--output", "heads.svg"),
+    ],
+    "tensorboard": [(*TRAIN, "--tensorboard")],
+}
+CORE = [
+    (
+        "train",
+        "--source",
+        "a.en",
+        "--target",
+        "a.zh",
+        "--out",
+        "own",
+        *(x for each in QUICK_RUN for x in ("--set", each)),
+    ),
+    ("generate", "model"),
+    ("score", "model", "--source", "a.en", "--target", "a.zh"),
+    ("describe", "model"),
+    ("trace", "model", "the cat sat"),
+    ("prepare", "--source", "a.en", "--target", "a.zh", "--out", "prepared", "--set", "tokenizer.kind=words"),
+]
+COMMANDS = [*(words for each in REFUSED.values() for words in each), *CORE]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], tuple[int, str, str]]:
+    """By command: exit code, standard output, standard error."""
+    folder = tmp_path_factory.mktemp("core")
+    tiny_model().save(folder / "model")
+    (folder / "a.en").write_text("".join(f"{each}\n" for each in SOURCES * 20), "utf-8")
+    (folder / "a.zh").write_text("".join(f"{each}\n" for each in TARGETS * 20), "utf-8")
+    for engine in ("onnx", "ctranslate2"):
+        (folder / f"for_{engine}").mkdir()
+        manifest = {"format": "attendo.export", "facts": {"to": engine}}
+        (folder / f"for_{engine}" / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    child = [sys.executable, "-c", CHILD, json.dumps(packages_of_extras()), json.dumps(COMMANDS)]
+    done = subprocess.run(child, cwd=folder, check=False, capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    found = [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+    return dict(zip(COMMANDS, found, strict=True))
+
+
+def packages_of_extras() -> list[str]:
+    """The names that the packages of all extras are imported by, with those that a server imports beside them."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    named = {re.split(r"[^\w-]", each)[0] for extra, wanted in extras.items() if extra != "dev" for each in wanted}
+    return sorted({each.replace("-", "_") for each in named - {"attendo"}} | {"starlette", "h11", "PIL"})
+
+
+def test_what_is_hidden_is_what_the_extras_bring() -> None:
+    assert {"sacrebleu", "python_multipart", "onnxruntime", "transformers", "ray"} <= set(packages_of_extras())
+    assert {"torch", "numpy", "pydantic", "typer", "rich"}.isdisjoint(packages_of_extras())
+
+
+@pytest.mark.parametrize(("extra", "words"), [(extra, each) for extra, all_ in REFUSED.items() for each in all_])
+def test_a_command_names_its_extra_before_it_reads_anything(
+    answers: dict[tuple[str, ...], tuple[int, str, str]], extra: str, words: tuple[str, ...]
+) -> None:
+    code, output, errors = answers[words]
+    assert code == 2
+    assert output == ""
+    assert re.fullmatch(rf"attendo: .+ needs [\w ]+: pip install 'attendo\[{extra}\]'\n", errors), errors
+
+
+@pytest.mark.parametrize("words", CORE, ids=[words[0] for words in CORE])
+def test_a_command_of_the_core_needs_no_extra(
+    answers: dict[tuple[str, ...], tuple[int, str, str]], words: tuple[str, ...]
+) -> None:
+    code, _, errors = answers[words]
+    assert code == 0, errors
+
+
+def test_all_has_every_extra_of_users_but_ray() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    (named,) = extras["all"]
+    assert set(re.findall(r"\w+", named)) - {"attendo"} == extras.keys() - {"all", "dev", "ray"}
+    assert "attendo[all]" in extras["dev"]
