@@ -21,7 +21,7 @@ QUICK := architecture/test_short_form.py
 
 .PHONY: demo test test-all check lesson clean
 
-demo: .venv/core
+demo: .venv/extras
 	$(BIN)/attendo demo
 
 # Every promise in its short form. Shapes are checked in the tests beside the network.
@@ -46,21 +46,36 @@ lesson: .venv/dev
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
+# What `make` needs of PYTHON, one line about each: that it exists, is new enough and can make environments.
+define PYTHON_CHECK
+command -v "$(PYTHON)" > /dev/null || { echo "make: there is no $(PYTHON) here: install Python 3.11 or newer, or name one with make PYTHON=..." >&2; exit 1; }; \
+"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: attendo needs Python 3.11 or newer, not $$("$(PYTHON)" -V 2>&1): name one with make PYTHON=..." >&2; exit 1; }; \
+"$(PYTHON)" -c 'import ensurepip, venv' 2> /dev/null || { echo "make: $(PYTHON) cannot make virtual environments: apt install python3-venv (Debian, Ubuntu), or name another with make PYTHON=..." >&2; exit 1; }
+endef
+PIP_FAILED = { echo "make: pip could not install this: check the network and the disk; the next make continues here" >&2; exit 1; }
+
 # torch comes first and alone: asked for by another package it may bring a newer build with gigabytes of CUDA.
+# An environment that an interrupted set-up left without pip is made anew; one with pip keeps what it has.
 .venv/core: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "attendo needs Python 3.11 or newer, not " + sys.version.split()[0] + ": name one with make PYTHON=...")'
+	@$(PYTHON_CHECK)
 	@echo "Setting up .venv (once; torch is the large part) ..."
-	$(PYTHON) -m venv .venv
-	$(PIP) $(TORCH)
-	$(PIP) --editable .
+	@$(BIN)/python -c 'import pip' 2> /dev/null || "$(PYTHON)" -m venv --clear .venv
+	$(PIP) $(TORCH) || $(PIP_FAILED)
+	$(PIP) --editable . || $(PIP_FAILED)
 	@touch $@
 
+# What the commands of the README need. The demo runs without: where an extra cannot be installed, it says so and goes on.
+.venv/extras: .venv/core
+	@echo "Setting up what evaluate, plot, explore, serve, export and import need (once) ..."
+	@if $(PIP) --editable '.[all]'; then touch $@; \
+	else echo "make: some extras could not be installed; commands that need one will name it" >&2; fi
+
 .venv/dev: .venv/core
-	$(PIP) --editable '.[dev]'
+	$(PIP) --editable '.[dev]' || $(PIP_FAILED)
 	@$(BROWSER)
 	@touch $@
 
 # Ray is large, and one test needs it.
 .venv/all: .venv/dev
-	$(PIP) --editable '.[dev,ray]'
+	$(PIP) --editable '.[dev,ray]' || $(PIP_FAILED)
 	@touch $@
