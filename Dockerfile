@@ -1,10 +1,10 @@
-# From the root of the project:
-#     podman build -f deploy/Containerfile -t attendo .
-#     podman run --rm -p 127.0.0.1:8800:8800 -v ./runs/demo/model:/models/model:ro,Z attendo
-# docker takes the same arguments.
+# A server on the CPU. From the root of the project:
+#     docker build -t attendo .
+#     docker run --rm -p 127.0.0.1:8800:8800 -v ./runs/demo/model:/models/model:ro attendo
+# podman takes the same arguments.
 
 FROM python:3.11-slim AS build
-# Which torch, and from where: the plain one brings CUDA along, which a machine without a GPU does not need.
+# Which torch, and from where. The plain one brings CUDA: name an index with builds for the CPU alone.
 ARG TORCH=torch==2.13.0
 ARG TORCH_INDEX=
 WORKDIR /build
@@ -14,8 +14,9 @@ COPY constraints.txt ./
 # torch alone first: a change of the project leaves this layer as it is.
 RUN pip install ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} --constraint constraints.txt "$TORCH"
 COPY pyproject.toml README.md LICENSE ./
+COPY recipes ./recipes
 COPY attendo ./attendo
-RUN pip install --constraint constraints.txt '.[serve,detect]'
+RUN pip install --constraint constraints.txt '.[serve,export,detect]'
 
 FROM python:3.11-slim
 COPY --from=build /opt/attendo /opt/attendo
@@ -23,6 +24,8 @@ RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin atte
 ENV PATH=/opt/attendo/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 10001:10001
 WORKDIR /models
+# Models are mounted here, and may be read-only.
+VOLUME /models
 EXPOSE 8800
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=3s --start-period=120s --retries=3 \

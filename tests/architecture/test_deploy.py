@@ -18,7 +18,7 @@ from attendo.serve.settings import ServeSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
-UNIT, IMAGE, PROXY = DEPLOY / "attendo@.service", DEPLOY / "Containerfile", DEPLOY / "nginx.conf"
+UNIT, IMAGE, PROXY = DEPLOY / "attendo@.service", ROOT / "Dockerfile", DEPLOY / "nginx.conf"
 LIMITS = ServeSettings()
 
 
@@ -124,9 +124,37 @@ def test_the_image_comes_by_a_plain_name_and_is_not_root() -> None:
     # The form with brackets: a shell in between would keep SIGTERM to itself.
     assert image("ENTRYPOINT")[0].startswith('["attendo", "serve"')
     assert image("CMD")[0].startswith("[")
-    for words in image("COPY"):
-        for name in words.split()[:-1]:
-            assert name.startswith(("--from", "/opt")) or (ROOT / name).exists(), name
+    assert image("VOLUME") == image("WORKDIR")[1:] == ["/models"]
+
+
+def copied() -> list[str]:
+    """Files and folders of the project that the image takes."""
+    return [name for words in image("COPY") if not words.startswith("--from") for name in words.split()[:-1]]
+
+
+def test_the_image_is_built_from_the_files_that_it_copies_and_no_others(tmp_path: Path) -> None:
+    """The wheel needs all of them: recipes, for one, are put into it."""
+    pytest.importorskip("hatchling", reason="a wheel is built with it")
+    assert set(copied()) == {
+        line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")
+    }
+    for name in copied():
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, tmp_path / name)
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
+    done = subprocess.run(build, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_image_installs_the_torch_of_the_constraints_and_runs_pip_with_them() -> None:
+    (torch,) = (line for line in whole_lines(ROOT / "constraints.txt") if line.startswith("torch=="))
+    assert f"TORCH={torch}" in image("ARG")
+    assert f"TORCH ?= {torch}" in whole_lines(ROOT / "Makefile")
+    installs = [line for line in image("RUN") if "pip install" in line]
+    assert len(installs) == 2
+    assert all("--constraint constraints.txt" in line for line in installs)
 
 
 def test_extras_that_are_installed_exist() -> None:
@@ -134,6 +162,7 @@ def test_extras_that_are_installed_exist() -> None:
     for path in (IMAGE, DEPLOY / "README.md"):
         (named,) = re.findall(r"(?:attendo|\.)\[([a-z,]+)\]", path.read_text("utf-8"))
         assert set(named.split(",")) <= set(extras)
+        assert {"serve", "detect"} <= set(named.split(","))
 
 
 def test_the_proxy_keeps_the_limits_of_the_server_and_lets_streams_through() -> None:
