@@ -28,33 +28,33 @@ for words in json.loads(sys.argv[2]):
 """
 TRAIN = ("train", "--source", "none.en", "--target", "none.de", "--out", "run")
 
-# The files that are named do not exist: the package must be missed before any of them is read.
+# The texts do not exist and the model is damaged: the package must be missed before any of them is read.
 REFUSED = {
     "eval": [
-        ("evaluate", "none", "--source", "none.en", "--reference", "none.de"),
+        ("evaluate", "damaged", "--source", "none.en", "--reference", "none.de"),
         (*TRAIN, "--set", "train.best=bleu"),
         (*TRAIN, "--set", "preset=tiny", "--set", "train.metrics=['chrf']"),
         ("reproduce", "multi30k_en_fr", "--data", "none"),
-        ("bench", "generate", "none", "--natural", "none.en", "--references", "none.de"),
+        ("bench", "generate", "damaged", "--natural", "none.en", "--references", "none.de"),
     ],
     "serve": [
-        ("serve", "none"),
-        ("serve", "none", "--check"),
-        ("explore", "none", "--no-open"),
-        ("bench", "serve", "--model", "none"),
+        ("serve", "damaged"),
+        ("serve", "damaged", "--check"),
+        ("explore", "damaged", "--no-open"),
+        ("bench", "serve", "--model", "damaged"),
     ],
     "export": [
-        ("export", "none", "out", "--to", "onnx"),
-        ("export", "none", "out", "--to", "ctranslate2"),
-        ("export", "none", "out.argosmodel", "--to", "argos", "--from-lang", "en", "--to-lang", "de"),
+        ("export", "damaged", "out", "--to", "onnx"),
+        ("export", "damaged", "out", "--to", "ctranslate2"),
+        ("export", "damaged", "out.argosmodel", "--to", "argos", "--from-lang", "en", "--to-lang", "de"),
         ("generate", "for_onnx"),
         ("generate", "for_ctranslate2"),
     ],
-    "hf": [("export", "none", "out", "--to", "hf"), ("import", "none", "out")],
+    "hf": [("export", "damaged", "out", "--to", "hf"), ("import", "damaged", "out")],
     "plot": [
         ("plot", "none"),
-        ("plot-attention", "none", "the cat"),
-        ("heads", "none", "none.en", "--output", "heads.svg"),
+        ("plot-attention", "damaged", "the cat"),
+        ("heads", "damaged", "none.en", "--output", "heads.svg"),
     ],
     "tensorboard": [(*TRAIN, "--tensorboard")],
 }
@@ -85,6 +85,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], t
     tiny_model().save(folder / "model")
     (folder / "a.en").write_text("".join(f"{each}\n" for each in SOURCES * 20), "utf-8")
     (folder / "a.zh").write_text("".join(f"{each}\n" for each in TARGETS * 20), "utf-8")
+    (folder / "damaged").mkdir()
+    (folder / "damaged" / "manifest.json").write_text("{", "utf-8")
     for engine in ("onnx", "ctranslate2"):
         (folder / f"for_{engine}").mkdir()
         manifest = {"format": "attendo.export", "facts": {"to": engine}}
