@@ -1,5 +1,6 @@
 """Ctrl-C, SIGTERM and a lost terminal: requests to finish the step and save, or reasons to tidy up and leave."""
 
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,39 @@ class Interrupt:
 
     def __bool__(self) -> bool:
         return self.exit_code != 0
+
+
+class Stopped(SystemExit):
+    """SIGTERM or SIGHUP came. The line that says so is printed already."""
+
+
+def catch_signals() -> None:
+    """From now on SIGTERM and SIGHUP are one line and an exception, as Ctrl-C is."""
+    process = os.getpid()
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
+        if os.getpid() != process:  # a forked worker ends without a word, as it does without this handler
+            os.kill(os.getpid(), number)
+        _leave(number, frame)
+
+    for number in _ending():
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, leave)
+
+
+def find_exit_code(error: BaseException | None) -> int | None:
+    """The code of the signal that led to this error; None where none did.
+
+    Extension modules replace what is raised while they are imported by an ImportError: its causes are searched.
+    """
+    while error is not None:
+        if isinstance(error, Stopped):
+            return int(str(error.code))
+        if isinstance(error, KeyboardInterrupt):
+            return 130
+        error = error.__cause__ or error.__context__
+    return None
 
 
 @contextmanager
@@ -41,10 +75,7 @@ def interruptible() -> Iterator[Interrupt]:
 def tidying() -> Iterator[None]:
     """A signal is an exception, as Ctrl-C always is, so that half-written files go. Decorates a command too."""
 
-    def leave(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    before = _handled(_ending(), leave)
+    before = _handled(_ending(), _leave)
     try:
         yield
     finally:
@@ -52,10 +83,16 @@ def tidying() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _leave(number: int, frame: FrameType | None) -> None:
+    os.write(2, f"attendo: stopped by {signal.Signals(number).name}\n".encode())
+    raise Stopped(128 + number)
+
+
 def _ending() -> list[signal.Signals]:
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as nohup has it: work that is to outlive its terminal
+    hang_up = getattr(signal, "SIGHUP", None)  # Windows has none
+    if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN:  # nohup: work that is to outlive its terminal
         return [signal.SIGTERM]
-    return [signal.SIGTERM, signal.SIGHUP]
+    return [signal.SIGTERM, hang_up]
 
 
 def _handled(numbers: Sequence[signal.Signals], handler: _Handler) -> dict[int, Any]:

@@ -11,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from attendo import __version__
 from attendo.cli.help import WIDTH, Rows, describe_argument, write_help
+from attendo.cli.interrupt import find_exit_code
 from attendo.cli.values import convert_lightly
 from attendo.errors import AttendoError, ModelError, UsageError
 
@@ -254,6 +255,8 @@ def main() -> None:
     except ClickException as error:
         code = _refuse(error)
     except AttendoError as error:
+        if isinstance(error.__cause__ or error.__context__, ImportError) and find_exit_code(error) is not None:
+            raise  # nothing is missing: a signal came while it was imported
         code = _fail(str(error), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         code = _fail("interrupted", 130)

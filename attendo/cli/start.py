@@ -4,9 +4,12 @@ import sys
 import warnings
 from typing import Any
 
+from attendo.cli.interrupt import catch_signals, find_exit_code
+
 
 def main() -> None:
-    """Ctrl-C is one line, also while the commands are still being imported; so is a warning of ours."""
+    """Run a command. A signal is one line from the first moment on, also during imports; so is a warning of ours."""
+    catch_signals()
     theirs = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
@@ -18,7 +21,12 @@ def main() -> None:
     warnings.showwarning = show
     try:
         from attendo.cli.main import main as run
-    except KeyboardInterrupt:
-        print("attendo: interrupted", file=sys.stderr)
-        sys.exit(130)
-    run()
+
+        run()
+    except BaseException as error:
+        code = find_exit_code(error)
+        if code is None or isinstance(error, SystemExit):
+            raise
+        if code == 130:
+            print("attendo: interrupted", file=sys.stderr)
+        sys.exit(code)
