@@ -7,18 +7,21 @@ if TYPE_CHECKING:
     from attendo.model.config import ModelConfig
     from attendo.model.transformer import Transformer
     from attendo.pipelines import pipeline
+    from attendo.recipes.training import train
     from attendo.text_model import TextModel
 
 __version__ = "0.1.0"
-__all__ = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline"]
+__all__ = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline", "train"]
 
 # Names are fetched when first asked for: importing torch takes two seconds, and `attendo --help` does not need it.
+# `train` is a package too, and Python binds its name to that when it is imported. So the package can be called.
 _HOMES = {
     "ModelConfig": "attendo.model.config",
     "TextModel": "attendo.text_model",
     "Transformer": "attendo.model.transformer",
     "load": "attendo.interop.opening",
     "pipeline": "attendo.pipelines",
+    "train": "attendo.train",
 }
 
 
@@ -27,7 +30,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'attendo' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    home = import_module(_HOMES[name])
+    return home if name == "train" else getattr(home, name)
 
 
 def __dir__() -> list[str]:

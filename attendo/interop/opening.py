@@ -33,7 +33,7 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
     settings = portable(opened.generation)
     found = ExportedFolder(folder, opened.source_tokenizer, opened.target_tokenizer, settings, about=about)
     try:
-        return TextModel(found, runtime)
+        return TextModel(found, runtime=runtime)
     except UsageError as error:
         raise ModelError(f"{folder / 'generation.json'}: {error}") from None
 

@@ -10,6 +10,7 @@ from attendo.recipes.auto import Amount, Choice, applied, choose, is_open
 from attendo.recipes.run_config import (
     RunConfig,
     check_metrics,
+    lay_over,
     mistakes_in,
     named_about,
     open_config,
@@ -26,14 +27,19 @@ class NewRun:
     choices: tuple[Choice, ...]
 
 
-def resolve_settings(values: Mapping[str, Any], changes: Sequence[str] = (), file: Path | None = None) -> NewRun:
+def resolve_settings(
+    values: Mapping[str, Any],
+    changes: Sequence[str] = (),
+    file: Path | None = None,
+    above: Mapping[str, Any] | None = None,
+) -> NewRun:
     """Check `values`, as a run file has them, with `changes` as --set has them, and choose what they leave open.
 
-    A mistake names `file`. Choosing reads the text.
+    `above` are values that come before those of the file. A mistake names `file`. Choosing reads the text.
     """
     of_file = {} if file is None else {**values}
     with mistakes_in(file, changes):
-        given = with_changes({**values}, changes)
+        given = with_changes(lay_over({**values}, {**(above or {})}), changes)
         chooses = is_open(of_file, given)
         config = open_config(given) if chooses else RunConfig(**given)
         if about := named_about(config, text_settings(config.data)).told():

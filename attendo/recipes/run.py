@@ -37,7 +37,7 @@ from attendo.train.learner import Learner
 from attendo.train.loop import Trainer
 from attendo.train.randomness import seed_everything, use_deterministic
 from attendo.train.reports import Report, Saved, SaveFailed, Validation
-from attendo.train.validation import Validator
+from attendo.train.validation import Metric, Validator
 from attendo.train.world import World
 
 
@@ -51,6 +51,7 @@ class Run:
         self._overrides = False
         self.warnings: list[str] = []  # to be told to the user before the first step
         self.asked_to_stop: Callable[[], bool] = lambda: False  # looked at amid validations, which may be long
+        self.own_metrics: dict[str, Metric] = {}  # of decoded validation text, beside those of train.metrics
         self.sinks: list[Sink] = [MetricsFile(), SampleFile(), SkippedFile()]
         self._model_fault: str | None = None
         self.trainer: Trainer
@@ -144,7 +145,13 @@ class Run:
         stream = PrefixedStream(self.data, *settings, prefixes, self.config.train.sort_within)
         old = [] if self.config.start_from is None else load_model(self.config.start_from).sample
         validate = Validator(
-            self.model, self.data.valid, learner, old, self._valid_windows(), lambda: self.asked_to_stop()
+            self.model,
+            self.data.valid,
+            learner,
+            old,
+            self._valid_windows(),
+            lambda: self.asked_to_stop(),
+            self.own_metrics,
         )
         now = facts(self.config, self.data.fingerprint, self.device, self.world)
         self.trainer = Trainer(learner, stream, validate, self.checkpoints, now)

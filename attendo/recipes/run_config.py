@@ -177,14 +177,36 @@ def named_about(config: RunConfig, text: DataConfig | None = None) -> About:
     return told.pop() if len(told) == 1 else About()
 
 
-def read_run_file(path: Path) -> dict[str, Any]:
-    """The values of a TOML run file. Paths in it are relative to where one stands."""
+def read_run_file(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The values of a TOML run file, laid over those of its `base`, another run file beside it.
+
+    Names of data files are relative to where one stands. `above` are the files that name this one as their base.
+    """
+    of = f", the base of {above[-1]}," if above else ""
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        values = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise UsageError(f"run file {path} cannot be read: {error.strerror}") from None
+        raise UsageError(f"run file {path}{of} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"run file {path} is not TOML: {error}") from None
+        raise UsageError(f"run file {path}{of} is not TOML: {error}") from None
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    if not isinstance(base, str):
+        raise UsageError(f"run file {path}: base is the name of another run file, not {toml_literal(base)[:80]}")
+    below = (path.parent / base).resolve()
+    if below in [each.resolve() for each in (*above, path)]:
+        raise UsageError(f"run file {path}: its base {base} leads back to itself: leave base out of one of them")
+    return lay_over(read_run_file(path.parent / base, (*above, path)), values)
+
+
+def lay_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Tables are joined, name by name; any other value above replaces the one below."""
+    joined = {**below, **above}
+    for name in below.keys() & above.keys():
+        if isinstance(below[name], dict) and isinstance(above[name], dict):
+            joined[name] = lay_over(below[name], above[name])
+    return joined
 
 
 def stored_config(run: Path, changes: Sequence[str] = ()) -> RunConfig:

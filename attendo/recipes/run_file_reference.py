@@ -87,6 +87,15 @@ target = "train.de.gz"
 steps = 6000
 ```
 
+A run file may be based on another one, which is named relative to it. Its own settings come first, one by one:
+
+```toml
+base = "small.toml"
+
+[train]
+steps = 20000
+```
+
 What is left out has the default that stands here, so that a run file with a `preset` means the same run with any data.
 In a run file without `preset`, and in a run without a run file, the settings marked *or chosen* are chosen from the
 data and printed. What is set stays, in the file or by `--set`, and the other choices follow it:

@@ -1,6 +1,8 @@
 """Tokenizers: text to ids and back, exactly."""
 
+from attendo.text.build import build_tokenizers
 from attendo.text.characters import Characters
+from attendo.text.config import TokenizerConfig
 from attendo.text.load import load_tokenizer
 from attendo.text.raw_bytes import Bytes
 from attendo.text.subwords import SentencePiece
@@ -17,6 +19,8 @@ __all__ = [
     "Characters",
     "SentencePiece",
     "Tokenizer",
+    "TokenizerConfig",
     "Words",
+    "build_tokenizers",
     "load_tokenizer",
 ]

@@ -1,6 +1,6 @@
 """Text in, text out: the one place where tokenizers, network and search meet."""
 
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,19 @@ _ENGINES_KEPT = 2  # one for most calls, and one for those with constraints or c
 class TextModel:
     """A network with its tokenizers; `runtime` is what computes it, torch unless given."""
 
-    def __init__(self, stored: StoredModel | ExportedFolder, runtime: Runtime | None = None) -> None:
-        self._stored = stored
+    def __init__(
+        self,
+        model: StoredModel | ExportedFolder | Transformer,
+        tokenizers: Tokenizer | Sequence[Tokenizer] | None = None,
+        *,
+        generation: Mapping[str, Any] | None = None,
+        runtime: Runtime | None = None,
+    ) -> None:
+        """A network that you have trained yourself comes with its `tokenizers`: of source and target, or one for both.
+
+        `generation` are the decoding settings that it answers by unless a call has others, such as {"beam": 4}.
+        """
+        self._stored = stored = _store(model, tokenizers, generation)
         self.source_tokenizer: Tokenizer = stored.source_tokenizer
         self.target_tokenizer: Tokenizer = stored.target_tokenizer
         if self.decoder_only:  # one tokenizer, of running text
@@ -106,7 +117,7 @@ class TextModel:
                     )
         networks = [*self.networks, *(network for other in others for network in other.networks)]
         shares = None if weights is None else [float(weight) for weight in weights]
-        return TextModel(self.stored, TorchRuntime(Ensemble(networks, shares, how)))
+        return TextModel(self.stored, runtime=TorchRuntime(Ensemble(networks, shares, how)))
 
     def settings(self, **options: Any) -> GenerationConfig:
         """What a call with these options is answered by."""
@@ -241,7 +252,8 @@ class TextModel:
     def with_heads(self, heads: HeadScales) -> "TextModel":
         """The same model with some heads scaled in all that it does: {"decoder.0.cross": {3: 0.0}} switches one off."""
         self._require_single("asked to do without heads: ask its members")
-        return TextModel(self.stored, TorchRuntime(Tapped(self.network, scaled_heads(merged(self._heads, heads)))))
+        tapped = Tapped(self.network, scaled_heads(merged(self._heads, heads)))
+        return TextModel(self.stored, runtime=TorchRuntime(tapped))
 
     def _stream_whole(self, text: str, call: Call, options: dict[str, Any]) -> Generator[str, None, Result]:
         told: list[Result] = []
@@ -288,6 +300,32 @@ class TextModel:
     def _require_single(self, what: str) -> None:
         if len(self.networks) > 1:
             raise UsageError(f"an ensemble of {len(self.networks)} models cannot be {what}")
+
+
+def _store(
+    model: StoredModel | ExportedFolder | Transformer,
+    tokenizers: Tokenizer | Sequence[Tokenizer] | None,
+    generation: Mapping[str, Any] | None,
+) -> StoredModel | ExportedFolder:
+    """A network with its tokenizers as a model folder holds them; vocabularies of other sizes are refused."""
+    if not isinstance(model, Transformer):
+        if tokenizers is not None or generation is not None:
+            raise UsageError("what a model folder holds has its tokenizers and its generation settings: leave them out")
+        return model
+    if tokenizers is None:
+        raise UsageError("a network needs its tokenizers: TextModel(network, (source_tokenizer, target_tokenizer))")
+    several = tokenizers if isinstance(tokenizers, Sequence) else (tokenizers, tokenizers)
+    if len(several) != 2:
+        raise UsageError(f"give the tokenizers of source and target, or one for both, not {len(several)}")
+    source, target = several
+    for side, tokenizer in (("source", source), ("target", target)):
+        size = getattr(model.config, f"{side}_vocab_size")
+        if size is not None and tokenizer.vocab_size != size:
+            raise UsageError(
+                f"the {side} tokenizer has {tokenizer.vocab_size} tokens and the network {size}: make the network with "
+                f"{side}_vocab_size={tokenizer.vocab_size}"
+            )
+    return StoredModel(model, source, target, dict(generation or {}))
 
 
 def load(folder: str | Path, device: str = "auto") -> TextModel:

@@ -1,7 +1,7 @@
 """How well the model does on pairs it does not learn from: their loss, and scores of the text it makes of them."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from attendo.train.loss import summed_loss
 from attendo.train.reports import Sample, Validation
 
 TextPair = tuple[str, str]
+Metric = Callable[[Sequence[str], Sequence[str]], float]  # of outputs and references
 Part = TypeVar("Part")
 
 _AT_ONCE = {"cpu": 64, "cuda": 512}  # pairs decoded between two looks at whether to stop
@@ -36,7 +37,8 @@ class Validator:
     """Called with the number of a step; decodes as a user would, text in and text out.
 
     `old` are the validation pairs of the model that is being fine-tuned: what it forgets shows there. Of running text
-    `windows` are what the loss is measured on, and the pairs are beginnings to be continued.
+    `windows` are what the loss is measured on, and the pairs are beginnings to be continued. `own_metrics` are
+    functions of a user.
     """
 
     def __init__(
@@ -47,8 +49,10 @@ class Validator:
         old: Sequence[TextPair] = (),
         windows: Iterable[Batch] | None = None,
         stop: Callable[[], bool] = lambda: False,
+        own_metrics: Mapping[str, Metric] | None = None,
     ) -> None:
         self.model, self.learner, self._stop = model, learner, stop
+        self._own_metrics = own_metrics or {}
         self.config: TrainConfig = learner.config
         self._new = self._batched(pairs) if windows is None else ValidationPart(pairs, windows)
         self._old = self._batched(old) if old else None
@@ -71,10 +75,15 @@ class Validator:
 
     def _validated(self, part: "ValidationPart") -> tuple[float, list[str], list[Score]]:
         loss = validation_loss(self.model.network, self._while_wanted(part.batches))
-        pairs = part.pairs[: self.config.metric_pairs if self.config.decoded_metrics else self.config.samples]
+        scored = self.config.decoded_metrics or self._own_metrics
+        pairs = part.pairs[: self.config.metric_pairs if scored else self.config.samples]
         outputs = self._outputs([source for source, _ in pairs])
         references = [target for _, target in pairs]
-        return loss, outputs, [score(name, outputs, references) for name in self.config.decoded_metrics]
+        scores = [score(name, outputs, references) for name in self.config.decoded_metrics]
+        own = [
+            Score(name, float(metric(outputs, references)), "own", True) for name, metric in self._own_metrics.items()
+        ]
+        return loss, outputs, [*scores, *own]
 
     def _outputs(self, sources: Sequence[str]) -> list[str]:
         # The weights change and passes run under autocast, which what was recorded for a GPU would not follow.

@@ -7,7 +7,7 @@ import typer
 import attendo
 from attendo.cli.main import app
 
-NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline"]
+NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline", "train"]
 
 GENERATE = [
     *("--alignments", "--allow-unk", "--at-limit", "--ban", "--batch-tokens", "--beam", "--compile", "--constraint"),

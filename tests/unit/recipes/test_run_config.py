@@ -275,3 +275,36 @@ def test_a_preset_that_shares_its_table_makes_one_vocabulary() -> None:
     assert not RunConfig(preset="base", data=FILES).tokenizer.joint
     with pytest.raises(UsageError, match=r"model.tie all \(which preset paper has\) needs one joint vocabulary"):
         RunConfig(preset="paper", data=FILES, tokenizer={"joint": False})
+
+
+def test_a_run_file_is_laid_over_its_base(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "first.toml").write_text(
+        'seed = 3\n[data]\nsource = "a"\ntarget = "b"\n[train]\nsteps = 5\nema = 0.5\n'
+    )
+    (tmp_path / "deep" / "second.toml").write_text('base = "../first.toml"\npreset = "tiny"\n[train]\nsteps = 6\n')
+    (tmp_path / "third.toml").write_text('base = "deep/second.toml"\n[data]\ntarget = "c"\n')
+    values = read_run_file(tmp_path / "third.toml")
+    assert values == {
+        "seed": 3,
+        "preset": "tiny",
+        "data": {"source": "a", "target": "c"},
+        "train": {"steps": 6, "ema": 0.5},
+    }
+    assert "base" not in to_toml(RunConfig(**values))
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        ('"b.toml"', "leads back to itself"),
+        ('"a.toml"', "leads back to itself"),
+        ('"c.toml"', r"c\.toml, the base of .*a\.toml, cannot be read: No such file"),
+        ("3", "base is the name of another run file, not 3"),
+    ],
+)
+def test_a_base_that_cannot_be_one_is_refused(tmp_path: Path, base: str, message: str) -> None:
+    (tmp_path / "a.toml").write_text(f"base = {base}\n")
+    (tmp_path / "b.toml").write_text('base = "./a.toml"\n')
+    with pytest.raises(UsageError, match=message):
+        read_run_file(tmp_path / "a.toml")
