@@ -31,6 +31,7 @@ def test_any_number_of_objects_can_have_the_same_method_compiled() -> None:
     assert all(torch.equal(here, torch.full_like(here, 2.0)) for here in found)
 
 
+@pytest.mark.slow
 def test_slots_read_prefixes_and_answer_in_compiled_code() -> None:
     """Compiled for Python, which shows that nothing is in the compiler's way.
 
