@@ -16,8 +16,10 @@ endef
 # One process of tests a core, two at least, for tests also wait; four at most, for each takes more than a gigabyte.
 WORKERS := $(shell $(PYTHON) -c 'import os; cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2; print(max(2, min(4, cores)))' 2> /dev/null || echo 2)
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
-# Tests that take seconds, all of them together.
-QUICK := architecture/test_short_form.py
+# A thousand tests that take half a minute together: the rules for the source, the layers, the tokenizers, the data.
+NOT_QUICK := %/test_documents.py %/test_dependencies.py %/test_layers.py
+QUICK := $(filter-out $(NOT_QUICK),$(wildcard tests/architecture/test_*.py)) tests/golden \
+	tests/unit/nn tests/unit/model tests/unit/text tests/unit/metrics tests/unit/data
 
 .PHONY: demo test test-all check lesson clean
 
@@ -37,7 +39,7 @@ check: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
-	$(BIN)/mypy & types=$$!; $(PYTEST) -q -m "not slow" $(QUICK:%=tests/%); tests=$$?; wait $$types && exit $$tests
+	$(BIN)/mypy & types=$$!; $(PYTEST) -q -m "not slow" $(QUICK); tests=$$?; wait $$types && exit $$tests
 
 # The numbers, outputs and pictures of docs/lesson, from its code; GALLERY=--gallery also runs its experiments anew.
 lesson: .venv/dev
