@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attendo.cli.train import Source, Target
 from attendo.errors import DataError, ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ COLOURS = {"ok": "green", "note": "cyan", "warning": "yellow", "fault": "red"}
 
 def doctor(
     run_file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="Settings of the run.")] = None,
-    source: Annotated[Path | None, typer.Option(help="Source text, as attendo train takes it.")] = None,
-    target: Annotated[Path | None, typer.Option(help="Target text, line by line beside it.")] = None,
+    source: Source = None,
+    target: Target = None,
     test_source: Annotated[
         Path | None, typer.Option(help="Source text of a test set: is it among the training text?")
     ] = None,
@@ -42,7 +43,7 @@ def doctor(
     """
     from attendo.cli.train import check_ahead, new_config
 
-    if run_file is None and None in (source, target):
+    if run_file is None and not (source and target):
         raise UsageError("give a run file, or --source and --target")
     if (test_source is None) != (test_target is None):
         raise UsageError("give both --test-source and --test-target, or neither")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attendo.cli.train import Source, Target
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,10 +19,10 @@ GENTLE = ("train.peak_lr=2e-4", "train.schedule=linear")
 def finetune(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder to start from.")],
     out: Annotated[Path, typer.Option(help="Run folder; the model goes to its model/.")],
-    source: Annotated[Path | None, typer.Option(help="Source text, one sentence a line (plain, .gz or .xz).")] = None,
-    target: Annotated[Path | None, typer.Option(help="Target text, line by line beside it.")] = None,
+    source: Source = None,
+    target: Target = None,
     text: Annotated[
-        Path | None, typer.Option(help="Instead of the two: running text, for a model that continues text.")
+        list[Path] | None, typer.Option(help="Instead of the two: running text, for a model that continues text.")
     ] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
     overwrite: Annotated[
@@ -56,12 +57,12 @@ def finetune(
 
 
 def _fitting(
-    model: Path, network: "ModelConfig", pairs: tuple[Path | None, Path | None], text: Path | None
+    model: Path, network: "ModelConfig", pairs: tuple[list[Path] | None, ...], text: list[Path] | None
 ) -> list[str]:
     """The text must be of the kind that the model learns from. What its network decides comes back as changes."""
-    if network.decoder_only and (text is None or any(pairs)):
+    if network.decoder_only and (not text or any(pairs)):
         raise UsageError(f"{model} continues text, and learns from running text: give --text and neither of the others")
-    if not network.decoder_only and (text is not None or None in pairs):
+    if not network.decoder_only and (text or not all(pairs)):
         raise UsageError(f"{model} answers a source, and learns from pairs: give --source and --target, not --text")
     learned = network.decoder_only and network.positions == "learned"
     return [f"data.window={min(network.max_length, WINDOW)}"] if learned else []

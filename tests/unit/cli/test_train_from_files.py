@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tiny import QUICK_RUN, SOURCES, TARGETS, Command, settings, write_pairs
+from tiny import QUICK_RUN, SOURCES, TARGETS, Command, settings, tiny_model, write_pairs
 
 from attendo.data.prepared import open_prepared
 from attendo.recipes.run_config import stored_config
@@ -36,6 +36,17 @@ def test_repeated_files_add_up_in_their_order(attendo: Command, tmp_path: Path) 
     assert stored["source"] == [str(tmp_path / part / "train.source") for part in ("a", "b")]
     (tmp_path / "again.toml").write_text(shown.output, "utf-8")
     assert attendo("train", tmp_path / "again.toml", "--show").output == shown.output
+
+
+def test_the_doctor_and_finetune_take_repeated_files_too(attendo: Command, tmp_path: Path) -> None:
+    failed = attendo("doctor", "--source", "a", "--source", "b", "--target", "c")
+    assert failed.code == 2
+    assert "data.source names 2 and data.target 1 files" in failed.error
+    tiny_model().save(tmp_path / "model")
+    files = ("--source", "a", "--source", "b", "--target", "c")
+    failed = attendo("finetune", tmp_path / "model", *files, "--out", tmp_path / "run")
+    assert failed.code == 2
+    assert "data.source names 2 and data.target 1 files" in failed.error
 
 
 def two_files(folder: Path) -> list[str | Path]:
