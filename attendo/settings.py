@@ -2,7 +2,7 @@
 
 import re
 from difflib import SequenceMatcher
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -16,6 +16,8 @@ class Settings(BaseModel):
     """Checked when made; a value that cannot be meant raises `UsageError` with one line per fault."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # Fields that are plain tables, checked later by these classes: a mistyped name is looked for in them too.
+    tables: ClassVar[dict[str, type[BaseModel]]] = {}
 
     def __init__(self, /, **values: Any) -> None:
         try:
@@ -68,8 +70,10 @@ def _words(name: str) -> list[str]:
 def _explain(settings: type[BaseModel], fault: ErrorDetails) -> str:
     name = ".".join(str(part) for part in fault["loc"])
     if fault["type"] == "extra_forbidden":
-        inner = _inner(settings, fault["loc"][:-1])
-        return f"unknown setting {name}{nearest(str(fault['loc'][-1]), list(inner.model_fields))}"
+        given = fault["input"]
+        if isinstance(given, dict) and given:  # a section that is not there: its first setting may be elsewhere
+            name = f"{name}.{next(iter(given))}"
+        return f"unknown setting {name}{_suggest(settings, name)}"
     if fault["type"] == "missing":
         return f"{name} is missing"
     if fault["type"] == "tuple_type":
@@ -78,6 +82,32 @@ def _explain(settings: type[BaseModel], fault: ErrorDetails) -> str:
     message = str(fault["ctx"]["error"]) if fault["type"] == "value_error" else fault["msg"]
     message = message[:1].lower() + message[1:]
     return message if fault["type"] == "value_error" else f"{name}: {message}, not {fault['input']!r}"
+
+
+def _suggest(settings: type[BaseModel], name: str) -> str:
+    """The setting of this name in another section; else a near name in its own section, or in any."""
+    *path, last = name.split(".")
+    everywhere = _list_settings(settings)
+    same = [each for each in everywhere if each.split(".")[-1] == last]
+    if same:
+        return f" (did you mean {' or '.join(same[:2])}?)"
+    if near := nearest(last, list(_inner(settings, tuple(path)).model_fields)):
+        return near
+    if near := nearest(last, list({each.split(".")[-1] for each in everywhere})):
+        meant = near.removeprefix(" (did you mean ").removesuffix("?)")
+        return f" (did you mean {next(each for each in everywhere if each.split('.')[-1] == meant)}?)"
+    return ""
+
+
+def _list_settings(settings: type[BaseModel]) -> list[str]:
+    """The dotted names of all settings that hold one value."""
+    found: list[str] = []
+    tables = settings.tables if issubclass(settings, Settings) else {}
+    for name, field in settings.model_fields.items():
+        kinds = (tables.get(name), field.annotation, *get_args(field.annotation))
+        inner = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        found += [f"{name}.{each}" for each in _list_settings(inner[0])] if inner else [name]
+    return found
 
 
 def _inner(settings: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseModel]:

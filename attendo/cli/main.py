@@ -1,5 +1,6 @@
 """The command line. A command is imported when it is called, so that help and mistakes are answered at once."""
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -165,13 +166,17 @@ class Command(TyperCommand):
         write_help(self, context, formatter)
 
     def invoke(self, context: Any) -> Any:
-        """Run it, unless the model or the run file is missing: that is told before torch is imported."""
+        """Run it. A missing run file or model is told before torch is imported, by commands that check nothing else."""
         for each in self.params:
             given = context.params.get(each.name)
             for path in given if isinstance(given, list) else [given]:
                 if each.param_type_name == "argument" and isinstance(path, Path) and not path.exists():
-                    _refuse_missing(path, each.metavar, context.params.get("lang", "en"))
-        return super().invoke(context)
+                    _refuse_missing(path, each.metavar, context.info_name)
+        try:
+            return super().invoke(context)
+        except UsageError as error:
+            error.args = (_name_options(str(error), context), *error.args[1:])
+            raise
 
 
 class Group(TyperGroup):
@@ -278,15 +283,19 @@ def _refuse(error: Any) -> int:
     return _fail(error.format_message(), error.exit_code)
 
 
-def _refuse_missing(path: Path, metavar: str | None, language: Any) -> None:
-    """The same words as those of whoever would read it."""
-    if metavar == "MODEL":
-        from attendo.explore.chinese import speaking
+def _name_options(message: str, context: Any) -> str:
+    """With options as they were typed, --n-best, where settings of the library have names such as n_best."""
+    for each in context.command.params:
+        typed = context.get_parameter_source(each.name)
+        if each.param_type_name == "option" and "_" in each.name and typed is not None and typed.name == "COMMANDLINE":
+            message = re.sub(rf"(?<![\w./-]){each.name}(?![\w/-])", each.opts[-1], message)
+    return message
 
-        with speaking(language):
-            raise ModelError(
-                f"{path} is not a folder: give the folder that holds manifest.json, such as runs/demo/model"
-            )
+
+def _refuse_missing(path: Path, metavar: str | None, command: str | None) -> None:
+    """The same words as those of whoever would read it."""
+    if metavar == "MODEL" and command in ("generate", "translate", "serve"):
+        raise ModelError(f"{path} is not a folder: give the folder that holds manifest.json, such as runs/demo/model")
     if metavar == "RUN.toml":
         raise UsageError(f"run file {path} cannot be read: No such file or directory")
 

@@ -4,9 +4,9 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from attendo.data.config import DataConfig, changed
 from attendo.data.line_breaks import for_running_text
@@ -23,6 +23,8 @@ from attendo.train.config import DEFAULT_PEAK, TrainConfig
 
 class RunConfig(Settings):
     """A run: which text, which network, how it learns."""
+
+    tables: ClassVar[dict[str, type[BaseModel]]] = {"model": ModelConfig, "generation": GenerationConfig}
 
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(1, description="decides first weights, order of data, dropout")
     preset: str = Field(

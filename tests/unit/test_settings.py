@@ -1,5 +1,7 @@
 """The base of every settings class."""
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -7,6 +9,7 @@ from attendo.decode.config import GenerationConfig
 from attendo.errors import AttendoError, DataError, ModelError, UsageError
 from attendo.metrics.scores import METRICS
 from attendo.model.config import PRESETS, ModelConfig
+from attendo.recipes.run_config import RunConfig
 from attendo.settings import Settings, nearest
 from attendo.train.config import TrainConfig
 
@@ -151,3 +154,26 @@ def test_each_kind_of_error_has_its_exit_code() -> None:
     codes = {kind: kind.exit_code for kind in (AttendoError, UsageError, DataError, ModelError)}
     assert codes == {AttendoError: 1, UsageError: 2, DataError: 3, ModelError: 4}
     assert issubclass(UsageError, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("values", "meant"),
+    [
+        ({"steps": 1}, "unknown setting steps (did you mean train.steps?)"),
+        ({"stpes": 1}, "unknown setting stpes (did you mean train.steps?)"),
+        ({"num_heads": 4}, "unknown setting num_heads (did you mean model.num_heads?)"),
+        ({"tran": {"steps": 1}}, "unknown setting tran.steps (did you mean train.steps?)"),
+        ({"train": {"setps": 1}}, "unknown setting train.setps (did you mean steps?)"),
+        ({"xyzzy": 1}, "unknown setting xyzzy"),
+    ],
+)
+def test_a_setting_in_the_wrong_section_is_found_in_its_own(values: dict[str, Any], meant: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        RunConfig(data={"task": "builtin"}, **values)  # type: ignore[arg-type]
+    assert str(refused.value) == meant
+
+
+def test_a_section_of_settings_that_have_none_is_left_out() -> None:
+    with pytest.raises(UsageError) as refused:
+        ModelConfig.preset("base", vocab_size=8, model={"num_heads": 16})
+    assert str(refused.value) == "unknown setting model.num_heads (did you mean num_heads?)"

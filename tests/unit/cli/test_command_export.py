@@ -115,11 +115,15 @@ def test_a_file_without_sentences_is_refused(attendo: Command, model_folder: Pat
         (["--to", "hf", "--from-lang", "en"], 2, "--from-lang and --to-lang are for argos, not for hf: leave them out"),
         (["--to", "argos", "--from-lang", "en", "--to-lang", "de"], 2, "an Argos package is a file named .argosmodel"),
         (["--to", "onnx", "--precision", "float16"], 2, "precision float16 is not for onnx: take float32 or int8"),
-        (["--to", "ctranslate2", "--max-loss", "1"], 2, "float32 answers the same, and loses no BLEU: leave max_loss"),
+        (
+            ["--to", "ctranslate2", "--max-loss", "1"],
+            2,
+            "float32 answers the same, and loses no BLEU: leave --max-loss",
+        ),
         (
             ["--to", "ctranslate2", "--precision", "int8", "--max-loss", "1"],
             2,
-            "max_loss is the BLEU that may be lost: it needs sentences with their references",
+            "--max-loss is the BLEU that may be lost: it needs sentences with their references",
         ),
         (["--to", "ctranslate2", "--target", "x"], 2, "--target has the references of --source: name both, or none"),
     ],

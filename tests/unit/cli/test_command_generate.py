@@ -295,16 +295,19 @@ def test_a_constraint_that_is_not_met_is_told_with_its_line(attendo: Command, mo
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--top-k", "3"], "top_k is for samples"),
-        (["--beam", "2", "--n-best", "3"], "n_best must be from 1 to beam (2), not 3"),
+        (["--top-k", "3"], "--top-k is for samples"),
+        (["--beam", "2", "--n-best", "3"], "--n-best must be from 1 to beam (2), not 3"),
         (["--stop", "never"], "--stop"),
         (["--sample", "--constraint", "猫"], "constraints and sample"),
-        (["--top-p", "2", "--sample"], "top_p"),
+        (["--top-p", "2", "--sample"], "--top-p"),
         (
             ["--beam", "2", "--length-penalty", "400"],
-            "length_penalty: input should be less than or equal to 10, not 400.0",
+            "--length-penalty: input should be less than or equal to 10, not 400.0",
         ),
-        (["--max-length-factor", "1e300"], "max_length_factor: input should be less than or equal to 1000, not 1e+300"),
+        (
+            ["--max-length-factor", "1e300"],
+            "--max-length-factor: input should be less than or equal to 1000, not 1e+300",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_one_line_and_exit_code_2(

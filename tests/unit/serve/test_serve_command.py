@@ -149,7 +149,7 @@ def test_an_exported_folder_is_served_as_what_its_model_is(
         (["--device", "tpu"], 2, "unknown device tpu"),
         (["--precision", "int3"], 2, "precision: input should be"),
         (["--deadline", "0"], 2, "deadline_seconds: input should be greater than 0"),
-        (["--log-format", "xml"], 2, "log_format: input should be 'text' or 'json'"),
+        (["--log-format", "xml"], 2, "--log-format: input should be 'text' or 'json'"),
         (["--set", "waitin=3"], 2, "unknown setting waitin (did you mean waiting?)"),
         (["--port", "70000"], 2, "65535"),
         (["--cors-origin", "example.org"], 2, "no browser says that it asks from example.org: write it as browsers do"),
