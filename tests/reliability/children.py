@@ -55,18 +55,27 @@ class Children:
         return self.start_attendo(*arguments, before=before, given=given, **environment).wait()
 
     def start_attendo(
-        self, *arguments: str | Path, before: Sequence[Job] = (), given: bytes = b"", **environment: str
+        self, *arguments: str | Path, before: Sequence[Job] = (), given: bytes | None = b"", **environment: str
     ) -> "Child":
         command = ("attendo_command", {"arguments": [str(each) for each in arguments]})
         return self.start([*before, command], given, **environment)
 
-    def start(self, jobs: Sequence[Job], given: bytes = b"", **environment: str) -> "Child":
-        """One process that does all the jobs, one after the other, with these bytes on standard input."""
+    def start(self, jobs: Sequence[Job], given: bytes | None = b"", **environment: str) -> "Child":
+        """One process that does all the jobs, one after the other, with these bytes on standard input.
+
+        With None its input and its output are pipes, which the caller must open, the input first.
+        """
         self._number += 1
         streams = [self._folder / f"{self._number}.{name}" for name in ("input", "output", "errors")]
-        streams[0].write_bytes(given)
+        if given is None:
+            for path in streams[:2]:
+                os.mkfifo(path)
+        else:
+            streams[0].write_bytes(given)
+            streams[1].touch()  # also if it is killed before it has begun
+        streams[2].touch()
         pid = self.ask({"jobs": jobs, "streams": [str(path) for path in streams], "environment": environment})
-        return Child(self, pid, *streams[1:])
+        return Child(self, pid, *streams)
 
     def ask(self, question: Mapping[str, Any]) -> int:
         assert self._server.stdin is not None
@@ -87,12 +96,13 @@ class Children:
 
 
 class Child:
-    def __init__(self, children: Children, pid: int, output: Path, errors: Path) -> None:
-        self._children, self.pid, self._output, self._errors = children, pid, output, errors
+    def __init__(self, children: Children, pid: int, given: Path, output: Path, errors: Path) -> None:
+        self._children, self.pid, self.given, self.output, self._errors = children, pid, given, output, errors
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid, number)  # until it is waited for, even a dead one has its number to itself
 
     def wait(self) -> Ended:
         code = self._children.ask({"wait": self.pid})
-        return Ended(code, self._output.read_bytes(), self._errors.read_text("utf-8"))
+        output = self.output.read_bytes() if self.output.is_file() else b""
+        return Ended(code, output, self._errors.read_text("utf-8"))

@@ -1,5 +1,6 @@
 """A server of child processes, and text that was prepared once for all runs."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,4 +34,8 @@ def prepared_pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def trained(children: Children, prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return trainer_of_runs(children, prepared, tmp_path_factory)
+    workers_share = "PYTEST_XDIST_WORKER" in os.environ
+    folder = tmp_path_factory.getbasetemp().parent if workers_share else tmp_path_factory.getbasetemp()
+    shared = folder / "runs-of-several-processes"
+    shared.mkdir(exist_ok=True)
+    return trainer_of_runs(children, prepared, shared)

@@ -5,6 +5,7 @@ It has trained once itself, so that whatever torch imports late is there already
 
 import json
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -14,11 +15,18 @@ import jobs
 import torch.distributed.fsdp  # noqa: F401 - which a process that needs it would import late
 from small_run import begin, run_config, train_to_the_end, write_text
 
+# What commands import when they are called.
+import attendo.cli.generate
+import attendo.cli.serve
+import attendo.cli.train
+import attendo.recipes.new_run  # noqa: F401
+
 OTHER_FAILURE = 70
 
 
 def main() -> None:
     os.environ.pop("WORLD_SIZE", None)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
     with tempfile.TemporaryDirectory() as folder:
         text = write_text(Path(folder), pairs=40)
         train_to_the_end(begin(run_config(text, {"steps": 2}), Path(folder) / "run"))

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from serving_faults import serving_fault, slow_steps
+from serving_faults import hold_steps, serving_fault, slow_steps
 from small_run import CPU, begin, built
 from snapshots import snapshot
 
@@ -31,7 +31,7 @@ from attendo.train.checkpoint import Checkpoints
 from attendo.train.reports import Report, Step
 from attendo.train.world import joined
 
-__all__ = ["serving_fault", "slow_steps"]  # found here by their names, as all jobs are
+__all__ = ["hold_steps", "serving_fault", "slow_steps"]  # found here by their names, as all jobs are
 
 MAY_NOT = 77
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
@@ -123,11 +123,16 @@ def limit_file_size(limit: int) -> None:
 def mount_small_disk(folder: str, size: int) -> None:
     """A disk of so many bytes that only this process sees and that is gone with it; exit code 77 where it may not."""
     system = ctypes.CDLL(None, use_errno=True)
-    alone = CLONE_NEWNS if os.getuid() == 0 else CLONE_NEWNS | CLONE_NEWUSER
+    user, group = os.getuid(), os.getgid()
+    alone = CLONE_NEWNS if user == 0 else CLONE_NEWNS | CLONE_NEWUSER
     private = MS_REC | MS_PRIVATE
+    if system.unshare(alone) != 0:
+        sys.exit(MAY_NOT)
+    if user != 0:  # who is nobody in the new space could write nothing there
+        for file, content in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+            Path("/proc/self", file).write_text(content)
     made = (
-        system.unshare(alone) == 0
-        and system.mount(None, b"/", None, private, None) == 0
+        system.mount(None, b"/", None, private, None) == 0
         and system.mount(b"small", folder.encode(), b"tmpfs", 0, f"size={size}".encode()) == 0
     )
     if not made:

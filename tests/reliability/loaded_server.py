@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from children import Children, Job
 from prometheus_client.parser import text_string_to_metric_families
+from small_service import PATIENCE, Service
 from tiny import SOURCES, tiny_model
 
 from attendo.recipes.bench_serving import (
@@ -77,7 +79,7 @@ class Loaded:
         """Every text once."""
 
         async def work(wire: Wire) -> list[Outcome]:
-            return await answers(wire, await shape_for(api, wire, fields), texts, clients, deadline=60)
+            return await answers(wire, await shape_for(api, wire, fields), texts, clients, deadline=600)
 
         return self._with(work)
 
@@ -129,9 +131,18 @@ class Loaded:
 
 @contextmanager
 def serving(folder: Path, *options: str) -> Iterator[Loaded]:
+    """In a process that has imported everything itself, with the limits that a server has unless told otherwise."""
     with started([save_model(folder)], "--threads", "1", *options) as server:
-        asyncio.run(ready(server.url, seconds=60))
+        asyncio.run(ready(server.url))
         yield Loaded(server)
+
+
+@contextmanager
+def forked(children: Children, folder: Path, *options: str, before: Sequence[Job] = ()) -> Iterator[Loaded]:
+    """In a forked process, which imports nothing, with limits that a busy machine never reaches."""
+    with Service(children, save_model(folder), "--threads", "1", *options, before=before) as service:
+        service.until_ready()
+        yield Loaded(Started(f"http://127.0.0.1:{service.port}", service.pid))
 
 
 def grown(before: Counts, after: Counts, *names: str) -> dict[tuple[str, ...], int]:
@@ -143,7 +154,7 @@ def grown(before: Counts, after: Counts, *names: str) -> dict[tuple[str, ...], i
     }
 
 
-def until(fact: Callable[[], bool], seconds: float = 10) -> None:
+def until(fact: Callable[[], bool], seconds: float = PATIENCE) -> None:
     end = time.monotonic() + seconds
     while not fact():
         assert time.monotonic() < end, "it never came to be so"

@@ -2,7 +2,8 @@
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,9 +25,19 @@ _RAISED: dict[str, type[BaseException]] = {
 }
 
 
-def slow_steps(seconds: float) -> None:
-    """Every step takes so much longer."""
-    _before_steps(lambda _: time.sleep(seconds))
+def slow_steps(seconds: float, longest: int = 0) -> None:
+    """Every step takes so much longer, while somebody is served who asked for at least so many tokens."""
+    _before_steps(lambda limits: time.sleep(seconds) if max(limits, default=0) >= longest else None)
+
+
+def hold_steps(file: str) -> None:
+    """No step is made for as long as this file exists."""
+
+    def hold(limits: list[int]) -> None:
+        while Path(file).exists():
+            time.sleep(0.005)
+
+    _before_steps(hold)
 
 
 def serving_fault(kind: str, seconds: float = 0.0) -> None:
@@ -35,20 +46,21 @@ def serving_fault(kind: str, seconds: float = 0.0) -> None:
         _fault_in_tokenizer()
         return
 
-    def strike(marked: bool) -> None:
-        if marked and kind == "hang":
+    def strike(limits: list[int]) -> None:
+        if MARK in limits and kind == "hang":
             time.sleep(seconds)
-        elif marked:
+        elif MARK in limits:
             raise _RAISED[kind]("on purpose")
 
     _before_steps(strike)
 
 
-def _before_steps(do: Any) -> None:
+def _before_steps(do: Callable[[list[int]], None]) -> None:
+    """`do` is told the most tokens that each request may have."""
     original = Crowd.advance
 
     def advance(self: Crowd, waiting: "deque[Request]") -> Iterator[Answers]:
-        do(any(each is not None and each.limit == MARK for each in (*self._serving, *waiting)))
+        do([each.limit for each in (*self._serving, *waiting) if each is not None])
         return original(self, waiting)
 
     Crowd.advance = advance  # type: ignore[method-assign]

@@ -17,8 +17,10 @@ from children import Children, Ended, Job
 from serving_faults import MARK
 from tiny import SOURCES
 
-PATIENCE = 60.0  # seconds, of a test that waits for something that must come
+PATIENCE = 240.0  # seconds, of a test that waits for something that must come: only a hang takes so long
 LONG = {"min_length": 100, "max_length": 100}
+# Limits that a busy machine never reaches. A test of a limit sets it.
+UNHURRIED = ("--deadline", "600", *(f"--set={name}_seconds=600" for name in ("queue", "hang", "drain", "body")))
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Answered:
 
 
 class Service:
-    """`attendo serve`, on a port that was free a moment ago unless one is given."""
+    """`attendo serve`, on a port that the system chooses unless one is given."""
 
     def __init__(
         self,
@@ -47,10 +49,24 @@ class Service:
         before: Sequence[Job] = (),
         **environment: str,
     ) -> None:
-        self.port = port or free_port()
-        arguments = ("serve", folder, "--port", str(self.port), *options)
+        self._port = port
+        arguments = ("serve", folder, "--port", str(port or 0), *UNHURRIED, *options)
         self._child = children.start_attendo(*arguments, before=before, **environment)
         self._ended: Ended | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def port(self) -> int:
+        """Where none was given, the one that it announces when it listens."""
+        if self._port is None:
+            address = re.compile(rb"^http://\S+?:(\d+)/?\n", re.MULTILINE)
+            self.until(lambda: address.search(self._child.output.read_bytes()))
+            (port,) = address.findall(self._child.output.read_bytes())
+            self._port = int(port)
+        return self._port
 
     def __enter__(self) -> "Service":
         return self
@@ -87,8 +103,15 @@ class Service:
 
     def until_there(self, count: int) -> None:
         """So many are being answered, or wait for it."""
-        number = re.compile(r"^attendo_(?:running|waiting)_requests\S* (\S+)$", re.MULTILINE)
-        self.until(lambda: sum(map(float, number.findall(self.get("/metrics").content))) == count)
+        self.until(lambda: self._sum("(?:running|waiting)_requests") == count)
+
+    def until_nothing_is_computed(self) -> None:
+        self.until(lambda: self._sum("batch_size") == 0)
+
+    def _sum(self, gauge: str) -> float:
+        numbers = re.findall(rf"^attendo_{gauge}(?:{{\S*)? (\S+)$", self.get("/metrics").content, re.MULTILINE)
+        assert numbers
+        return sum(map(float, numbers))
 
     def until(self, fact: Any) -> None:
         begin = time.monotonic()

@@ -49,6 +49,23 @@ STOPS: dict[str, Stop] = {
 }
 
 
+# Every variant and every stop point; `make test-all` tries each variant with each stop point.
+SHORT = {
+    ("plain", "at the first step"),
+    ("plain", "before the last validation"),
+    ("dropout", "amid an epoch"),
+    ("dropout", "after a validation"),
+    ("moving average", "before a validation"),
+    ("BPE-dropout", "at the end of an epoch"),
+}
+
+
+def in_short(*case: str, short: set[Any]) -> Any:
+    """One case of a grid, which only `make test-all` tries unless it is among the short ones."""
+    name = case if len(case) > 1 else case[0]
+    return pytest.param(*case, marks=[] if name in short else [pytest.mark.slow])
+
+
 def at_the_end_of_an_epoch(report: Report, run: Run) -> bool:
     position = run.trainer.standing.position
     return isinstance(report, Step) and (position.epoch, position.batch) == (1, 0)
@@ -83,8 +100,9 @@ def uninterrupted(configs: Configs, tmp_path_factory: pytest.TempPathFactory) ->
     return of
 
 
-@pytest.mark.parametrize("stop", STOPS)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    ("variant", "stop"), [in_short(variant, stop, short=SHORT) for variant in VARIANTS for stop in STOPS]
+)
 def test_R1_a_run_stopped_and_resumed_is_the_uninterrupted_one(
     configs: Configs, uninterrupted: References, tmp_path: Path, variant: str, stop: str
 ) -> None:
@@ -103,7 +121,7 @@ def test_R1_a_run_stopped_and_resumed_is_the_uninterrupted_one(
     assert [line["step"] for line in found.steps] == list(range(1, STEPS + 1))
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", [in_short(each, short={"moving average"}) for each in VARIANTS])
 def test_R1_a_signal_between_two_batches_of_an_update_waits_for_its_end(
     configs: Configs, uninterrupted: References, tmp_path: Path, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,18 +188,19 @@ def test_R1_who_asks_for_an_end_does_not_wait_for_a_validation(
     assert outcome(run.folder) == uninterrupted("moving average", **scored)
 
 
-def test_R1_a_run_stopped_after_every_single_step_is_the_uninterrupted_one(
-    configs: Configs, uninterrupted: References, tmp_path: Path
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_R1_a_run_stopped_after_every_few_steps_is_the_uninterrupted_one(
+    configs: Configs, uninterrupted: References, tmp_path: Path, every: int
 ) -> None:
     run = begin(configs("dropout"), tmp_path / "run")
-    for step in range(1, STEPS):
-        assert stop_when(run, lambda report, run: isinstance(report, Step)) == step
+    for step in range(every, STEPS, every):
+        assert stop_when(run, lambda report, run, step=step: isinstance(report, Step) and report.step == step) == step
         run = resume(run.folder)
     train_to_the_end(run)
     assert outcome(run.folder) == uninterrupted("dropout")
 
 
-@pytest.mark.parametrize("variant", ["dropout", "BPE-dropout"])
+@pytest.mark.parametrize("variant", [in_short(each, short={"BPE-dropout"}) for each in ("dropout", "BPE-dropout")])
 def test_R1_fresh_processes_of_the_command_line_go_on_bit_for_bit(
     children: Children, configs: Configs, uninterrupted: References, tmp_path: Path, variant: str
 ) -> None:

@@ -15,7 +15,9 @@ from attendo.train import checkpoint
 from attendo.train.checkpoint import Checkpoints
 
 FILES = ("model.safetensors", "optimizer.safetensors", "random.safetensors", "state.json", "manifest.json")
-FLIPS, CUTS = 200, 50
+# Of each file; `make test` tries some.
+FLIPS = pytest.mark.parametrize("flips", [20, pytest.param(200, marks=pytest.mark.slow)])
+CUTS = pytest.mark.parametrize("cuts", [10, pytest.param(50, marks=pytest.mark.slow)])
 
 
 @pytest.fixture
@@ -40,10 +42,11 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("unread")
 @pytest.mark.parametrize("name", FILES)
-def test_R6_one_bit_anywhere_is_noticed(checkpoints: Checkpoints, name: str) -> None:
+@FLIPS
+def test_R6_one_bit_anywhere_is_noticed(checkpoints: Checkpoints, name: str, flips: int) -> None:
     path, chance = checkpoints.path(20) / name, random.Random(name)
     whole = path.read_bytes()
-    for _ in range(FLIPS):
+    for _ in range(flips):
         place, bit = chance.randrange(len(whole)), 1 << chance.randrange(8)
         path.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
         assert_the_older_one_serves(checkpoints)
@@ -52,11 +55,12 @@ def test_R6_one_bit_anywhere_is_noticed(checkpoints: Checkpoints, name: str) -> 
 
 @pytest.mark.usefixtures("unread")
 @pytest.mark.parametrize("name", FILES)
-def test_R6_a_file_cut_short_or_grown_is_noticed(checkpoints: Checkpoints, name: str) -> None:
+@CUTS
+def test_R6_a_file_cut_short_or_grown_is_noticed(checkpoints: Checkpoints, name: str, cuts: int) -> None:
     path, chance = checkpoints.path(20) / name, random.Random(name)
     whole = path.read_bytes()
     # The last byte of the manifest is the end of its line, and says nothing.
-    lengths = [0, 1, len(whole) - 2, *(chance.randrange(len(whole) - 1) for _ in range(CUTS - 3))]
+    lengths = [0, 1, len(whole) - 2, *(chance.randrange(len(whole) - 1) for _ in range(cuts - 3))]
     for content in (*(whole[:length] for length in lengths), whole + b"}", whole + whole, bytes(len(whole))):
         path.write_bytes(content)
         assert_the_older_one_serves(checkpoints)

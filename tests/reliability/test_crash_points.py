@@ -22,14 +22,20 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("how", ["before", "half", "after"])
+@pytest.mark.parametrize(
+    ("how", "call", "every"),
+    [
+        *(("before", 1, 4), ("half", 2, 4), ("after", 3, 4)),
+        *(pytest.param(how, 1, 1, marks=pytest.mark.slow) for how in ("before", "half", "after")),
+    ],
+)
 @pytest.mark.parametrize("occupied", [False, True], ids=["", "in place of a damaged one"])
 def test_R4_wherever_the_process_dies_the_newest_whole_checkpoint_is_found(
-    children: Children, earlier: Path, tmp_path: Path, how: str, occupied: bool
+    children: Children, earlier: Path, tmp_path: Path, how: str, occupied: bool, call: int, every: int
 ) -> None:
-    call, died = 0, True
+    """At its first call, or a later one, and at every so many from there on, until it lives to its end."""
+    died = True
     while died:
-        call += 1
         folder = tmp_path / f"{call}"
         shutil.copytree(earlier, folder)
         if occupied:
@@ -39,6 +45,7 @@ def test_R4_wherever_the_process_dies_the_newest_whole_checkpoint_is_found(
         died = ended.code == -9
         assert died or ended.code == 0, ended.errors
         check_that_it_goes_on(Checkpoints(folder), not died, damaged={NEW} if occupied else set())
+        call += every
     assert call > 15
 
 

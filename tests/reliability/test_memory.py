@@ -10,8 +10,9 @@ from small_run import begin, run_config, write_run_file, write_text
 SETTLED = 200  # steps after which everything has been done a few times
 
 
-@pytest.mark.parametrize("steps", [300, pytest.param(2000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("workers", "steps"), [(2, 300), *(pytest.param(each, 2000, marks=pytest.mark.slow) for each in (0, 2))]
+)
 def test_R11_memory_files_and_threads_do_not_grow(children: Children, tmp_path: Path, steps: int, workers: int) -> None:
     text = write_text(tmp_path, pairs=200, words=(5, 5))
     settings = {"steps": steps, "workers": workers, "batch_tokens": 60, "save_every": 20, "validate_every": 50}

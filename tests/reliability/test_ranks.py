@@ -14,13 +14,17 @@ from together import Trained, assert_same_network, at_once, config, pairs, snaps
 
 from attendo.train.checkpoint import Checkpoints
 
+SLOW = pytest.mark.slow
 
-@pytest.mark.parametrize("ranks", [(2,), (4,), (1, 2, 4, 1)], ids=str)
+
+@pytest.mark.parametrize(
+    "ranks", [(1, 2), *(pytest.param(each, marks=SLOW) for each in ((2,), (4,), (1, 2, 4, 1)))], ids=str
+)
 def test_R9_processes_that_come_and_go_train_the_same_network(trained: Trained, ranks: tuple[int, ...]) -> None:
     assert_same_network(trained(1), trained(*ranks))
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=SLOW)])
 def test_R9_several_processes_learn_from_the_same_pairs_in_the_same_order_as_one(trained: Trained, ranks: int) -> None:
     one, several = pairs(trained(1)), pairs(trained(ranks))
     assert one == several
@@ -72,8 +76,11 @@ def test_R10_a_gradient_that_is_no_number_on_one_process_is_skipped_by_all(
     assert skipped == {"step": 5, "pairs": [number for batch in pairs(tmp_path)[8:10] for number in batch]}
 
 
-@pytest.mark.parametrize("workers", [2, 4])
-@pytest.mark.parametrize("pieces", [False, True], ids=["words", "BPE-dropout"])
+@pytest.mark.parametrize(
+    ("pieces", "workers"),
+    [(False, 2), (True, 4), pytest.param(False, 4, marks=SLOW), pytest.param(True, 2, marks=SLOW)],
+    ids=["words-2", "BPE-dropout-4", "words-4", "BPE-dropout-2"],
+)
 def test_R9_threads_that_make_batches_change_no_bit(
     prepared: Path, prepared_pieces: Path, tmp_path: Path, workers: int, pieces: bool
 ) -> None:

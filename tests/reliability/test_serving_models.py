@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from children import Children
-from small_service import Asking, Service, different
+from small_service import Asking, Service, different, free_port
 from tiny import tiny_model
 
 from attendo.store import write_manifest
@@ -131,7 +131,7 @@ def test_S13_whoever_asks_a_server_with_a_bad_model_is_never_answered(
     """Also who asks from the first moment, when its port is taken already."""
     tiny_model().save(tmp_path / "model")
     DAMAGES[kind][0](tmp_path / "model")
-    with Service(children, tmp_path / "model") as service:
+    with Service(children, tmp_path / "model", port=free_port()) as service:
         asking = Asking(service, different(4))
         answered = {service.get("/readyz").status, service.get("/livez").status}
         assert service.wait().code == 4

@@ -16,10 +16,10 @@ from attendo.train.snapshot import averaged_weights
 
 # The rest has no say in what is learned: the weights of the model folder are those of the end, and text is decoded.
 SHARDED: dict[str, Any] = {"sharding": "full", "final": "last", "samples": 2, "metrics": ("exact_match",)}
-ENDING_ALONE = (1, 2, 4, 1)
+ENDING_ALONE = pytest.mark.parametrize("ranks", [(2, 1), pytest.param((1, 2, 4, 1), marks=pytest.mark.slow)], ids=str)
 
 
-@pytest.mark.parametrize("ranks", [(2,), ENDING_ALONE], ids=str)
+@ENDING_ALONE
 def test_R9_divided_weights_learn_as_whole_ones_do(trained: Trained, ranks: tuple[int, ...]) -> None:
     assert_same_network(trained(1), trained(*ranks, **SHARDED))
 
@@ -33,8 +33,9 @@ def test_R9_a_sharded_run_writes_the_model_that_it_validated(trained: Trained) -
     assert all(torch.equal(written[name], learned[name]) for name in learned)
 
 
-def test_R9_divided_weights_decode_as_whole_ones_do(trained: Trained) -> None:
-    divided, changing = (decoded(trained(*ranks, **SHARDED)) for ranks in [(2,), ENDING_ALONE])
+@ENDING_ALONE
+def test_R9_divided_weights_decode_as_whole_ones_do(trained: Trained, ranks: tuple[int, ...]) -> None:
+    divided, changing = (decoded(trained(*each, **SHARDED)) for each in [(2,), ranks])
     assert divided == changing
     assert len(divided) == 3
 
@@ -43,7 +44,9 @@ def decoded(folder: Path) -> list[str]:
     return [path.read_text("utf-8") for path in sorted((folder / "run" / "validation").glob("step-*.txt"))]
 
 
-@pytest.mark.parametrize(("saved_by", "ranks"), [(1, 4), (2, 1), (2, 2)])
+@pytest.mark.parametrize(
+    ("saved_by", "ranks"), [(1, 2), (2, 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((1, 4), (2, 2)))]
+)
 def test_R9_a_checkpoint_goes_from_whole_to_divided_and_back_to_the_last_bit(
     children: Children, trained: Trained, tmp_path: Path, saved_by: int, ranks: int
 ) -> None:

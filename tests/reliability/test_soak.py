@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loaded_server import Loaded, sentences, serving, until
+from children import Children
+from loaded_server import Loaded, forked, sentences, serving, until
 
 from attendo.recipes.bench_serving import Api, Load
 
 CLIENTS = 8
+MANY = 1000
 KINDS: list[tuple[Api, dict[str, Any]]] = [
     ("own", {}),
     ("libretranslate", {}),
@@ -21,8 +23,9 @@ KINDS: list[tuple[Api, dict[str, Any]]] = [
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("settled", "requests"), [(60, 160), pytest.param(1000, 10_000, marks=pytest.mark.slow)])
-def test_S11_nothing_grows(tmp_path: Path, settled: int, requests: int) -> None:
-    with serving(tmp_path / "model") as server:
+def test_S11_nothing_grows(children: Children, tmp_path: Path, settled: int, requests: int) -> None:
+    folder = tmp_path / "model"
+    with serving(folder) if requests > MANY else forked(children, folder) as server:
         asked = ask(server, settled)
         until(lambda: server.idle)
         memory, files, threads = server.number("attendo_resident_bytes"), server.files, server.threads

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from loaded_server import Loaded, grown, label_values, sentences, serving, until
+from children import Children
+from loaded_server import Loaded, forked, grown, label_values, sentences, serving, until
 
 from attendo.recipes.bench_serving import Api, Load, Outcome, Summary
 
@@ -19,10 +20,10 @@ ROUTE = "/api/v1/generate"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
-    with serving(
-        tmp_path_factory.mktemp("served") / "model", "--set", f"waiting={WAITING}", "--deadline", "60"
-    ) as started:
+def server(children: Children, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    """Few may wait, and WORK takes a second at least."""
+    folder, slow = tmp_path_factory.mktemp("served") / "model", ("slow_steps", {"seconds": 0.005, "longest": 200})
+    with forked(children, folder, "--set", f"waiting={WAITING}", before=[slow]) as started:
         yield started
 
 
@@ -34,10 +35,10 @@ def roomy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
 
 
 @pytest.fixture(scope="module")
-def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
-    """Refuses nobody for how long they would wait: on a machine that others use, or after a load, that may be long."""
-    options = ("--set", "queue_seconds=60", "--deadline", "60")
-    with serving(tmp_path_factory.mktemp("patient") / "model", *options) as started:
+def patient(children: Children, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    """Refuses nobody for how long they would wait, and LONG takes half a minute at least."""
+    slow = ("slow_steps", {"seconds": 0.05, "longest": 512})
+    with forked(children, tmp_path_factory.mktemp("patient") / "model", before=[slow]) as started:
         yield started
 
 
@@ -46,9 +47,8 @@ def ends(outcomes: list[Outcome]) -> Counter[Any]:
 
 
 def test_S5_more_than_it_can_take_is_turned_away_at_once_and_the_rest_answered(server: Loaded) -> None:
-    capacity = Summary.of(server.put(Load(clients=WAITING, seconds=1), **WORK), 1).requests_per_second
     before = server.counts()
-    outcomes = server.put(Load(rate=max(4 * capacity, 150), seconds=1, deadline=60), **WORK)
+    outcomes = server.put(Load(rate=240, seconds=0.5, deadline=600), **WORK)
     found = ends(outcomes)
     assert set(found) == {200, 429}  # and nobody is late, left alone, or told of an error of the server
     assert found[200] >= WAITING
@@ -105,7 +105,7 @@ def test_S6_a_hundred_clients_leave(patient: Loaded, stream: bool) -> None:
 def left(server: Loaded, clients: int, stream: bool) -> None:
     """All leave while they wait or while they are answered, and none could have been answered by then."""
     before = server.counts()
-    load = Load(rate=clients * 2, seconds=0.5, leaving=1.0, leave_within=0.25, deadline=60)
+    load = Load(rate=clients * 2, seconds=0.5, leaving=1.0, leave_within=0.25, deadline=600)
     found = ends(server.put(load, **LONG, stream=stream))
     assert set(found) == {"left"}
     assert found["left"] > clients / 2
@@ -148,7 +148,7 @@ def same(server: Loaded, texts: list[str], clients: int, api: Api, fields: dict[
 def test_S14_counters_are_what_the_client_saw_and_hold_no_text(patient: Loaded) -> None:
     before, routes = patient.counts(), {"own": ROUTE, "libretranslate": "/translate", "openai": "/v1/chat/completions"}
     texts = [f"xylophone-{number} the cat" for number in range(20)]
-    leaving = Load(rate=40, seconds=0.5, leaving=1.0, leave_within=0.2, deadline=60)
+    leaving = Load(rate=40, seconds=0.5, leaving=1.0, leave_within=0.2, deadline=600)
     expected = Counter[Any](("attendo_requests_total", ROUTE, "499") for _ in patient.put(leaving, texts=texts, **LONG))
     apis: tuple[Api, ...] = ("own", "libretranslate", "openai")
     for api in apis:

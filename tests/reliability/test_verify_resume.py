@@ -40,7 +40,13 @@ def commands(children: Children, monkeypatch: pytest.MonkeyPatch) -> list[Sequen
     "changes",
     [
         {"model": {"dropout": 0.2}, "train": {"ema": 0.9, "patience": 1, "validate_every": 1, "schedule": "cosine"}},
-        {"tokenizer": {"kind": "bpe", "size": 320, "dropout": 0.1}, "train": {"accumulate": 2, "best": "exact_match"}},
+        pytest.param(
+            {
+                "tokenizer": {"kind": "bpe", "size": 320, "dropout": 0.1},
+                "train": {"accumulate": 2, "best": "exact_match"},
+            },
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_run_is_found_to_be_the_same(
@@ -102,7 +108,9 @@ def test_dropout_that_is_drawn_anew_is_found_out(
     said = capsys.readouterr().out
     assert re.search(r"^  weights +\d+ of \d+ differ, by 0\.\d+ at most \(\S+\)$", said, re.MULTILINE)
     assert re.search(r"^  random state +1 of 3 differ", said, re.MULTILINE)
-    assert re.search(r"^  place in the data, counters +1 of \d+ differ, by \S+ at most \(best\)$", said, re.MULTILINE)
+    assert re.search(
+        r"^  place in the data, counters +\d+ of \d+ differ, by \S+ at most \(best\w*\)$", said, re.MULTILINE
+    )
     assert "not the same run: with these settings that must not be" in said
 
 

@@ -1,6 +1,9 @@
 """Processes that train as one, and what came of it."""
 
+import fcntl
+import hashlib
 import json
+import shutil
 import socket
 from collections.abc import Callable, Mapping
 from itertools import zip_longest
@@ -18,24 +21,32 @@ from attendo.train.checkpoint import Checkpoints, Snapshot
 Trained = Callable[..., Path]
 
 
-def trainer_of_runs(children: Children, prepared: Path, folders: pytest.TempPathFactory) -> Trained:
-    """Trains with so many processes; or with some for the first stretch of a run and others for the next. Each once."""
-    known: dict[str, Path] = {}
+def trainer_of_runs(children: Children, prepared: Path, shared: Path) -> Trained:
+    """Trains with so many processes; or with some for the first stretch of a run and others for the next.
+
+    Each once, whichever worker of the tests comes first: the others wait for it.
+    """
 
     def trained(*ranks: int, **train: Any) -> Path:
-        name = f"{ranks} {train}"
-        if name not in known:
-            folder = folders.mktemp("ranks")
-            run_file = write_run_file(folder / "run.toml", config(prepared, **train))
-            begun = [str(run_file), "--out", str(folder / "run")]
-            for number, size in enumerate(ranks, start=1):
-                stop = ["--stop-at", str(STEPS * number // len(ranks))] if number < len(ranks) else []
-                together(children, size, folder, [*begun, *stop])
-                begun = ["--resume", str(folder / "run")]
-            known[name] = folder
-        return known[name]
+        name = hashlib.sha256(f"{ranks} {train}".encode()).hexdigest()[:16]
+        folder, done = shared / name, shared / f"{name}.done"
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                train_in_stretches(children, config(prepared, **train), folder, ranks)
+                done.touch()
+        return folder
 
     return trained
+
+
+def train_in_stretches(children: Children, config: RunConfig, folder: Path, ranks: tuple[int, ...]) -> None:
+    begun = [str(write_run_file(folder / "run.toml", config)), "--out", str(folder / "run")]
+    for number, size in enumerate(ranks, start=1):
+        stop = ["--stop-at", str(STEPS * number // len(ranks))] if number < len(ranks) else []
+        together(children, size, folder, [*begun, *stop])
+        begun = ["--resume", str(folder / "run")]
 
 
 def config(prepared: Path, **train: Any) -> RunConfig:
