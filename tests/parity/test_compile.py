@@ -31,13 +31,14 @@ def test_compiled_logits_equal_eager_ones(positions: str) -> None:
     assert _compare("inductor", positions, "pre") == "equal\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "r_drop", "most"),
     [
-        pytest.param("on", "0", 2, marks=pytest.mark.slow),
+        ("on", "0", 2),
         ("on", "1", 2),  # with a mask and without: for each new number of pairs it would take longer than it saves
         ("blocks", "0", 4),  # two kinds of blocks, keys and values of the memory, the loss: however many layers
-        pytest.param("blocks", "1", 4, marks=pytest.mark.slow),
+        ("blocks", "1", 4),
     ],
 )
 def test_learning_is_compiled_once_for_batches_of_any_shape(how: str, r_drop: str, most: int) -> None:
