@@ -1,5 +1,6 @@
 """From two text files to right answers, through the command line: copy, reverse and sort strings of digits."""
 
+import json
 import random
 import subprocess
 import sys
@@ -8,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-COMMAND = [sys.executable, "-c", "from attendo.cli.main import main; main()"]
+# One process for all commands: to start one takes as long as to train.
+COMMANDS = """
+import json, sys
+from attendo.cli.main import main
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["attendo", *words]
+    try:
+        main()
+    except SystemExit as end:
+        if end.code:
+            raise
+"""
 
 TASKS: dict[str, Callable[[str], str]] = {
     "copy": lambda digits: digits,
@@ -56,8 +68,8 @@ def test_a_tiny_model_learns_it_from_files(task: str, tmp_path: Path) -> None:
     write_lines(tmp_path / "train.target", [answer(digits) for digits in train])
     (tmp_path / "run.toml").write_text(RUN)
 
-    attendo(["train", "run.toml", "--out", "run"], "", tmp_path)
-    answers = attendo(["generate", "run/model"], "".join(f"{digits}\n" for digits in unseen), tmp_path).splitlines()
+    commands = [["train", "run.toml", "--out", "run"], ["generate", "run/model"]]
+    answers = attendo(commands, "".join(f"{digits}\n" for digits in unseen), tmp_path).splitlines()
 
     assert len(answers) == len(unseen)
     right = sum(given == answer(digits) for given, digits in zip(answers, unseen, strict=True))
@@ -79,7 +91,8 @@ def write_lines(path: Path, lines: list[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines))
 
 
-def attendo(arguments: list[str], text: str, folder: Path) -> str:
-    done = subprocess.run([*COMMAND, *arguments], input=text, capture_output=True, text=True, cwd=folder, check=False)
+def attendo(commands: list[list[str]], text: str, folder: Path) -> str:
+    python = [sys.executable, "-c", COMMANDS, json.dumps(commands)]
+    done = subprocess.run(python, input=text, capture_output=True, text=True, cwd=folder, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
