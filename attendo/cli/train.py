@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attendo.errors import UsageError
+from attendo.errors import UsageError, require_package
 
 if TYPE_CHECKING:
     from attendo.recipes.run_config import RunConfig
@@ -190,9 +190,7 @@ def check_ahead(device: str, tensorboard: bool = False) -> None:
 
         pick_device(device)
     if tensorboard:
-        from attendo.recipes.sinks import check_tensorboard
-
-        check_tensorboard()
+        require_package("tensorboard", "tensorboard", "writing for TensorBoard")
 
 
 def _print_settings(config: "RunConfig") -> None:

@@ -1,5 +1,6 @@
 """A run from the command line: shown while it trains, saved whether it ends or is interrupted."""
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,9 +12,11 @@ from attendo.cli.interrupt import interruptible
 from attendo.cli.preparing import show_preparing
 from attendo.cli.progress import Best, TrainingProgress
 from attendo.cli.steady import steady_console
+from attendo.data.prepared import Prepared
 from attendo.errors import AttendoError
 from attendo.recipes.doctor import quick_faults
 from attendo.recipes.run import Run
+from attendo.train.config import TrainConfig
 from attendo.train.loop import DivergedError
 from attendo.train.reports import SaveFailed
 from attendo.train.validation import ValidationStoppedError
@@ -86,7 +89,7 @@ def _look_before_the_first_step(run: Run, say: Say) -> None:
         say("with several processes the first look at data and network is left out: attendo doctor has it")
         return
     for finding in quick_faults(run):
-        if finding.level == "fault":
+        if finding.level == "fault" and finding.stops:
             raise finding.error()
         say(f"{finding.level}: {finding.line}")
 
@@ -143,12 +146,29 @@ def _say_beginning(run: Run, say: Say) -> None:
         f"one vocabulary of {data.source_tokenizer.vocab_size:,} tokens" if joint else f"vocabularies of {sizes}"
     )
     say(f"{vocabulary}, {parameters:,} parameters, {run.trainer.learner.precision} on {run.device}")
+    say(plan(run.config.train, data))
     if run.config.train.sharding == "full":
         say(_sharding(run.world.size))
     if run.trainer.learner.compiles != "off":
         say('compiling: the first steps may take minutes (train.compile = "off" begins at once)')
     if run.trainer.step:
         say(f"going on from step {run.trainer.step}")
+
+
+def plan(config: TrainConfig, data: Prepared) -> str:
+    """How long a run is, in one sentence."""
+    positions = max(data.source_tokens, data.target_tokens) + data.pairs
+    epochs = config.steps * config.accumulate * config.batch_tokens / positions
+    times = math.ceil(config.steps / config.validate_every)
+    parts = [
+        f"{config.steps:,} steps, about {epochs:,.0f} epochs"
+        if epochs >= 1.5 and data.window is None
+        else f"{config.steps:,} steps",
+        f"a validation every {config.validate_every:,} steps" if times > 1 else "a validation at the end",
+    ]
+    if 0 < config.patience < times:
+        parts.append(f"stops early after {config.patience} validations without a better {config.best}")
+    return "; ".join(parts)
 
 
 def _sharding(processes: int) -> str:

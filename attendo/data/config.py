@@ -165,6 +165,7 @@ class DataConfig(Pairs[Files]):
         0.1, description="share of running text, its end, that is kept back for validation"
     )
     pairs: Count = Field(60_000, description="sentences the builtin task makes")
+    allow_copies: bool = Field(False, description="train where every target is its source: copying is the task")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -201,6 +202,12 @@ class DataConfig(Pairs[Files]):
         if self.valid_corpora and self._validation_files:
             raise ValueError("data: give valid_corpora or the other validation files, not both")
         self.training, self.validation  # noqa: B018  (the corpora check themselves when made)
+        same = next((each.source for each in self.training if each.source and each.source == each.target), None)
+        if same is not None and not self.allow_copies:
+            raise ValueError(
+                f"data.source and data.target are the same file, {same}: name the other side, or set data.allow_copies "
+                "to true if copying is the task"
+            )
         return self
 
     @property

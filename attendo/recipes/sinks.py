@@ -9,7 +9,6 @@ import os
 from collections import deque
 from contextlib import suppress
 from dataclasses import fields
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 METRICS = "metrics.jsonl"
-_NEEDS_TENSORBOARD = "writing for TensorBoard needs a package: pip install 'attendo[tensorboard]'"
 WAITING = 10_000  # lines kept while the disk is full; after that the oldest are lost
 
 
@@ -140,7 +138,7 @@ class TensorBoard:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise UsageError(_NEEDS_TENSORBOARD) from None
+            raise UsageError("writing for TensorBoard needs a package: pip install 'attendo[tensorboard]'") from None
         self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
 
     def write(self, report: Report) -> None:
@@ -171,11 +169,6 @@ class TensorBoard:
 
     def _give_up(self, error: OSError) -> None:
         self.fault = f"TensorBoard: {error.strerror or error}; nothing more is written for it in this run"
-
-
-def check_tensorboard() -> None:
-    if find_spec("tensorboard") is None:
-        raise UsageError(_NEEDS_TENSORBOARD)
 
 
 def to_line(report: Report) -> str:

@@ -132,7 +132,7 @@ class Training:
         if run.trainer.step or run.world.size > 1:
             return
         for finding in quick_faults(run):
-            if finding.level == "fault":
+            if finding.level == "fault" and finding.stops:
                 raise finding.error()
             self.warnings.append(finding.line)
 

@@ -2,24 +2,25 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from attendo.data.prepared import Prepared
 from attendo.data.stream import BatchStream
 from attendo.errors import AttendoError
 from attendo.recipes.doctor.finding import Finding
-from attendo.recipes.doctor.learning import first_loss, overfitting
+from attendo.recipes.doctor.learning import first_loss, overfitting, warm_up
 from attendo.recipes.doctor.left_out import Places, bad_lines
 from attendo.recipes.doctor.lengths import Lengths, length_ratios, long_sentences, misaligned
 from attendo.recipes.doctor.masks import causal_leak, padding
 from attendo.recipes.doctor.memory import memory
 from attendo.recipes.doctor.passes import few_pairs, some_batches, undisturbed
-from attendo.recipes.doctor.reading import middle, stretches
-from attendo.recipes.doctor.repeats import Repeats, TextPair
+from attendo.recipes.doctor.reading import MOST_PAIRS, middle, stretches
+from attendo.recipes.doctor.repeats import READ_AS_TEXT, Repeats, TextPair
 from attendo.recipes.doctor.running_text import unknown_tokens, window_shift
 from attendo.recipes.doctor.vocabulary import VocabularyUse
 from attendo.recipes.doctor.wiring import shift, tying
 from attendo.recipes.run import Run
 
 _STREAMED_PAIRS = 2048  # of each corpus: a stream of all would first read a whole pool
+_READ_QUICKLY = 100_000  # pairs
+_COMPARED_QUICKLY = 2_000  # pairs that are compared as text
 
 
 def examine(run: Run, quick: bool = False, tests: Mapping[str, Sequence[TextPair]] | None = None) -> Iterator[Finding]:
@@ -30,14 +31,16 @@ def examine(run: Run, quick: bool = False, tests: Mapping[str, Sequence[TextPair
     The run is not changed: it trains bit for bit as it would have without.
     """
     yield bad_lines(run.data)
+    yield warm_up(run.config.train)
     yield from examine_network(run, quick)
-    if not quick:
-        yield from examine_data(run.data, run.config.train.batch_tokens, tests)
+    yield from examine_data(run, quick, tests)
 
 
 def quick_faults(run: Run) -> list[Finding]:
     """Warnings and faults of the quick part: to be told, or stopped at, before the first step."""
-    return [finding for finding in examine(run, quick=True) if finding.level in ("warning", "fault")]
+    meant = ("repeated pairs",) if run.config.data.task == "builtin" else ()  # its grammar makes some twice
+    found = (finding for finding in examine(run, quick=True) if finding.check not in meant)
+    return [finding for finding in found if finding.level in ("warning", "fault")]
 
 
 def examine_network(run: Run, quick: bool = False) -> Iterator[Finding]:
@@ -75,19 +78,22 @@ def examine_network(run: Run, quick: bool = False) -> Iterator[Finding]:
 
 
 def examine_data(
-    data: Prepared, batch_tokens: int, tests: Mapping[str, Sequence[TextPair]] | None = None
+    run: Run, quick: bool = False, tests: Mapping[str, Sequence[TextPair]] | None = None
 ) -> Iterator[Finding]:
-    """The training pairs, read once, beside those of validation and tests."""
+    """The training pairs, read once, beside those of validation and tests; `quick` reads some of them."""
+    data, config = run.data, run.config
     if data.window is not None:
         yield unknown_tokens(data)
         return
-    places = Places(data)
-    lengths, repeats, use = Lengths(), Repeats(data, places, tests), VocabularyUse(data)
-    for stretch in stretches(data):
+    places = Places(data, lines=not quick)
+    as_text = _COMPARED_QUICKLY if quick else READ_AS_TEXT
+    repeats = Repeats(data, places, tests, as_text, config.data.allow_copies)
+    lengths, use = Lengths(), VocabularyUse(data, config.tokenizer.dropout)
+    for stretch in stretches(data, _READ_QUICKLY if quick else MOST_PAIRS):
         for tally in (lengths, repeats, use):
             tally.add(stretch)
-    yield misaligned(lengths, places)
+    yield misaligned(lengths, places, config.about.task not in ("summarization", "conversation"))
     yield length_ratios(lengths, places)
-    yield long_sentences(lengths, places, batch_tokens)
+    yield long_sentences(lengths, places, config.train.batch_tokens)
     yield from repeats.findings()
     yield from use.findings()

@@ -22,6 +22,7 @@ class Finding:
     examples: tuple[str, ...] = ()
     values: Mapping[str, float] = field(default_factory=dict)
     about: Literal["network", "data"] = "data"
+    stops: bool = True  # whether `attendo train` stops at it, if it is a fault
 
     @property
     def line(self) -> str:
@@ -29,7 +30,7 @@ class Finding:
         return f"{self.check}: {self.found}" + (f"; {self.advice}" if self.advice else "")
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "stops"}
 
     def error(self) -> AttendoError:
         """To stop with, where a fault may not pass."""

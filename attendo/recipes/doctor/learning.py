@@ -10,15 +10,29 @@ from attendo.model.transformer import Transformer
 from attendo.recipes.doctor.finding import Finding
 from attendo.recipes.doctor.passes import batch_of, logits_of
 from attendo.text import PAD
+from attendo.train.config import TrainConfig
 from attendo.train.learner import Learner
 from attendo.train.loss import summed_loss
 
 _OFF = 0.1  # share of ln V that a first loss may be off
 _UNIT_LOGITS = 0.5  # what logits of variance 1 add to ln V
 
+LONGEST_WARM_UP = 0.5  # of the steps
 LEARNT, HALF_LEARNT = 0.1, 0.5  # of the first loss
 # Learning rates, times the root of d_model, and steps to try them for: deep networks with post-norm need the lower one.
 ATTEMPTS = ((0.02, 100), (0.002, 300))
+
+
+def warm_up(train: TrainConfig) -> Finding:
+    """The learning rate rises for `train.warmup` steps: most of the steps must come after them."""
+    values = {"warmup": train.warmup, "steps": train.steps}
+    found = f"{train.warmup:,} of {train.steps:,} steps"
+    if train.warmup <= LONGEST_WARM_UP * train.steps or train.warmup <= 1:
+        return Finding("warm-up", "ok", found, values=values, about="network")
+    if train.warmup > train.steps:
+        found += f": the learning rate ends at {train.steps / train.warmup:.0%} of its peak"
+    advice = f"lower train.warmup, to about {max(1, train.steps // 10):,}, or raise train.steps"
+    return Finding("warm-up", "warning", found, advice, values=values, about="network")
 
 
 def first_loss(learner: Learner, pairs: Sequence[Example], trained: bool) -> Finding:

@@ -58,9 +58,10 @@ def too_many_bad_lines(listing: Path, max_bad_ratio: float) -> Finding:
 class Places:
     """Where pairs come from, for people: the line of the text where that is known, or else the number of the pair."""
 
-    def __init__(self, data: Prepared) -> None:
+    def __init__(self, data: Prepared, lines: bool = True) -> None:
+        """Without `lines` pairs are named by number: to find their lines all text is read again."""
         self._data = data
-        self._left_out: list[NDArray[np.int64] | None] | None = None
+        self._left_out: list[NDArray[np.int64] | None] | None = None if lines else [None] * len(data.corpora)
 
     def line(self, corpus: int, pair: int) -> int | None:
         """The line, from 1, of a pair, from 0."""

@@ -14,6 +14,7 @@ LOPSIDED = 3.0  # times the usual ratio, either way
 LOPSIDED_ABOVE = 10  # tokens of the longer side; in shorter pairs one word is enough for an odd ratio
 MANY_LOPSIDED = 0.01
 SLIPPED_TOO_FAR = 0.01  # share of slipped pairs that is a fault
+LEAST_TO_TELL = 200  # pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +64,11 @@ class Lengths:
         raise IndexError(number)
 
 
-def misaligned(lengths: Lengths, places: Places) -> Finding:
-    """Spans of lines whose lengths fit the lines before or after them much better than their own."""
+def misaligned(lengths: Lengths, places: Places, related: bool = True) -> Finding:
+    """Spans of lines whose lengths fit the lines before or after them much better than their own.
+
+    `related`: whether long sources usually have long targets, as in translation.
+    """
     parts = lengths.parts
     slipped: list[tuple[int, int, int, Slipped]] = []
     gains = {}
@@ -79,8 +83,7 @@ def misaligned(lengths: Lengths, places: Places) -> Finding:
     wrong = sum(last - first + 1 for _, first, last, _ in slipped)
     values = {"pairs": pairs, "slipped": wrong, "spans": len(slipped)}
     if not any(gains.values()):
-        found = "lengths of source and target have too little to do with each other to tell"
-        return Finding("misaligned lines", "ok", found, values=values)
+        return _unrelated(lengths, places, values, related)
     if not slipped:
         return Finding("misaligned lines", "ok", f"none in {counted(pairs, 'pairs')}", values=values)
     largest = sorted(slipped, key=lambda found: -found[3].sum)[:MOST_EXAMPLES]
@@ -94,6 +97,25 @@ def misaligned(lengths: Lengths, places: Places) -> Finding:
             f"{places.span(corpus, first, last)}: the targets fit when moved {_moved(each.lag)}"
             for corpus, first, last, each in largest
         ),
+        values,
+        stops=False,
+    )
+
+
+def _unrelated(lengths: Lengths, places: Places, values: dict[str, int], related: bool) -> Finding:
+    """Lengths that tell nothing: in files that belong together this is rare, in shuffled ones it is the rule."""
+    source, target = lengths.all()
+    vary = all(np.quantile(side, 0.9) > 1.2 * np.quantile(side, 0.1) for side in (source, target))
+    if not related or not vary or len(source) < LEAST_TO_TELL:
+        found = "lengths of source and target have too little to do with each other to tell"
+        return Finding("misaligned lines", "ok", found, values=values)
+    numbers = np.linspace(0, len(source) - 1, MOST_EXAMPLES + 2).astype(int)[1:-1].tolist()
+    return Finding(
+        "misaligned lines",
+        "warning",
+        "lengths of source and target have nothing to do with each other",
+        "look at some pairs: are the files in the same order? (about.task summarization or conversation expects this)",
+        tuple(places.quoted(*lengths.place(number)) for number in numbers),
         values,
     )
 

@@ -19,16 +19,26 @@ Place = tuple[int, int]  # corpus, and pair in it
 TextPair = tuple[str, str]
 
 SOME_REPEATED, MANY_REPEATED = 0.01, 0.2
-MANY_COPIED = 0.01
+MANY_COPIED, ALL_COPIED = 0.01, 0.99
 MANY_LEAKED, MOSTLY_LEAKED = 0.01, 0.5
-_READ_AS_TEXT = 200_000  # pairs: where the sides have vocabularies of their own, ids do not show a copy
+READ_AS_TEXT = 200_000  # pairs: where the sides have vocabularies of their own, ids do not show a copy
 
 
 class Repeats:
-    """Keeps two hashes of every pair that is read, and asks them in the end."""
+    """Keeps two hashes of every pair that is read, and asks them in the end.
 
-    def __init__(self, data: Prepared, places: Places, tests: Mapping[str, Sequence[TextPair]] | None = None) -> None:
-        self._data, self._places = data, places
+    `read_as_text` pairs at most are compared as text. With `allow_copies` targets that equal their sources are right.
+    """
+
+    def __init__(
+        self,
+        data: Prepared,
+        places: Places,
+        tests: Mapping[str, Sequence[TextPair]] | None = None,
+        read_as_text: int = READ_AS_TEXT,
+        allow_copies: bool = False,
+    ) -> None:
+        self._data, self._places, self._allow_copies, self._read_as_text = data, places, allow_copies, read_as_text
         self._unseen = {"validation": data.valid, **(tests or {})}  # what must not be among what is learned from
         self._sources: list[Hashes] = []
         self._pairs: list[Hashes] = []
@@ -47,7 +57,7 @@ class Repeats:
                 number for number, (source, target) in enumerate(zip(sources, targets, strict=True)) if source == target
             )
         else:
-            most = -(-_READ_AS_TEXT * len(sources) // self._data.pairs)
+            most = -(-self._read_as_text * len(sources) // self._data.pairs)
             numbers = np.unique(np.linspace(0, len(sources) - 1, min(most, len(sources))).astype(np.int64)).tolist()
             self._compared += len(numbers)
             same = (number for number in numbers if self._is_copy(stretch, number))
@@ -100,8 +110,11 @@ class Repeats:
         found = (
             f"{count:,} of {counted(compared, 'pairs')} ({share(count / compared)}) have a target equal to the source"
         )
-        if not count:
+        if not count or self._allow_copies:
             return Finding("copied sources", "ok", found, values=values)
+        if count >= ALL_COPIED * compared:
+            advice = "are both sides the same text? If copying is the task, set data.allow_copies to true"
+            return Finding("copied sources", "fault", found, advice, values=values)
         many = count >= MANY_COPIED * compared
         advice = "take such lines out: a network soon learns to copy, unless that is the task"
         examples = tuple(self._places.quoted(*place) for place in self._copies[:MOST_EXAMPLES])
@@ -137,6 +150,7 @@ class Repeats:
             "scores will be too good: take these sources out of the training data, or take others to score with",
             tuple(self._leak(name, texts[number][0], number, sources) for number in leaked),
             values,
+            stops=False,
         )
 
     def _leak(self, name: str, text: str, number: int, sources: Hashes) -> str:

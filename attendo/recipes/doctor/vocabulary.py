@@ -22,10 +22,10 @@ SIDES = ("source", "target")
 
 
 class VocabularyUse:
-    """Counts tokens and characters of both sides."""
+    """Counts tokens and characters of both sides. `dropout` is the run's rate of BPE-dropout."""
 
-    def __init__(self, data: Prepared) -> None:
-        self._data = data
+    def __init__(self, data: Prepared, dropout: float = 0.0) -> None:
+        self._data, self._dropout = data, dropout
         self._tokenizers = (data.source_tokenizer, data.target_tokenizer)
         self._counts = [np.zeros(tokenizer.vocab_size, np.int64) for tokenizer in self._tokenizers]
         self._characters, self._tokens = [0, 0], [0, 0]
@@ -77,7 +77,7 @@ class VocabularyUse:
             counts = {"vocabulary": self._counts[0] + self._counts[1]}
         tokenizers = dict(zip(counts, self._tokenizers, strict=False))
         learnt = {side: _learnt_pieces(tokenizer) for side, tokenizer in tokenizers.items()}
-        unused = {side: ids[counts[side][ids] == 0] for side, ids in learnt.items()}
+        unused = {side: self._never_used(tokenizers[side], ids, counts[side]) for side, ids in learnt.items()}
         shares = {side: len(ids) / max(1, len(learnt[side])) for side, ids in unused.items()}
         found = ", ".join(
             f"{side}: {len(ids):,} of {len(learnt[side]):,} pieces ({share(shares[side])}) never occur in training"
@@ -92,6 +92,16 @@ class VocabularyUse:
         examples = tokenizers[worst].pieces(unused[worst][:MOST_EXAMPLES].tolist())
         shown = tuple(f"{shortened(piece)!r} is never used" for piece in examples)
         return Finding("unused pieces", level, found, f"lower tokenizer.size, to about {needed:,}", shown, values)
+
+    def _never_used(
+        self, tokenizer: Tokenizer, learnt: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Of the learnt pieces. BPE-dropout cuts words into smaller pieces: parts of a used piece are used then."""
+        unused = learnt[counts[learnt] == 0]
+        if not self._dropout:
+            return unused
+        used = "\n".join(tokenizer.pieces(learnt[counts[learnt] > 0].tolist()))
+        return unused[[piece not in used for piece in tokenizer.pieces(unused.tolist())]]
 
     def _characters_a_token(self) -> Finding:
         lengths = [self._characters[side] / max(1, self._tokens[side]) for side in range(2)]

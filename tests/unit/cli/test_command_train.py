@@ -184,7 +184,7 @@ def test_a_folder_with_a_run_is_not_taken_for_another_unless_told_to(attendo: Co
     assert f"continue it (--resume {run}), name another folder, or replace it (--overwrite)" in refused.error
     missing = attendo("train", "--source", "none", "--target", "none", "--out", run)
     assert missing.error == refused.error, "before any text is read"
-    assert attendo("finetune", "none", "--source", "none", "--target", "none", "--out", run).error == refused.error
+    assert attendo("finetune", tmp_path, "--source", "none", "--target", "none", "--out", run).error == refused.error
     assert attendo("train", *files, "--overwrite", *settings(*QUICK_RUN, "train.steps=2")).code == 0
     assert steps(run) == [1, 2]
 
@@ -235,9 +235,36 @@ def test_what_is_not_there_is_told_before_text_is_read(
 ) -> None:
     missing = {"tensorboard", "sacrebleu"}
     there = importlib.util.find_spec
-    for module in ("attendo.metrics.scores", "attendo.recipes.sinks"):
-        monkeypatch.setattr(f"{module}.find_spec", lambda name: None if name in missing else there(name))
+    monkeypatch.setattr("attendo.errors.find_spec", lambda name: None if name in missing else there(name))
     monkeypatch.setattr("attendo.recipes.corpora.amount", lambda *_: pytest.fail("text was read"))
     source, target = write_pairs(tmp_path)
     failed = attendo("train", "--source", source, "--target", target, "--out", tmp_path / "run", *options)
     assert (failed.code, named in failed.error) == (2, True)
+
+
+def test_source_and_target_of_the_same_file_are_refused_unless_copying_is_the_task(
+    attendo: Command, tmp_path: Path
+) -> None:
+    source, _ = write_pairs(tmp_path)
+    same = ["train", "--source", source, "--target", source, "--out", tmp_path / "run", *settings(*QUICK_RUN)]
+    failed = attendo(*same)
+    assert (failed.code, "data.allow_copies" in failed.error) == (2, True)
+    assert attendo(*same, *settings("data.allow_copies=true")).code == 0
+
+
+def test_copies_in_two_files_are_refused_before_the_first_step(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    target.write_bytes(source.read_bytes())
+    failed = attendo("train", "--source", source, "--target", target, "--out", tmp_path / "run", *settings(*QUICK_RUN))
+    assert failed.code == 3
+    assert "copied sources: 30 of 30 pairs" in failed.errors
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_the_length_of_a_run_is_told_before_it_begins(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    options = ["--source", source, "--target", target, "--out", tmp_path / "run"]
+    changes = ("train.steps=12", "train.validate_every=2", "train.patience=3", "train.best=loss", "train.metrics=[]")
+    done = attendo("train", *options, *settings(*QUICK_RUN, *changes))
+    told = "12 steps, about 5 epochs; a validation every 2 steps; stops early after 3 validations without a better loss"
+    assert told in done.errors

@@ -51,7 +51,14 @@ def prepared_run(folder: Path, pairs: Sequence[TextPair], valid: Sequence[TextPa
         "data": data,
         "tokenizer": {"kind": "words", **changes.pop("tokenizer", {})},
         "model": {"d_model": 16, "num_heads": 2, "d_ff": 24, "dropout": 0.2, **changes.pop("model", {})},
-        "train": {"steps": 4, "batch_tokens": 256, "validate_every": 100, "samples": 0, **changes.pop("train", {})},
+        "train": {
+            "steps": 4,
+            "batch_tokens": 256,
+            "validate_every": 100,
+            "samples": 0,
+            "warmup": 1,
+            **changes.pop("train", {}),
+        },
     }
     run = Run.begin(RunConfig(**{**settings, **changes}), folder / "run", torch.device("cpu"))
     for _ in run.prepare():

@@ -30,7 +30,7 @@ def findings_on(
 
 
 def findings_of(run: Run) -> list[Finding]:
-    return list(examine_data(run.data, run.config.train.batch_tokens))
+    return list(examine_data(run))
 
 
 @pytest.mark.parametrize("tokenizer", [{}, BPE, {"kind": "bpe", "size": 500, "joint": True}, {"kind": "characters"}])
@@ -139,12 +139,20 @@ def test_few_slipped_lines_of_many_are_a_warning(tmp_path: Path, monkeypatch: py
     assert found.examples[0].endswith("1 line up")
 
 
-def test_lengths_without_relation_are_said_to_tell_nothing(tmp_path: Path) -> None:
+def test_files_in_different_order_are_a_warning_unless_the_task_is_like_that(tmp_path: Path) -> None:
     dice = random.Random(0)
     shuffled = dice.sample([target for _, target in CLEAN], len(CLEAN))
     lines = [(source, target) for (source, _), target in zip(CLEAN, shuffled, strict=True)]
     found = named(findings_on(tmp_path, lines), "misaligned lines")
-    assert (found.level, "too little to do with each other" in found.found) == ("ok", True)
+    assert (found.level, len(found.examples)) == ("warning", 3)
+    summaries = findings_on(tmp_path / "summaries", lines, about={"task": "summarization"})
+    assert named(summaries, "misaligned lines").level == "ok"
+    assert named(findings_on(tmp_path / "few", lines[:50]), "misaligned lines").level == "ok"
+
+
+def test_targets_of_one_length_tell_nothing(tmp_path: Path) -> None:
+    found = named(findings_on(tmp_path, [(source, "qq") for source, _ in CLEAN]), "misaligned lines")
+    assert found.level == "ok"
 
 
 def test_lopsided_pairs_are_shown_the_worst_first(tmp_path: Path) -> None:
@@ -224,6 +232,30 @@ def test_targets_that_copy_their_source_are_found(tmp_path: Path, joint: bool) -
     assert found.examples[0].startswith("line 321: ")
     fewer = named(findings_on(tmp_path / "fewer", [*CLEAN, *copies[:2]], tokenizer={"joint": joint}), "copied sources")
     assert (fewer.level, fewer.values["copied"]) == ("note", 2)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_copies_alone_are_a_fault_unless_they_are_the_task(tmp_path: Path, joint: bool) -> None:
+    copies = [(source, source) for source, _ in CLEAN]
+    found = named(findings_on(tmp_path, copies, tokenizer={"joint": joint}), "copied sources")
+    assert (found.level, found.stops, "data.allow_copies" in found.advice) == ("fault", True, True)
+    meant = findings_on(tmp_path / "meant", copies, tokenizer={"joint": joint}, data={"allow_copies": True})
+    assert named(meant, "copied sources").level == "ok"
+
+
+def test_parts_of_a_piece_are_used_where_merges_are_dropped(tmp_path: Path) -> None:
+    """A word that is always whole leaves the pieces that it was merged from unused, unless BPE-dropout cuts it."""
+    dice = random.Random(0)
+    names = ["abcdefghij", "klmnopqrst", "bdfhjlnprt"]
+    lines = [(" ".join(dice.choices(names, k=dice.randint(3, 9))),) * 2 for _ in range(300)]
+    plain, dropped = (
+        named(
+            findings_on(tmp_path / str(dropout), lines, tokenizer={"kind": "bpe", "size": 400, "dropout": dropout}),
+            "unused pieces",
+        )
+        for dropout in (0.0, 0.1)
+    )
+    assert (plain.level, dropped.level) == ("warning", "ok")
 
 
 def test_validation_text_among_the_training_text_is_found(tmp_path: Path) -> None:

@@ -12,11 +12,18 @@ from doctor_runs import built_run, parallel_text
 from attendo.errors import DataError, ModelError
 from attendo.nn.masks import Mask
 from attendo.recipes.doctor import Finding, examine, quick_faults
+from attendo.recipes.doctor.learning import warm_up
+from attendo.train.config import TrainConfig
 from attendo.train.reports import Step
 from attendo.train.snapshot import take_snapshot
 
 TEXT = parallel_text(60)
-QUICK = ["bad lines", "tying", "shift", "causal leak", "padding", "first loss", "memory"]
+NETWORK = ["bad lines", "warm-up", "tying", "shift", "causal leak", "padding", "first loss", "memory"]
+DATA = [
+    *("misaligned lines", "length ratio", "long sentences", "repeated pairs", "several targets", "copied sources"),
+    *("validation leak", "unknown tokens", "unused pieces", "characters a token"),
+]
+QUICK = [*NETWORK, *DATA]
 
 
 @pytest.fixture(autouse=True)
@@ -72,9 +79,24 @@ def test_the_quick_part_leaves_out_what_takes_long(tmp_path: Path) -> None:
     run = built_run(tmp_path, TEXT)
     assert [finding.check for finding in examine(run, quick=True)] == QUICK
     checks = [finding.check for finding in examine(run)]
-    assert checks[: len(QUICK)] == QUICK
-    assert checks[len(QUICK)] == "overfitting one batch"
-    assert len(checks) == len(set(checks)) == 18
+    assert checks == [*NETWORK, "overfitting one batch", *DATA]
+
+
+@pytest.mark.parametrize(("warmup", "level"), [(10, "ok"), (50, "ok"), (51, "warning"), (5000, "warning")])
+def test_a_warm_up_of_most_steps_is_a_warning(warmup: int, level: str) -> None:
+    found = warm_up(TrainConfig(steps=100, warmup=warmup))
+    assert (found.level, found.values["warmup"]) == (level, warmup)
+    assert ("train.warmup, to about 10" in found.advice) == (level == "warning")
+
+
+def test_text_whose_order_is_wrong_is_told_before_training_and_does_not_stop_it(tmp_path: Path) -> None:
+    lines = parallel_text(800)
+    moved = [target for _, target in lines[300:500]]
+    lines[300:500] = [
+        (source, target) for (source, _), target in zip(lines[300:500], moved[1:] + moved[:1], strict=True)
+    ]
+    found = next(found for found in quick_faults(built_run(tmp_path, lines)) if found.check == "misaligned lines")
+    assert (found.level, found.stops) == ("fault", False)
 
 
 def test_findings_come_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,7 +208,7 @@ def test_learned_positions_must_reach_over_a_window(tmp_path: Path) -> None:
 
 def test_the_doctor_finds_nothing_wrong_with_running_text(tmp_path: Path) -> None:
     run = begun(run_of_text(tmp_path), tmp_path / "run")
-    data = examine_data(run.data, run.config.train.batch_tokens)
+    data = examine_data(run)
     findings = {finding.check: finding for finding in (*examine(run, quick=True), *data)}
     assert {finding.level for finding in findings.values()} == {"ok"}, findings
     assert "windows" in findings["shift"].found
