@@ -21,6 +21,7 @@ for package in ("hatchling", "fastapi", "uvicorn"):
 PAGE = Path(attendo.explore.__file__).parent / "page"
 PROJECT = PAGE.parents[2]
 PATIENCE = 240  # seconds: only a hang takes so long
+RECIPES = [path for path in (PROJECT / "recipes").rglob("*") if path.is_file()]
 TOOLS = ("node", "nodejs", "npm", "npx", "yarn", "pnpm", "deno", "bun", "esbuild", "tsc")
 
 
@@ -81,6 +82,17 @@ def test_every_file_of_the_page_is_in_the_wheel(wheel: Path) -> None:
     here = {f"attendo/explore/page/{path.relative_to(PAGE).as_posix()}": path for path in PAGE.rglob("*")}
     assert held == {name: path.read_bytes() for name, path in here.items() if path.is_file()}
     assert len(held) > 30
+
+
+def test_every_file_of_the_package_and_every_recipe_is_in_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        held = set(archive.namelist())
+    package = {path.relative_to(PROJECT) for path in (PROJECT / "attendo").rglob("*") if path.is_file()}
+    recipes = {Path("attendo/recipes/files", path.relative_to(PROJECT / "recipes")) for path in RECIPES}
+    wanted = {path.as_posix() for path in package | recipes if "__pycache__" not in path.parts}
+    assert sorted(wanted - held) == []
+    assert len(recipes) > 10
+    assert not [name for name in held if "tests" in name.split("/")]
 
 
 def test_a_wheel_has_nothing_but_the_package(wheel: Path) -> None:
