@@ -4,7 +4,6 @@ Every change to the disk goes through the four verbs at the end, so that a test 
 """
 
 import errno
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,6 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attendo.errors import AttendoError, UsageError
+
+try:
+    import fcntl
+except ImportError:  # Windows has none: there two processes are not kept apart
+    fcntl = None  # type: ignore[assignment]
 
 TEMPORARY = ".tmp-"
 LOCK = ".lock"
@@ -100,7 +104,8 @@ def _held(path: Path, busy: str) -> Iterator[None]:
     with explained(path, 0):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
         raise UsageError(busy) from None
