@@ -53,6 +53,8 @@ def follow(run: Run, stop_at: int | None = None) -> Followed:
         stopped, faults = False, set(run.faults)
         run.asked_to_stop = lambda: bool(interrupt)
         try:
+            if run.config.start_from is not None and not run.trainer.step:
+                progress.show(run.trainer.validate())  # what the old model is worth on both kinds of text
             for report in run.train(stop_at):
                 progress.show(report)
                 faults = _say_faults(run, faults, say)

@@ -233,6 +233,18 @@ def _conversation(field: str, corpus: CorpusConfig, line: Line) -> Pairs:
     return [(join_turns(turns[max(0, n - corpus.context_turns) : n]), turns[n]) for n in answers]
 
 
+def fields_of_first_line(corpus: CorpusConfig) -> str:
+    """Of a .jsonl file, as a list in words, cut to a readable length; nothing where there are none."""
+    if corpus.form != "jsonl":
+        return ""
+    try:
+        content = _object(next(lines_of(corpus))[0].decode("utf-8"))
+    except (BadLineError, UnicodeError, StopIteration):
+        return ""
+    names = ", ".join(content)
+    return names if len(names) <= 200 else f"{names[:200]}..."
+
+
 def _object(text: str) -> dict[str, Any]:
     try:
         content = json.loads(text)

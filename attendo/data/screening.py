@@ -57,6 +57,16 @@ def length_fault(source_tokens: int, target_tokens: int, settings: DataConfig) -
     return None
 
 
+def remedy(reasons: Counter[str], max_bad_ratio: float) -> str:
+    """What to do about bad lines, by the most frequent reason."""
+    (reason, _), *_ = reasons.most_common(1)
+    fitting = {
+        "length ratio": "raise data.max_length_ratio, or cut long sources (data.cut_source), as for summaries; or ",
+        "too long": "raise data.max_length, or cut long sources (data.cut_source); or ",
+    }
+    return f"{fitting.get(reason, '')}mend them, or raise data.max_bad_ratio, now {max_bad_ratio:g}"
+
+
 class BadLines:
     """The bad lines of one corpus: counted by reason here, listed one by one in a file."""
 
@@ -81,6 +91,6 @@ class BadLines:
         reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.most_common())
         raise TooManyBadLinesError(
             f"{self.corpus}: {bad} of {self.lines} lines are bad ({bad / self.lines:.1%}): {reasons}; "
-            f"they are listed in {listed}: mend them, or raise data.max_bad_ratio, now {max_bad_ratio:g}"
+            f"they are listed in {listed}: {remedy(self.counts, max_bad_ratio)}"
             f"{advice and '; '}{advice}"
         )

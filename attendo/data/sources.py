@@ -6,7 +6,7 @@ from itertools import count
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from attendo.data.config import CorpusConfig
-from attendo.data.forms import BadLineError, lines_of, reader_of
+from attendo.data.forms import BadLineError, fields_of_first_line, lines_of, reader_of
 from attendo.data.parallel import conversion
 from attendo.errors import DataError
 
@@ -84,6 +84,14 @@ def encoding_advice(corpus: Corpus, faults: Mapping[str, int]) -> str:
     files = dict(zip((*_NOT_UTF8_IN, _NOT_UTF8), (config.source, config.target, config.file), strict=True))
     wrong = [path for fault, path in files.items() if faults.get(fault) and path is not None]
     return "; ".join(f"{path} is not UTF-8; if it is Latin-1: {conversion(path, 'LATIN1')}" for path in wrong)
+
+
+def field_advice(corpus: Corpus, faults: Mapping[str, int]) -> str:
+    """Which fields the first line of a .jsonl file has, where lines lack those that were asked for."""
+    if not isinstance(corpus, FileCorpus) or not faults.get("no such field"):
+        return ""
+    fields = fields_of_first_line(corpus.config)
+    return f"its first line has the fields {fields}: name two in source_field and target_field" if fields else ""
 
 
 def _is_utf8(line: bytes) -> bool:

@@ -15,7 +15,7 @@ from attendo import keyed
 from attendo.data.config import DataConfig
 from attendo.data.new_folder import NewFolder
 from attendo.data.screening import BadLines, screened
-from attendo.data.sources import Corpus, encoding_advice
+from attendo.data.sources import Corpus, encoding_advice, field_advice
 
 SAMPLE_PAIRS = 200_000
 SAMPLE_CHARACTERS = 30_000_000
@@ -54,7 +54,11 @@ def read_through(
                     sample.offer([(row.source, row.target) for row in block.good])
                     kept_back.offer([row.source for row in block.good] if valid is None else [])
                 yield sum(lines) + bad.lines
-            bad.check(settings.max_bad_ratio, place.bad_lines, encoding_advice(corpus, bad.counts))
+            bad.check(
+                settings.max_bad_ratio,
+                place.bad_lines,
+                encoding_advice(corpus, bad.counts) or field_advice(corpus, bad.counts),
+            )
             lines.append(bad.lines)
     chosen = kept_back.chosen()
     pairs = sample.pairs()

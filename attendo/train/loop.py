@@ -85,6 +85,11 @@ class Trainer:
             waited = self.standing.since_best
             yield Stopped(self.step, f"no better {self.config.best} in {waited} validations")
 
+    def validate(self) -> Validation:
+        """How well the model does now. Nothing of the run changes: what is best so far stays."""
+        assert self._validate_at is not None
+        return self._validate_at(self.step)
+
     def save(self) -> Saved | SaveFailed:
         """A checkpoint of this moment; older ones go when it is durable. Full disks are waited for."""
         snapshot = self.snapshot()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from attendo.data.config import DataConfig
 from attendo.data.index import Index, read_index
 from attendo.data.prepared import Prepared
+from attendo.data.screening import remedy
 from attendo.errors import AttendoError
 from attendo.recipes.corpora import corpora
 from attendo.recipes.doctor.finding import MOST_EXAMPLES, Finding, counted, share, shortened
@@ -49,7 +50,7 @@ def too_many_bad_lines(listing: Path, max_bad_ratio: float) -> Finding:
         "bad lines",
         "fault",
         f"{counted(reasons.total(), 'lines')} are bad, more than data.max_bad_ratio allows: {_by_reason(reasons)}",
-        f"mend them or take them out, or raise data.max_bad_ratio, now {max_bad_ratio:g}",
+        remedy(reasons, max_bad_ratio) if reasons else "",
         _examples(listing),
         {"bad": reasons.total(), **{reason.replace(" ", "_"): count for reason, count in reasons.items()}},
     )

@@ -45,6 +45,16 @@ def test_a_model_goes_on_from_its_own_weights_with_its_own_tokenizers(
     assert len(load(tmp_path / "run" / "model", "cpu").generate(SOURCES)) == len(SOURCES)
 
 
+def test_scores_are_shown_before_the_first_step(
+    attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
+) -> None:
+    done = attendo("finetune", old, *files, "--out", tmp_path / "run", *QUICK)
+    first = next(line for line in done.errors.splitlines() if line.startswith("step "))
+    assert first.startswith("step 0: validation loss ")
+    assert "old loss" in first
+    assert "best so far" not in first
+
+
 def test_it_learns_in_small_steps_unless_told_otherwise(
     attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
 ) -> None:

@@ -1,14 +1,15 @@
 """Which lines are bad, and how many of them are too many."""
 
 import io
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from prepared_data import ListCorpus
 
-from attendo.data.config import DataConfig
-from attendo.data.screening import BadLines, TooManyBadLinesError, length_fault, screened, text_fault
-from attendo.data.sources import Row
+from attendo.data.config import CorpusConfig, DataConfig
+from attendo.data.screening import BadLines, TooManyBadLinesError, length_fault, remedy, screened, text_fault
+from attendo.data.sources import FileCorpus, Row, field_advice
 from attendo.errors import DataError
 
 SETTINGS = DataConfig(task="builtin", max_length=100, max_length_ratio=3.0)
@@ -78,3 +79,19 @@ def test_R7_one_bad_line_in_a_hundred_passes_and_more_do_not(tmp_path: Path) -> 
     assert str(tmp_path / "list.tsv") in message
     assert "raise data.max_bad_ratio, now 0.01" in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("reason", "setting"), [("length ratio", "data.max_length_ratio"), ("too long", "data.max_length,")]
+)
+def test_the_setting_that_fits_the_reason_is_named_first(reason: str, setting: str) -> None:
+    advice = remedy(Counter({reason: 42, "empty": 1}), 0.01)
+    assert advice.index(setting) < advice.index("data.cut_source") < advice.index("data.max_bad_ratio, now 0.01")
+    assert remedy(Counter({"empty": 2, reason: 1}), 0.01) == "mend them, or raise data.max_bad_ratio, now 0.01"
+
+
+def test_the_fields_that_exist_are_named_where_others_were_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"id": 1, "body": "long", "subject": "short"}\n')
+    corpus = FileCorpus(CorpusConfig(file=tmp_path / "a.jsonl", source_field="bodies", target_field="subject"))
+    assert "id, body, subject" in field_advice(corpus, {"no such field": 1})
+    assert field_advice(corpus, {"empty": 1}) == ""
