@@ -25,7 +25,7 @@ from attendo.errors import AttendoError, ModelError, UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.text import Tokenizer, load_tokenizer
-from attendo.text.about import About
+from attendo.text.about import ModelAbout
 
 FORMAT = "attendo.model"
 VERSION = 1
@@ -44,7 +44,7 @@ class StoredModel:
     generation: dict[str, Any] = field(default_factory=dict)
     scores: dict[str, Any] = field(default_factory=dict)
     sample: list[tuple[str, str]] = field(default_factory=list)  # validation pairs to check the model with
-    about: dict[str, Any] = field(default_factory=dict)  # fields of `About` that are known
+    about: dict[str, Any] = field(default_factory=dict)  # fields of `ModelAbout` that are known
 
 
 def save_model(folder: Path, model: StoredModel) -> None:
@@ -118,7 +118,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
 def read_about(folder: Path) -> dict[str, Any]:
     """What about.json says, checked."""
     try:
-        return About(**read_json(folder / ABOUT)).told()
+        return ModelAbout(**read_json(folder / ABOUT)).told()
     except UsageError as error:
         raise ModelError(f"{folder / ABOUT}: {error}") from None
 

@@ -38,10 +38,18 @@ def warnings(number: int, result: "Result", ends: bool = True) -> Iterator[str]:
         yield f"line {number + 1}: {not_in_the_vocabulary(result.unknown)}"
     if result.source_left_out:
         yield f"line {number + 1}: the last {result.source_left_out} tokens were not read; see --max-source"
+    if result.unsplit:
+        yield f"line {number + 1}: {result.unsplit} sentences read as one, where the model was trained on single ones"
     if result.cut and ends:
         yield f"line {number + 1}: cut at {len(result.ids)} tokens; see --max-length"
     if not all(result.constraints):
         yield f"line {number + 1}: {result.constraints.count(False)} of {len(result.constraints)} constraints not met"
+
+
+def split_lines(sentences: Sequence[int], lines: int, by_default: bool) -> str:
+    """How many lines were split, and why; `sentences` of each of them."""
+    reason = "; the model was trained on single sentences (--no-split reads lines whole)" if by_default else ""
+    return f"{len(sentences):,} of {lines:,} lines split into {sum(sentences):,} sentences{reason}"
 
 
 def not_in_the_vocabulary(words: Sequence[str]) -> str:

@@ -117,7 +117,14 @@ def generate(
         Literal["refuse", "cut"] | None,
         _option(_LENGTHS, "A line of more tokens: an error, or only its first are read."),
     ] = None,
-    split: Annotated[bool, _option(_LENGTHS, "Cut longer lines at the ends of their sentences.", "--split")] = False,
+    split: Annotated[
+        bool | None,
+        _option(
+            _LENGTHS,
+            "Answer each sentence of a line by itself; by default if the model was trained on single sentences.",
+            "--split/--no-split",
+        ),
+    ] = None,
     n_best: Annotated[Count, _option(_OUTPUT, "As many answers a line, as Marian writes them.", min=1)] = None,
     alignments: Annotated[bool, _option(_OUTPUT, "Which source tokens were looked at.", "--alignments")] = False,
     as_json: Annotated[bool, _option(_OUTPUT, "One JSON object a line, with scores taken apart.", "--json")] = False,
@@ -139,8 +146,8 @@ def generate(
 ) -> None:
     """Translate (or otherwise transform) lines of standard input.
 
-    Order is kept and an empty line stays empty. What was cut at the length limit or had unknown words is said on
-    standard error. Whatever is left out is as the model folder has it (generation.json).
+    Order is kept and an empty line stays empty. What was cut at the length limit, had unknown words or was split into
+    sentences is said on standard error. Whatever is left out is as the model folder has it (generation.json).
     """
     given = dict(locals())  # every option has the name that the library has for it
     for name in ("model", "ensemble", "as_json", "errors", "device", "constraint", "n_best"):
@@ -173,7 +180,7 @@ def _filter(
 ) -> None:
     from attendo.cli import answers
 
-    number, standing = 0, Standing()
+    number, standing, split = 0, Standing(), list[int]()
     for texts in blocks:
         for results in _answered(model, texts, number, options):
             for result in results:
@@ -183,9 +190,13 @@ def _filter(
                 for line in written(number, result):
                     print(line)
                 number += 1
+                if result.joined:
+                    split.append(len(result.sentences))
             sys.stdout.flush()
             standing.add(len(results))
     standing.clear()
+    if split:
+        print(answers.split_lines(split, number, by_default=options["split"] is None), file=sys.stderr)
 
 
 def _answered(

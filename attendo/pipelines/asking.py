@@ -23,7 +23,8 @@ class Pipeline:
 
     A text gives a list of dicts, one for each answer asked for. A list of texts gives a list of dicts, or of such lists
     where several answers are asked for; where texts are gone on with, and for conversations, always of such lists.
-    What was not read or came to no end is told in the dict, and by a `NotWholeWarning`.
+    What was not read or came to no end is told in the dict, and by a `NotWholeWarning`. `sentences` in the dict: the
+    text was split into so many, because the model learned from single sentences or the call asks for it.
     """
 
     def __init__(self, task: Task, model: TextModel, batch_size: int | None, defaults: Mapping[str, Any]) -> None:
@@ -87,6 +88,8 @@ class Pipeline:
         """Texts that can be asked for together: new tokens come on top of those of a text that is gone on with."""
         new = {whole: asked[name] for name, whole in NEW_TOKENS.items() if name in asked}
         plain, by_length = _decoding(asked), defaultdict[int, list[int]](list)
+        if self._task.reads_whole:
+            plain.setdefault("split", False)
         own = self.model.call(texts).source_tokens if new and self._task.continues else [0] * len(texts)
         for place, tokens in enumerate(own):
             by_length[tokens].append(place)
@@ -96,7 +99,8 @@ class Pipeline:
     def _record(self, given: Any, result: Result, answer: Hypothesis, asked: Options) -> Record:
         text = self._continued(given, result, answer, asked) if self._task.continues else answer.text
         whole = answered(given, text) if self._task.takes_messages else text
-        return {self._task.key: whole, **shortcomings(result, answer, ends=not self._task.continues)}
+        told = {"sentences": len(result.sentences)} if result.joined else {}
+        return {self._task.key: whole, **told, **shortcomings(result, answer, ends=not self._task.continues)}
 
     def _continued(self, given: str, result: Result, answer: Hypothesis, asked: Options) -> str:
         """Behind the text as it was given, not as the tokenizer reads it."""

@@ -23,6 +23,11 @@ class Task:
         return self.name == "text-generation"
 
     @property
+    def reads_whole(self) -> bool:
+        """Whether a text is never split by default: the answer is to all of it."""
+        return self.name in ("summarization", "conversational")
+
+    @property
     def takes_messages(self) -> bool:
         return self.name == "conversational"
 

@@ -19,6 +19,7 @@ def shortcomings(result: Result, answer: Hypothesis, ends: bool) -> dict[str, An
     told = {
         "unknown": list(result.unknown),
         "source_left_out": result.source_left_out,
+        "unsplit": result.unsplit,
         "cut": answer.cut and ends,
         "constraints": [] if all(answer.constraints) else list(answer.constraints),
     }
@@ -34,6 +35,7 @@ def warn(results: Sequence[Result], ends: bool, limited: bool) -> None:
     meanings = {
         "unknown": f"not in the vocabulary: {', '.join(map(shown, unknown[:_NAMED]))}{more}",
         "source_left_out": f"the last tokens were not read, {left_out:,} in all: shorten the text, or take split=True",
+        "unsplit": "read as one sentence, and the model learned from single ones: leave out constraints or prefix",
         "cut": "the answer was cut at its length limit: see max_length",
         "constraints": "not all constraints are met",
     }

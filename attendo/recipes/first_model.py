@@ -1,5 +1,7 @@
 """The model that a run begins with: new weights, or those of the model it goes on from."""
 
+from typing import Any
+
 import torch
 
 from attendo.data.prepared import Prepared, longest_side
@@ -10,7 +12,9 @@ from attendo.model.transformer import Transformer
 from attendo.recipes.run_config import RunConfig, answers_by_data
 from attendo.store import StoredModel, load_model
 from attendo.text_model.prefixes import prefixes_of
+from attendo.text_model.splitting import measure_sources
 
+MEASURED_SOURCES = 2000  # of the training data: enough to know how many are single sentences
 SAMPLE_PAIRS = 1000  # validation pairs that the model folder keeps, to be checked with later
 
 
@@ -30,7 +34,20 @@ def first_model(config: RunConfig, data: Prepared) -> StoredModel:
     _refuse_other_kind(network.config, data)
     _refuse_dropout(config, data)
     _refuse_too_long(network.config, data, max(map(len, prefixes_of(GenerationConfig(**generation), source, target))))
+    if data.window is None and (measured := measure_training_sources(data)):
+        about = {**about, "trained_on": measured}
     return StoredModel(network, source, target, generation, sample=data.valid[:SAMPLE_PAIRS], about=about)
+
+
+def measure_training_sources(data: Prepared) -> dict[str, Any] | None:
+    """Fields of `TrainingSources`, of sources that are spread evenly over all corpora."""
+    every = max(1, data.pairs // MEASURED_SOURCES)
+    ids = [
+        corpus.shards.read(place, place + 1)[0][0]
+        for corpus in data.corpora
+        for place in range(0, len(corpus.shards), every)
+    ]
+    return measure_sources([data.source_tokenizer.decode(each) for each in ids], [len(each) for each in ids])
 
 
 def _going_on(old: StoredModel, config: RunConfig, data: Prepared) -> Transformer:

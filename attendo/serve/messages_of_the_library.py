@@ -80,7 +80,9 @@ OF_THE_LIBRARY: dict[str, str] = {
         "回答的对数概率不是数（精度 {0}）：请改用 bf16 或 fp32；若仍如此，则模型权重有误"
     ),
     r"(\w+) and split exclude each other: .*": "{0} 不能与 split 同时使用：它针对整段文本",
-    r"n_best (\d+) and split exclude each other: .*": "n_best {0} 不能与 split 同时使用：句子是逐句拼接的",
+    r"a prefix of several sentences and split exclude each other: .*": (
+        "多句的 prefix 不能与 split 同时使用：请去掉 split，或逐句提交"
+    ),
     # models that go on with a text
     r"prefix and a decoder-only model exclude each other: .*": "只有解码器的模型不能用 prefix：文本本身就是回答的开头",
     r"(\w+) and a decoder-only model exclude each other: .*": "只有解码器的模型不读源文，不能用 {0}：请去掉",

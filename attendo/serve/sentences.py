@@ -1,6 +1,6 @@
 """The sentences of a text to be translated, and the text with their translations in their places."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from attendo.text.markup import CharacterLinks, Markup, Outline
@@ -37,10 +37,13 @@ class Reading(NamedTuple):
 class TextPlan:
     """`asked` are the sentences for a model, in order: those that have a letter."""
 
-    def __init__(self, text: str, how: Reading | TextKind) -> None:
+    def __init__(self, text: str, how: Reading | TextKind, whole: Callable[[str], bool] | None = None) -> None:
+        """`whole`: whether a model reads such a line as it is, however many sentences it has."""
         how = Reading(how) if isinstance(how, str) else how
         self._document = _document(text, how)
-        self._units = [_Unit(each, how.split != "never") for each in self._document.texts]
+        self._units = [
+            _Unit(each, how.split != "never" and not (whole and whole(each))) for each in self._document.texts
+        ]
         self.asked = [part.text for unit in self._units for part in unit.parts if part.asked]
 
     def written(self, translations: Sequence[Said]) -> str:

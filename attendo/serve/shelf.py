@@ -16,7 +16,7 @@ from attendo.serve.languages import code_of
 from attendo.serve.scheduler import BatchLimits
 from attendo.serve.settings import ServeSettings
 from attendo.store import StoredModel, misfits
-from attendo.text.about import About
+from attendo.text.about import About, ModelAbout
 from attendo.text_model import TextModel
 from attendo.train.checkpoint import Checkpoints
 
@@ -36,7 +36,7 @@ class Served:
 
     def __init__(self, named: NamedModel, settings: ServeSettings) -> None:
         self.name, self.model, self.folder = named.name, named.model, named.folder
-        self.about = _with_known_codes(named.about or About(**named.model.about))
+        self.about = _with_known_codes(named.about or ModelAbout(**named.model.about))
         limits = BatchLimits(
             waiting=settings.waiting,
             queue_seconds=settings.queue_seconds,

@@ -12,7 +12,7 @@ from attendo.interop.opening import load
 from attendo.serve.languages import code_of
 from attendo.serve.shelf import NamedModel, Served, named_models
 from attendo.store import StoredModel
-from attendo.text.about import About
+from attendo.text.about import About, ModelAbout
 from attendo.text_model import TextModel
 
 
@@ -83,7 +83,7 @@ def _about(model: TextModel, pair: Sequence[tuple[str, str]], task: Sequence[str
         told.setdefault("task", "translation")
     for each in task:
         told["task"] = each
-    return About(**told)
+    return ModelAbout(**told)
 
 
 def _served_as(model: TextModel, precision: str | None) -> TextModel:

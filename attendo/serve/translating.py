@@ -1,14 +1,16 @@
 """Texts of many lines, or with tags, translated by a model of sentences: what surrounds the sentences stays."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from attendo.pipelines.turns import most_tokens
 from attendo.serve.errors import Refusal
 from attendo.serve.linking import Answer, answers_of, distinct, together
 from attendo.serve.sentences import Reading, TextPlan
+from attendo.text_model import TextModel
 
 if TYPE_CHECKING:
     from attendo.serve.office import Office
@@ -40,14 +42,16 @@ async def translated(
     """One translation of each text, in order, with at most so many alternatives; `options` as of `generate`.
 
     Lines stay lines, with the white space around them, unless sentences go on over them; tags stay too. Each line, or
-    run of text between tags that divide, is translated sentence by sentence: models that learned from sentences leave
-    out what comes behind the first. What has no letters stays as it is, and a text without any takes no model.
+    run of text between tags that divide, is translated sentence by sentence, unless the model is known to have learned
+    from longer texts: one that learned from sentences leaves out what comes behind the first. What has no letters stays
+    as it is, and a text without any takes no model.
     """
     office.check(texts)
-    plans = [plan async for plan in _plans(texts, how)]
+    plans = [plan async for plan in _plans(texts, how, reads_whole(served.model))]
     asked = [sentence for plan in plans for sentence in plan.asked]
     if len(asked) > MOST_SENTENCES:
         raise Refusal("too_many_sentences", count=len(asked), most=MOST_SENTENCES)
+    options = {**options, "split": False}  # which is done
     searches = _searches(served, alternatives, office.settings.beam, options) if asked else []
     found = await together([answers_of(office, served, asked, how.kind != "text", **each) for each in searches])
     answers = (distinct(chain(*each)) for each in zip(*found, strict=True))
@@ -80,9 +84,17 @@ def _untouched(text: str) -> Translation:
     return Translation(text, (), 0, 0, cut=False)
 
 
-async def _plans(texts: Sequence[str], how: Reading) -> AsyncIterator[TextPlan]:
+def reads_whole(model: TextModel) -> Callable[[str], bool] | None:
+    """Whether the model reads a line with all its sentences at once; None where it is given single sentences."""
+    if model.reads_single_sentences is not False:
+        return None
+    most, encode = most_tokens(model, model.generation), model.source_tokenizer.encode
+    return lambda text: len(encode(text)) <= most
+
+
+async def _plans(texts: Sequence[str], how: Reading, whole: Callable[[str], bool] | None) -> AsyncIterator[TextPlan]:
     for text in texts:
-        yield TextPlan(text, how)
+        yield TextPlan(text, how, whole)
         await asyncio.sleep(0)  # 5,000 characters take milliseconds, and others are to be heard meanwhile
 
 

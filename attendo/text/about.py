@@ -8,6 +8,7 @@ from pydantic import Field
 from attendo.settings import Settings
 
 Task = Literal["translation", "summarization", "conversation", "generation"]
+Share = Annotated[float, Field(ge=0, le=1)]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
 
 _ISO_639_1 = """
@@ -33,6 +34,30 @@ class About(Settings):
     def told(self) -> dict[str, Any]:
         """What is known of it, as the model folder keeps it."""
         return self.model_dump(exclude_none=True)
+
+
+class TrainingSources(Settings):
+    """Figures of the sources that a model was trained on, from a sample of them."""
+
+    counted: Annotated[int, Field(ge=1)] = Field(description="sources in the sample")
+    with_end: Share = Field(description="share of sources that end with a full stop or another end of a sentence")
+    several_sentences: Share = Field(description="share of sources with more than one sentence")
+    tokens: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        default_factory=dict, description="percentiles of their lengths in tokens, by their numbers"
+    )
+
+    @property
+    def are_single_sentences(self) -> bool | None:
+        """Whether fewer than one in ten has several sentences; None where most have no end that would tell."""
+        if self.several_sentences >= 0.1:
+            return False
+        return True if self.with_end >= 0.5 else None
+
+
+class ModelAbout(About):
+    """What a model folder says: what somebody has said, and what was measured in training."""
+
+    trained_on: TrainingSources | None = Field(None, description="its training sources")
 
 
 def languages_of(source: Path, target: Path) -> About:

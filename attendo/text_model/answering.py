@@ -37,6 +37,9 @@ class Line:
     phrases: tuple[str, ...] = ()  # that must be said
     ways: tuple[tuple[Ids, ...], ...] = ((),)  # to write all of these
     left_out: int = field(default=0, compare=False)  # tokens of the source that are not read
+    text: str = field(default="", compare=False)  # that the source was read from
+    breaks: str = field(default="", compare=False)  # line breaks between the sentence before and this one
+    unsplit: int = field(default=0, compare=False)  # sentences in it, of a model that learned from single ones
 
     @property
     def read(self) -> int:

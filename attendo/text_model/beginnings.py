@@ -1,6 +1,7 @@
 """Texts for a model without an encoder: nothing is read as a source, the text is what its continuation begins with."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from attendo.decode.config import OF_A_SOURCE, GenerationConfig
@@ -22,12 +23,12 @@ class BeginningMaker(LineMaker):
             for banned in self._wishes.ban:
                 if holds(text, banned):
                     raise UsageError(f"the text {text!r} and ban {banned!r} exclude each other: it begins the answer")
-            (whole,) = self.sentences(text, number, len(texts))
-            made.append([self._line_of("", beginning_ids(self._target, whole), required)])
+            self._check_length(text, number, len(texts))
+            made.append([replace(self._line_of("", beginning_ids(self._target, text), required), text=text)])
         return made
 
-    def sentences(self, text: str, number: int, count: int = 1) -> list[str]:
-        """The text itself. One that is too long cannot be cut: its end would not know of its beginning."""
+    def _check_length(self, text: str, number: int, count: int) -> None:
+        """A text that is too long cannot be cut: its end would not know of its beginning."""
         tokens = len(self._begin) + len(beginning_ids(self._target, text))
         where, limit = f"text {number + 1} of {count} has {tokens} tokens", self._wishes.max_length
         if tokens > self._most:
@@ -35,7 +36,6 @@ class BeginningMaker(LineMaker):
             raise TooLongError(message, number)
         if limit is not None and tokens > limit:
             raise TooLongError(f"{where}, more than max_length {limit}, which counts them too: raise it", number)
-        return [text]
 
 
 def refuse_source(wishes: Wishes, config: GenerationConfig, given: Mapping[str, Any]) -> None:

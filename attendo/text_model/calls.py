@@ -75,6 +75,7 @@ class Call:
                 unknown=self._unknown(text),
                 source_tokens=sum(line.read for line in lines),
                 source_left_out=sum(line.left_out for line in lines),
+                unsplit=sum(line.unsplit for line in lines),
             )
             for result, text, lines in told
         ]

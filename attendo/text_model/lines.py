@@ -1,19 +1,22 @@
 """From texts to the lines that are answered, one or several for each, and back."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import torch
 
 from attendo.data.line_breaks import as_line
 from attendo.decode.config import GenerationConfig
-from attendo.decode.ranking import Ranking
 from attendo.errors import UsageError
 from attendo.text import Tokenizer
 from attendo.text_model.answering import Line
 from attendo.text_model.choices import ranking_of
-from attendo.text_model.faults import TooLongError
+from attendo.text_model.faults import TooLongError, shown
 from attendo.text_model.phrasing import Ids, prefix_ids, required_ways
 from attendo.text_model.prefixes import prefixes_of
-from attendo.text_model.results import Hypothesis, Result, Score, empty
-from attendo.text_model.splitting import fitting, joined
+from attendo.text_model.results import Alignment, Hypothesis, Result, Score, empty
+from attendo.text_model.splitting import Segment, join_segments, segments
 from attendo.text_model.wishes import Wishes
 
 
@@ -27,7 +30,10 @@ class LineMaker:
         source: Tokenizer,
         target: Tokenizer,
         longest: int | None,
+        splits: bool = False,
     ) -> None:
+        """`splits`: whether texts are split where the call does not say."""
+        self._splits = splits if wishes.split is None else wishes.split
         self._wishes, self._config, self._source, self._target = wishes, config, source, target
         self._before, self._begin = prefixes_of(config, source, target)
         self._positions = longest
@@ -39,33 +45,82 @@ class LineMaker:
         made: list[list[Line]] = []
         for number, (text, prefix, required) in enumerate(zip(map(as_line, texts), prefixes, phrases, strict=True)):
             self._wishes.check_ban(prefix, required)
-            sentences = self.sentences(text, number, len(texts)) if text.strip() else []
-            made.append([self._line(sentence, prefix, required) for sentence in sentences])
+            lines = self._of_text(text, prefix, required, f"text {number + 1} of {len(texts)}", number)
+            made.append(lines if text.strip() else [])
         return made
 
     def results(self, found: Sequence[Result], made: Sequence[Sequence[Line]]) -> list[Result]:
         """One for each text, in the order of the texts, from those of the lines that were made of them."""
         rest, told = iter(found), []
         for lines, phrases in zip(made, self._wishes.phrases(len(made)), strict=True):
-            first, *others = [next(rest) for _ in lines] or [empty(len(phrases), self._wishes.alignments)]
-            told.append(_whole([first, *others], ranking_of(self._config)) if others else first)
+            of_lines = [next(rest) for _ in lines] or [empty(len(phrases), self._wishes.alignments)]
+            told.append(self._whole(of_lines, lines) if len(of_lines) > 1 else of_lines[0])
         return told
 
-    def sentences(self, text: str, number: int, count: int = 1) -> list[str]:
-        """The text itself where it can be read whole."""
-        tokens = self._tokens(text)
-        if tokens <= self._most or (self._config.long_source == "cut" and not self._wishes.split):
-            return [text]
-        where = f"text {number + 1} of {count}"
-        if not self._wishes.split:
-            message = (
-                f"{where} has {tokens} tokens; the model reads at most {self._most}: split it (split=True, --split)"
+    def join(self, answers: Sequence[str], lines: Sequence[Line]) -> str:
+        """The answers to the first of these lines, as one text."""
+        return join_segments(answers, [line.breaks for line in lines[: len(answers)]])
+
+    def _of_text(self, text: str, prefix: str, required: tuple[str, ...], where: str, number: int) -> list[Line]:
+        if not text.strip():
+            return []
+        parts = segments(text) if self._splits else [Segment(text)]
+        unsplit = 0
+        if len(parts) > 1 and (reason := self._keeps_whole(prefix, required)):
+            if self._wishes.split:
+                raise UsageError(f"{reason}: leave split out, or give the sentences one by one")
+            parts, unsplit = [Segment(text)], len(parts)
+        self._check_lengths([part.text for part in parts], where, number)
+        lines = [self._line(part.text, "" if n else prefix, required) for n, part in enumerate(parts)]
+        return [
+            replace(line, text=part.text, breaks=part.breaks, unsplit=unsplit)
+            for line, part in zip(lines, parts, strict=True)
+        ]
+
+    def _keeps_whole(self, prefix: str, required: tuple[str, ...]) -> str | None:
+        """Why a text of several sentences must be read as one; None where it can be split."""
+        if required:
+            return "constraints and split exclude each other: which sentence is to hold a phrase is not known"
+        if len(segments(prefix)) > 1:
+            return "a prefix of several sentences and split exclude each other: a prefix begins the first answer"
+        return None
+
+    def _check_lengths(self, parts: Sequence[str], where: str, number: int) -> None:
+        if self._config.long_source == "cut":
+            return
+        for part in parts:
+            if (tokens := self._tokens(part)) <= self._most:
+                continue
+            if self._splits and self._wishes.split is not False:
+                raise TooLongError(
+                    f"{where}: the sentence {shown(part)} alone has {tokens} tokens; the model reads at most "
+                    f"{self._most}: end sentences with . ! or ?, or shorten it",
+                    number,
+                )
+            raise TooLongError(
+                f"{where} has {tokens} tokens; the model reads at most {self._most}: split it (split=True, --split)",
+                number,
             )
-            raise TooLongError(message, number)
-        try:
-            return fitting(text, self._most, self._tokens)
-        except UsageError as error:
-            raise TooLongError(f"{where}: {error}", number) from None
+
+    def _whole(self, found: Sequence[Result], lines: Sequence[Line]) -> Result:
+        """The answers to the sentences of one text as one answer."""
+        wholes = [self._joined(each, lines) for each in _best_combinations(found, self._wishes.n_best)]
+        return Result(tuple(wholes), sentences=tuple(found))
+
+    def _joined(self, parts: Sequence[Hypothesis], lines: Sequence[Line]) -> Hypothesis:
+        tokens = sum(each.parts.tokens for each in parts)
+        divisor, reward = ranking_of(self._config).terms(tokens)
+        log_probability, penalty, coverage = (
+            sum(getattr(each.parts, name) for each in parts) for name in ("log_probability", "penalty", "coverage")
+        )
+        return Hypothesis(
+            text=self.join([each.text for each in parts], lines),
+            ids=tuple(number for each in parts for number in each.ids),
+            pieces=tuple(piece for each in parts for piece in each.pieces),
+            parts=Score(log_probability, penalty, tokens, divisor, reward, coverage),
+            cut=any(each.cut for each in parts),
+            alignment=_joined_alignment(parts),
+        )
 
     def _tokens(self, text: str) -> int:
         return len(self._before) + len(self._source.encode(text))
@@ -99,6 +154,32 @@ class LineMaker:
         return limit - int(config.at_limit == "free"), min(limit, least)
 
 
+def _joined_alignment(found: Sequence[Hypothesis]) -> Alignment | None:
+    """The alignments of the sentences as one: each looks at its own source, and the last column is of any eos."""
+    kept = [each.alignment for each in found if each.alignment is not None]
+    if len(kept) < len(found):
+        return None
+    weights = torch.block_diag(*(each.weights[:, :-1] for each in kept))
+    ends = torch.cat([each.weights[:, -1:] for each in kept])
+    return Alignment(torch.cat([weights, ends], dim=1))
+
+
+def _best_combinations(found: Sequence[Result], count: int) -> list[tuple[Hypothesis, ...]]:
+    """One hypothesis of each sentence: those with the highest sums of scores, the best of each sentence first."""
+    kept: list[tuple[float, tuple[Hypothesis, ...]]] = [(0.0, ())]
+    for result in found:
+        # A hypothesis that was cut stands behind all others: its score counts as no more than theirs.
+        ranks = accumulate((_score(each) for each in result.hypotheses), min)
+        ranked = list(zip(ranks, result.hypotheses, strict=True))
+        longer = [(total + rank, (*before, each)) for total, before in kept for rank, each in ranked]
+        kept = sorted(longer, key=lambda each: -each[0])[:count]
+    return [each for _, each in kept]
+
+
+def _score(hypothesis: Hypothesis) -> float:
+    return hypothesis.score if hypothesis.utility is None else hypothesis.utility
+
+
 def shortened(
     source: Sequence[int], config: GenerationConfig, before: int = 0, positions: int | None = None
 ) -> tuple[Sequence[int], int]:
@@ -107,21 +188,3 @@ def shortened(
     if config.long_source == "refuse" or len(source) <= most:
         return source, 0
     return source[:most], len(source) - most
-
-
-def _whole(found: Sequence[Result], ranking: Ranking) -> Result:
-    """The answers to the sentences of one text as one answer."""
-    best = [each.best for each in found]
-    tokens = sum(each.parts.tokens for each in best)
-    divisor, reward = ranking.terms(tokens)
-    log_probability, penalty, coverage = (
-        sum(getattr(each.parts, name) for each in best) for name in ("log_probability", "penalty", "coverage")
-    )
-    whole = Hypothesis(
-        text=joined([each.text for each in best]),
-        ids=tuple(number for each in best for number in each.ids),
-        pieces=tuple(piece for each in best for piece in each.pieces),
-        parts=Score(log_probability, penalty, tokens, divisor, reward, coverage),
-        cut=any(each.cut for each in best),
-    )
-    return Result((whole,), sentences=tuple(found))

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from attendo.model.heads import HeadScales, scaled_heads
 from attendo.model.transformer import Transformer
 from attendo.store import StoredModel, load_model, save_model
 from attendo.text import Tokenizer
+from attendo.text.about import TrainingSources
 from attendo.text_model.answering import Answering
 from attendo.text_model.beginnings import BeginningMaker, refuse_source
 from attendo.text_model.calls import Call
@@ -29,7 +31,7 @@ from attendo.text_model.networks import pick_device
 from attendo.text_model.results import Alternative, Result, ScoredTarget
 from attendo.text_model.runtimes import SEARCHED_BY_US, ExportedFolder, Runtime, engine_left_out, refusal
 from attendo.text_model.scoring import checked, pairs_of
-from attendo.text_model.splitting import joined
+from attendo.text_model.splitting import measure_sources
 from attendo.text_model.tags import warn_untagged
 from attendo.text_model.torch_runtime import TorchRuntime
 from attendo.text_model.trace import Trace
@@ -92,6 +94,15 @@ class TextModel:
     def networks(self) -> list[Transformer]:
         """One, or the members of an ensemble."""
         return self.runtime.networks if isinstance(self.runtime, TorchRuntime) else [self.network]
+
+    @cached_property
+    def reads_single_sentences(self) -> bool | None:
+        """Whether it was trained on single sentences, so that texts are split by default; None where nobody knows."""
+        if self.decoder_only or self.about.get("task") not in (None, "translation"):
+            return False
+        sample = self._stored.sample if isinstance(self._stored, StoredModel) else []
+        measured = self.about.get("trained_on") or measure_sources([source for source, _ in sample])
+        return TrainingSources(**measured).are_single_sentences if measured else None
 
     def save(self, folder: str | Path) -> None:
         self._require_single("saved: save its members")
@@ -167,7 +178,7 @@ class TextModel:
         engine = self.runtime.watched(call.config)
         several = call.config.mbr != "none" or call.wishes.ban or call.wishes.constraints or len(call.lines) != 1
         if engine is None or several:
-            return (yield from self._stream_whole(text, call, options))
+            return (yield from self._stream_whole(call, options))
         teller = call.teller()
         with self.runtime.evaluating():
             frontiers = engine.frontiers(*call.search())
@@ -186,7 +197,7 @@ class TextModel:
 
     def alternatives(self, text: str, prefix: str = "", count: int = 5, **options: Any) -> list[Alternative]:
         """The most probable next words behind a prefix of the answer, each with the whole answer it leads to."""
-        wishes, config = self._asked({**options, "prefix": prefix})
+        wishes, config = self._asked({**options, "prefix": prefix, "split": False})
         if wishes.ban or count < 1 or not (text.strip() or self.decoder_only):
             raise UsageError("alternatives are one or more ways to answer a text that is not empty, without a ban")
         ((line,),) = self._lines(wishes, config).of([text])
@@ -217,7 +228,7 @@ class TextModel:
 
     def search_tree(self, text: str, **options: Any) -> list[Tree]:
         """Every hypothesis that a search considers, and what became of it. A diverse beam has a tree a group."""
-        wishes, config = self._asked(options)
+        wishes, config = self._asked({**options, "split": options.get("split") or False})
         if wishes.split or wishes.ban:
             raise UsageError("a tree is of one search: split and ban take several")
         (lines,) = self._lines(wishes, config).of([text])
@@ -255,18 +266,20 @@ class TextModel:
         tapped = Tapped(self.network, scaled_heads(merged(self._heads, heads)))
         return TextModel(self.stored, runtime=TorchRuntime(tapped))
 
-    def _stream_whole(self, text: str, call: Call, options: dict[str, Any]) -> Generator[str, None, Result]:
+    def _stream_whole(self, call: Call, options: dict[str, Any]) -> Generator[str, None, Result]:
         told: list[Result] = []
-        for sentence in call.maker.sentences(text, 0) if call.lines else ():
-            before = joined([each.text for each in told])
-            told += self.generate([sentence], **options)
-            if new := joined([each.text for each in told]).removeprefix(before):
+        for number, line in enumerate(call.lines):
+            before = call.maker.join([each.text for each in told], call.lines)
+            rest = {} if number == 0 else {"prefix": None}  # which begins the first sentence
+            told += self.generate([line.text], **{**options, **rest, "split": False})
+            if new := call.maker.join([each.text for each in told], call.lines).removeprefix(before):
                 yield new
         return call.results(told)[0]
 
     def _lines(self, wishes: Wishes, config: GenerationConfig) -> LineMaker:
         maker = BeginningMaker if self.decoder_only else LineMaker
-        return maker(wishes, config, self.source_tokenizer, self.target_tokenizer, self.runtime.longest)
+        tokenizers = (self.source_tokenizer, self.target_tokenizer)
+        return maker(wishes, config, *tokenizers, self.runtime.longest, bool(self.reads_single_sentences))
 
     def _engine(self, config: GenerationConfig, constrained: bool) -> Engine:
         """One of those used before, where nothing about it has changed: what it has recorded can be used again."""

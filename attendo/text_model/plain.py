@@ -15,6 +15,8 @@ def plain_result(result: Result, several: bool) -> dict[str, Any]:
         content["unknown"] = result.unknown
     if result.source_left_out:
         content["source_left_out"] = result.source_left_out
+    if result.unsplit:
+        content["unsplit"] = result.unsplit
     if result.sentences:
         content["sentences"] = [plain_hypothesis(each.best) for each in result.sentences]
     if several:

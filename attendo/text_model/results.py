@@ -75,9 +75,15 @@ class Result:
 
     hypotheses: tuple[Hypothesis, ...]
     unknown: tuple[str, ...] = ()  # parts of the source that the vocabulary does not have
-    sentences: tuple["Result", ...] = ()  # that the source was split into, where it was too long
+    sentences: tuple["Result", ...] = ()  # answers that were joined: the source was split into its sentences
+    unsplit: int = 0  # sentences that were read as one, by a model that learned from single ones
     source_tokens: int = 0  # that the network read, eos left out
     source_left_out: int = 0  # tokens at the end of a source that was cut, because it was too long
+
+    @property
+    def joined(self) -> bool:
+        """Whether the text was split, so that the answer was put together from those to its sentences."""
+        return bool(self.sentences)
 
     @property
     def best(self) -> Hypothesis:

@@ -18,7 +18,14 @@ from attendo.text_model.results import Hypothesis
 from attendo.text_model.trace import Trace
 
 # Whatever else the model's own settings are: what is shown of a step is then why its token was chosen.
-GREEDY: dict[str, Any] = {"beam": 1, "groups": 1, "sample": False, "mbr": "none", "coverage_penalty": 0.0}
+GREEDY: dict[str, Any] = {
+    "beam": 1,
+    "groups": 1,
+    "sample": False,
+    "mbr": "none",
+    "coverage_penalty": 0.0,
+    "split": False,
+}
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class Wishes:
     prefix: str | Sequence[str] = ""  # how answers begin
     constraints: Sequence[str] | Sequence[Sequence[str]] = ()  # phrases that must be said
     ban: Sequence[str] = ()  # words or phrases that must not
-    split: bool = False  # cut a source that is too long at the ends of its sentences
+    split: bool | None = None  # answer each sentence by itself; None: if the model was trained on single sentences
     alignments: bool = False  # tell where the network looked
 
     def __post_init__(self) -> None:
@@ -37,12 +37,8 @@ class Wishes:
         if self.min_length and self.max_length and self.min_length > self.max_length:
             raise UsageError(f"min_length {self.min_length} is more than max_length {self.max_length}")
         object.__setattr__(self, "ban", checked_phrases(self.ban, "ban"))
-        if self.split:
-            for name in ("prefix", "constraints", "alignments"):
-                if getattr(self, name):
-                    raise UsageError(f"{name} and split exclude each other: they are for whole texts")
-            if self.n_best > 1:
-                raise UsageError(f"n_best {self.n_best} and split exclude each other: sentences are joined one by one")
+        if self.split and self.constraints:
+            raise UsageError("constraints and split exclude each other: they are for whole texts")
 
     def prefixes(self, count: int) -> list[str]:
         """One for each of so many texts."""

@@ -52,7 +52,7 @@ def _described(served: Served) -> dict[str, Any]:
     return {
         "name": served.name,
         "direction": " → ".join(each for each in languages if each) if all(languages) else None,
-        **about.model_dump(),
+        **about.model_dump(exclude={"trained_on"}),
         **_network(model),
         "checkpoints": served.checkpoints,
         "has_training": served.metrics is not None,

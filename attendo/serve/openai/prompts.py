@@ -49,7 +49,7 @@ def by_sentence(served: Served) -> bool:
     """Whether a text is cut for this model, which translates."""
     about = served.about
     translates = about.task == "translation" or (about.task is None and about.target_language is not None)
-    return translates and not served.model.decoder_only
+    return translates and served.model.reads_single_sentences is not False
 
 
 def prompt_of(text: str, served: Served) -> Prompt:

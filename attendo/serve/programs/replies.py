@@ -44,6 +44,7 @@ class ResultReply(HypothesisReply):
     source_left_out: int | None = None
     hypotheses: list[HypothesisReply] | None = None
     sentences: list[HypothesisReply] | None = None
+    unsplit: int | None = None
 
 
 class GenerateReply(Told):

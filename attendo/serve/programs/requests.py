@@ -91,7 +91,7 @@ class Options(Asked):
         None, description="of a source too long for the model, not the server: refuse it, or read its first tokens only"
     )
     split: bool | None = Field(
-        None, description="cut a source too long for the model, not the server, at the ends of its sentences"
+        None, description="answer each sentence by itself; by default where the model learned from single sentences"
     )
 
     alignments: bool | None = Field(None, description="tell where the network looked")

@@ -72,6 +72,11 @@ def test_the_names_of_the_files_tell_it_where_nobody_says_otherwise(tmp_path: Pa
     assert named_about(RunConfig(data=here, start_from="old")).told() == {}
 
 
+def said(model: TextModel) -> dict[str, Any]:
+    """Without what was measured."""
+    return {name: value for name, value in model.about.items() if name != "trained_on"}
+
+
 def test_a_trained_model_knows_it_from_its_files(attendo: Command, tmp_path: Path) -> None:
     pair = files(tmp_path)
     trained = attendo(
@@ -79,10 +84,32 @@ def test_a_trained_model_knows_it_from_its_files(attendo: Command, tmp_path: Pat
         *settings(*QUICK_RUN),
     )
     assert trained.code == 0, trained.errors
-    assert load(tmp_path / "run" / "model").about == EN_ZH
+    about = load(tmp_path / "run" / "model").about
+    measured = about["trained_on"]
+    assert about == {**EN_ZH, "trained_on": measured}
+    # The tiny sentences have no full stop: nothing is split by default.
+    assert (measured["with_end"], measured["several_sentences"]) == (0.0, 0.0)
+    assert (list(measured["tokens"]), measured["tokens"]["100"]) == (["50", "90", "99", "100"], 5)
     assert tomllib.loads((tmp_path / "run" / "run.toml").read_text("utf-8"))["about"] == EN_ZH
     steps = Checkpoints(tmp_path / "run" / "checkpoints").steps()
-    assert averaged_model(tmp_path / "run", steps[-1:]).about == EN_ZH
+    assert averaged_model(tmp_path / "run", steps[-1:]).about == about
+
+
+def test_a_run_on_single_sentences_leaves_a_model_that_splits_texts(attendo: Command, tmp_path: Path) -> None:
+    source, target = tmp_path / "train.a", tmp_path / "train.b"
+    source.write_text("He is at home.\nI love you.\n" * 20, "utf-8")
+    target.write_text("Il est là.\nJe t'aime.\n" * 20, "utf-8")
+    trained = attendo("train", "--source", source, "--target", target, "--out", tmp_path / "run", *settings(*QUICK_RUN))
+    assert trained.code == 0, trained.errors
+    model = load(tmp_path / "run" / "model")
+    assert model.about["trained_on"]["with_end"] == 1.0
+    text = "He is at home. I love you."
+    assert len(model.generate([text])[0].sentences) == 2
+    done = attendo("generate", tmp_path / "run" / "model", given=f"{text}\nI love you.\n".encode())
+    assert "1 of 2 lines split into 2 sentences; the model was trained on single sentences" in done.errors
+    assert done.output.count("\n") == 2
+    whole = attendo("generate", tmp_path / "run" / "model", "--no-split", given=text.encode())
+    assert "split" not in whole.errors
 
 
 def test_prepared_data_knows_which_text_it_was_made_of(attendo: Command, tmp_path: Path) -> None:
@@ -97,7 +124,7 @@ def test_prepared_data_knows_which_text_it_was_made_of(attendo: Command, tmp_pat
     trained = attendo("train", *run)
     assert trained.code == 0, trained.errors
     model = load(tmp_path / "run" / "model")
-    assert model.about == EN_ZH
+    assert said(model) == EN_ZH
     assert (model.generation.max_source, model.generation.long_source) == (3, "cut")
 
 
@@ -121,4 +148,4 @@ def test_a_run_that_goes_on_is_for_what_its_model_was_unless_it_says_otherwise(
     config = RunConfig(start_from=tmp_path / "old", data=files(tmp_path, "more.fr", "more.it"), about=given)
     run = Run.begin(config, tmp_path / "run", torch.device("cpu"))
     list(run.prepare())
-    assert TextModel(first_model(config, run.data)).about == expected
+    assert said(TextModel(first_model(config, run.data))) == expected

@@ -40,8 +40,7 @@ TO_PROGRAMS: list[dict[str, Any]] = [
     {"target_prefix": ["<x>"]},
     {"min_length": 4, "max_length": 3},
     {"prefix": "猫 狗 猫", "max_length": 2},
-    {"split": True, "prefix": "猫"},
-    {"split": True, "n_best": 2, "beam": 4},
+    {"split": True, "beam": 4, "constraints": ["猫"]},
 ]
 TO_ONE_THAT_GOES_ON: list[dict[str, Any]] = [
     {"max_length": 8},
@@ -92,6 +91,7 @@ def test_texts_that_are_too_long_for_a_model(short: Asking) -> None:
     long = "the cat sat " * 10
     assert "拆分" in in_chinese(short.raw("generate", texts=["a", long]))
     assert "第 2 段" in in_chinese(short.raw("generate", texts=["a", long], split=True))
+    assert "多句" in in_chinese(short.raw("generate", texts=["the cat. a dog."], split=True, prefix="猫。狗"))
 
 
 def test_every_gap_is_one_that_was_found() -> None:

@@ -19,9 +19,9 @@ from attendo.serve.office import Office
 from attendo.serve.sentences import Reading, TextKind, TextPlan
 from attendo.serve.settings import ServeSettings
 from attendo.serve.shelf import Served, Shelf
-from attendo.serve.translating import MOST_SENTENCES, Translation, translated
+from attendo.serve.translating import MOST_SENTENCES, Translation, reads_whole, translated
 from attendo.text.markup import Markup
-from attendo.text_model import Hypothesis, Result, Score
+from attendo.text_model import Hypothesis, Result, Score, TextModel
 from attendo.text_model.links import links_of
 
 LINE_BREAKS = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
@@ -189,9 +189,20 @@ def test_a_beam_that_is_wide_enough_is_searched_once(shouting: Desk) -> None:
     shouting("one", alternatives=2, beam=5)
     shouting("one", alternatives=2)
     assert isinstance(shouting.office, Shouting)
+    whole = {"split": False}  # which was done
     assert [options for _, options in shouting.office.calls] == [
-        {"beam": 5, "n_best": 5}, {}, {"beam": 5, "n_best": 5},
+        {"beam": 5, "n_best": 5} | whole, whole, {"beam": 5, "n_best": 5} | whole,
     ]  # fmt: skip
+
+
+def test_a_model_that_learned_from_texts_is_given_lines_with_all_their_sentences(real: Desk) -> None:
+    texts = {"counted": 100, "with_end": 1.0, "several_sentences": 0.6}
+    model = TextModel(replace(real.model.model.stored, about={"trained_on": texts}))
+    whole = reads_whole(model)
+    assert whole is not None
+    assert TextPlan("One. Two.\nThree.", Reading(), whole).asked == ["One. Two.", "Three."]
+    assert TextPlan("One. Two.\nThree.", Reading(), lambda text: False).asked == ["One.", "Two.", "Three."]
+    assert reads_whole(real.model.model) is None
 
 
 def test_a_wide_beam_of_groups_is_shared_evenly(real: Desk) -> None:

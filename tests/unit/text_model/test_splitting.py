@@ -1,11 +1,14 @@
-"""Sources that are too long: an error that names them, or sentence by sentence."""
+"""Texts of several sentences, answered sentence by sentence; sources that are too long: an error that names them."""
+
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from lively import lively_model
 from tiny import tiny_model
 
 from attendo.errors import UsageError
-from attendo.text_model import TooLongError
+from attendo.text_model import TextModel, TooLongError
 from attendo.text_model.plain import plain_result
 from attendo.text_model.splitting import joined, sentences
 
@@ -56,18 +59,118 @@ def test_a_source_that_is_too_long_is_named() -> None:
     assert refused.value.number == 1
 
 
-def test_a_text_is_split_only_where_it_is_too_long() -> None:
+def test_a_text_of_several_sentences_is_split_also_where_it_could_be_read_whole() -> None:
     model = lively_model()
-    short, long = model.generate(["the cat. a dog", "the cat. a dog. I love NLP"], split=True, max_source=5)
-    assert short.sentences == ()
-    assert [each.ids for each in long.sentences] == [
+    one, several = model.generate(["the cat", "the cat. a dog. I love NLP"], split=True)
+    assert (one.joined, one.sentences) == (False, ())
+    assert several.joined
+    assert [each.ids for each in several.sentences] == [
         each.ids for each in model.generate(["the cat.", "a dog.", "I love NLP"])
     ]
-    assert long.text == joined([each.text for each in long.sentences])
-    assert long.ids == sum((each.ids for each in long.sentences), ())
-    assert long.log_probability == pytest.approx(sum(each.log_probability for each in long.sentences))
-    assert long.cut == any(each.cut for each in long.sentences)
-    assert long.score == pytest.approx(long.log_probability / long.best.parts.tokens)
+    assert several.text == joined([each.text for each in several.sentences])
+    assert several.ids == sum((each.ids for each in several.sentences), ())
+    assert several.log_probability == pytest.approx(sum(each.log_probability for each in several.sentences))
+    assert several.cut == any(each.cut for each in several.sentences)
+    assert several.score == pytest.approx(several.log_probability / several.best.parts.tokens)
+
+
+TEXT = "the cat. a dog! I love NLP"
+SINGLE = {"trained_on": {"counted": 100, "with_end": 0.9, "several_sentences": 0.03}}
+
+
+@pytest.mark.parametrize(
+    ("about", "splits"),
+    [
+        ({}, None),
+        (SINGLE, True),
+        ({**SINGLE, "task": "translation"}, True),
+        ({**SINGLE, "task": "summarization"}, False),
+        ({**SINGLE, "task": "conversation"}, False),
+        ({"trained_on": {**SINGLE["trained_on"], "several_sentences": 0.3}}, False),
+        ({"trained_on": {**SINGLE["trained_on"], "with_end": 0.0}}, None),
+    ],
+)
+def test_texts_are_split_by_default_where_the_model_learned_from_single_sentences(
+    about: dict[str, Any], splits: bool | None
+) -> None:
+    model = with_about(about)
+    assert model.reads_single_sentences is splits
+    (by_default,), (whole,), (split,) = (model.generate([TEXT], split=each) for each in (None, False, True))
+    assert not whole.joined
+    assert len(split.sentences) == 3
+    assert by_default == (split if splits else whole)
+
+
+def test_an_older_folder_is_judged_by_its_sample() -> None:
+    stored = lively_model().stored
+    for source, splits in (("the cat.", True), ("the cat", None), ("the cat. a dog.", False)):
+        assert TextModel(replace(stored, sample=[(source, "猫")] * 20)).reads_single_sentences is splits
+    assert TextModel(replace(stored, sample=[("the cat.", "猫")] * 5)).reads_single_sentences is None
+
+
+def test_lines_of_a_text_stay_lines() -> None:
+    model = with_about(SINGLE)
+    (found,) = model.generate(["the cat.\n\na dog. I love NLP\n"])
+    first, second, third = (each.text for each in found.sentences)
+    assert found.text == f"{first}\n\n{joined([second, third])}"
+
+
+def test_several_answers_are_the_best_combinations_of_those_to_the_sentences() -> None:
+    model = lively_model()
+    (found,) = model.generate(["the cat. a dog."], split=True, beam=4, n_best=3)
+    assert found.text == model.generate(["the cat. a dog."], split=True, beam=4)[0].text
+    first, second = ([each.text for each in part.hypotheses] for part in found.sentences)
+    told = [each.text for each in found.hypotheses]
+    assert told[0] == joined([first[0], second[0]])
+    assert told[1] in (joined([first[0], second[1]]), joined([first[1], second[0]]))
+    assert len({*told}) == 3
+
+
+def test_alignments_of_the_sentences_are_joined() -> None:
+    model = lively_model()
+    (found,) = model.generate(["the cat. a dog."], split=True, alignments=True)
+    one, other = (each.alignment for each in found.sentences)
+    assert found.alignment is not None
+    assert found.alignment.weights.shape == (len(found.ids), found.source_tokens + 1)
+    sources, targets = one.weights.size(1) - 1, one.weights.size(0)
+    shifted = tuple((source + sources, target + targets) for source, target in other.links)
+    assert found.alignment.links == one.links + shifted
+
+
+def test_a_prefix_begins_the_answer_to_the_first_sentence() -> None:
+    model = lively_model()
+    (found,) = model.generate(["the cat. a dog."], split=True, prefix="我 爱")
+    assert found.text.startswith("我 爱")
+    assert found.sentences[1].ids == model.generate(["a dog."])[0].ids
+    with pytest.raises(UsageError, match="prefix of several sentences"):
+        model.generate(["the cat. a dog."], split=True, prefix="我。爱")
+
+
+def test_constraints_keep_a_text_whole_and_the_result_says_so() -> None:
+    model = with_about(SINGLE)
+    one, several = model.generate(["the cat.", "the cat. a dog."], beam=3, constraints=["猫"])
+    assert (one.unsplit, several.unsplit, several.joined) == (0, 2, False)
+    assert plain_result(several, several=False)["unsplit"] == 2
+
+
+def with_about(about: dict[str, Any]) -> TextModel:
+    return TextModel(replace(lively_model().stored, about=about))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("No. I did not. See No. 5.", ["No.", "I did not.", "See No. 5."]),
+        ("She is 5. He is 6.", ["She is 5.", "He is 6."]),
+        ("Am 5. Mai kam er. 1. Go in.", ["Am 5. Mai kam er.", "1. Go in."]),
+        ("It was my wife and I. We left.", ["It was my wife and I.", "We left."]),
+        ("Pears, apples, etc. We ate them etc. and left.", ["Pears, apples, etc.", "We ate them etc. and left."]),
+    ],
+)
+def test_what_may_be_an_abbreviation_ends_a_sentence_where_the_next_word_says_so(
+    text: str, expected: list[str]
+) -> None:
+    assert sentences(text) == expected
 
 
 def test_learned_positions_are_a_limit_too() -> None:
