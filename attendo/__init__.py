@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attendo.interop.opening import load
     from attendo.model.config import ModelConfig
     from attendo.model.transformer import Transformer
     from attendo.pipelines import pipeline
+    from attendo.recipes.opening import load
     from attendo.recipes.training import train
     from attendo.text_model import TextModel
 
@@ -19,7 +19,7 @@ _HOMES = {
     "ModelConfig": "attendo.model.config",
     "TextModel": "attendo.text_model",
     "Transformer": "attendo.model.transformer",
-    "load": "attendo.interop.opening",
+    "load": "attendo.recipes.opening",
     "pipeline": "attendo.pipelines",
     "train": "attendo.train",
 }

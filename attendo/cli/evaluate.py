@@ -67,7 +67,7 @@ def evaluate(
     others = read_other(compare, source, lines.sources)
     check_output(output, [source, *reference, by, compare])
 
-    from attendo.interop.opening import load
+    from attendo.recipes.opening import load
 
     text_model = load(model, device)
     other_model = load(compare, device) if compare is not None and others is None else None

@@ -53,7 +53,7 @@ def plot_attention(
         from attendo.explore.heatmap_figure import draw_maps
         from attendo.explore.heatmap_style import lettered
         from attendo.explore.readable import check_readable
-        from attendo.interop.opening import load
+        from attendo.recipes.opening import load
 
         text_model = load(model, device)
         check_readable(text_model, text)

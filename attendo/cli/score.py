@@ -36,7 +36,7 @@ def score(
     decoder-only model the target is what follows the source in one text, and has no end. Which line has words that the
     vocabulary lacks, which are scored as unknown, is said on standard error.
     """
-    from attendo.interop.opening import load
+    from attendo.recipes.opening import load
 
     if words and as_json:
         raise UsageError("--words and --json exclude each other: JSON has every token anyway")

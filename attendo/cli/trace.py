@@ -41,7 +41,7 @@ def trace(
             raise UsageError(f"--head and --step choose what the terminal shows, and {whole} has all: leave them out")
         from attendo.explore.readable import check_readable
         from attendo.explore.trace_terminal import View
-        from attendo.interop.opening import load
+        from attendo.recipes.opening import load
 
         text_model = load(model, device)
         check_readable(text_model, text)
