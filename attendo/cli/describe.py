@@ -1,7 +1,7 @@
 """`attendo describe`: shapes and parameters of a model folder or a preset."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,51 +12,81 @@ if TYPE_CHECKING:
     from attendo.model.config import ModelConfig
 
 
+_SOURCE_LENGTH = 7
+
+
 def describe(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Model folder, or a preset: tiny, small, base, big, paper.")
+        str,
+        typer.Argument(metavar="MODEL", help="Model folder or checkpoint, or a preset: tiny, small, base, big, paper."),
     ],
     vocab_size: Annotated[int | None, typer.Option(min=1, help="Vocabulary of a preset; 30,000 unless given.")] = None,
-    source_length: Annotated[int, typer.Option(min=1, help="Source tokens to show shapes for.")] = 7,
+    source_length: Annotated[
+        int | None, typer.Option(min=1, help="Source tokens to show shapes for; 7 unless given.")
+    ] = None,
     target_length: Annotated[int, typer.Option(min=1, help="Target tokens to show shapes for.")] = 5,
     change: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a preset's setting.")
     ] = None,
 ) -> None:
     """Show what a network is made of: every operation, its shapes, its parameters."""
-    config = _config(model, vocab_size, change or [])
+    config, about = _config(model, vocab_size, change or [])
+    if config.decoder_only and source_length is not None:
+        from attendo.errors import UsageError
+
+        raise UsageError("--source-length is for a model with an encoder, and this one reads no source: leave it out")
 
     from rich.console import Console
 
     from attendo.explore.describe import describe as describe_network
 
+    source_length = source_length or _SOURCE_LENGTH
     description = describe_network(config, source_length, target_length)
+    tokens = f"{target_length} tokens" if config.decoder_only else _tokens(source_length, target_length)
     console = Console()
     console.print(f"{model}: {description.parameters:,} parameters", highlight=False, markup=False, soft_wrap=True)
     console.print(
-        f"shapes for {source_length} source tokens and {target_length} target tokens; "
+        f"shapes for {tokens}; "
         f"d_model {config.d_model}, {config.num_heads} heads, {config.norm}-norm, tie {config.tie}",
         highlight=False,
     )
+    if measured := about.get("trained_on"):
+        console.print(_trained_on(measured), highlight=False, soft_wrap=True)
     console.print(_table(description))
 
 
-def _config(model: str, vocab_size: int | None, changes: list[str]) -> "ModelConfig":
+def _tokens(source: int, target: int) -> str:
+    return f"{source} source tokens and {target} target tokens"
+
+
+def _trained_on(measured: dict[str, Any]) -> str:
+    lengths = measured.get("tokens") or {}
+    told = ", ".join(f"{percent}% up to {length}" for percent, length in lengths.items())
+    several = f"{measured['several_sentences']:.1%} have several sentences"
+    return f"trained on sources of which {several}" + (f"; tokens: {told}" if told else "")
+
+
+def _config(model: str, vocab_size: int | None, changes: list[str]) -> "tuple[ModelConfig, dict[str, Any]]":
+    """The settings of the network, and what the folder says of the model."""
     from attendo.errors import UsageError
     from attendo.model.config import PRESETS, ModelConfig
 
     if model in PRESETS and not Path(model).is_dir():
         from attendo.recipes.run_config import apply_changes
 
-        return ModelConfig.preset(model, **apply_changes({"vocab_size": vocab_size or 30_000}, changes))
+        return ModelConfig.preset(model, **apply_changes({"vocab_size": vocab_size or 30_000}, changes)), {}
     if changes or vocab_size:
         raise UsageError("--set and --vocab-size change a preset; a model folder is shown as it is")
     from attendo.interop.opening import model_folder
+    from attendo.recipes.opening import is_checkpoint, load_checkpoint
     from attendo.store import load_model
 
     if not Path(model).is_dir() and "/" not in model:
         raise UsageError(f"{model} is neither a model folder nor a preset ({', '.join(PRESETS)})")
-    return load_model(model_folder(model)).network.config
+    stored = (
+        load_checkpoint(Path(model), "cpu").stored if is_checkpoint(Path(model)) else load_model(model_folder(model))
+    )
+    return stored.network.config, stored.about
 
 
 def _table(description: "Description") -> "Table":

@@ -1,13 +1,15 @@
 """What a network is made of: every operation with its shapes and its true number of parameters.
 
-Shapes come from running the network once without numbers (torch's meta device), parameters from its weights.
+Parameters come from a network without numbers (torch's meta device). Shapes of attention come from running one layer.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Embedding, Transformer
@@ -17,6 +19,8 @@ from attendo.nn.feedforward import FeedForward
 from attendo.nn.residual import Residual
 
 Shape = tuple[int, ...]
+_FIRST_VALUES = ("normal", "uniform", "xavier_uniform", "kaiming_uniform", "ones", "zeros")
+_SIZES = ("vocab_size", "source_vocab_size", "target_vocab_size")
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,9 @@ class Description:
 
 def describe(config: ModelConfig, source_length: int = 7, target_length: int = 5) -> Description:
     """The parts of the network in the order in which a sentence runs through them."""
-    with torch.device("meta"):
-        network = Transformer(config).eval()
-        maps = _attention_shapes(network, source_length, target_length)
+    with torch.device("meta"), _SkipInitialisation():
+        network = Transformer(config)
+    maps = _attention_shapes(config, source_length, target_length)
     parts = []
     if network.source is not None:
         shared = "target" if config.tie == "all" else None
@@ -78,7 +82,29 @@ def describe(config: ModelConfig, source_length: int = 7, target_length: int = 5
     return Description(tuple(parts), source_length, target_length)
 
 
-def _attention_shapes(network: Transformer, source_length: int, target_length: int) -> dict[str, Shape]:
+class _SkipInitialisation(TorchFunctionMode):
+    """Leaves first values out: on the meta device `normal_` would import torch._dynamo, which takes seconds."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.__name__.endswith("_") and func.__name__.removesuffix("_") in _FIRST_VALUES:
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)
+
+
+def _attention_shapes(config: ModelConfig, source_length: int, target_length: int) -> dict[str, Shape]:
+    """Of the first layers: one of each is run. Neither the vocabulary nor d_ff matters, so these are small.
+
+    On the meta device a run would import torch._dynamo.
+    """
+    sizes = {name: 8 for name in _SIZES if getattr(config, name) is not None}
+    layers = {"num_encoder_layers": min(1, config.num_encoder_layers), "num_decoder_layers": 1}
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        network = Transformer(config.replace(**sizes, **layers, d_ff=8)).eval()
+        return _seen(network, source_length, target_length)
+
+
+def _seen(network: Transformer, source_length: int, target_length: int) -> dict[str, Shape]:
     seen: dict[str, Shape] = {}
 
     def remember(site: str, weights: Tensor) -> None:

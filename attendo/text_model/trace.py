@@ -74,6 +74,10 @@ class Trace(Mapping[str, Tensor]):
     heads: HeadScales = field(default_factory=dict)  # that were scaled
     masked: bool = True  # whether the decoder's future was hidden
 
+    def __repr__(self) -> str:
+        tokens = f"{len(self.source_pieces)} source and {len(self.target_pieces)} target tokens"
+        return f"<Trace of {self.text!r}: {tokens}, {len(self)} tensors by name>"
+
     def __getitem__(self, name: str) -> Tensor:
         return self.entries[name].value
 

@@ -1,9 +1,14 @@
 """`attendo describe`: shapes and parameters."""
 
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tiny import Command, tiny_model
+from tiny import Command, tiny_model, without_source
+
+from attendo.text_model import TextModel
 
 
 def test_a_preset_is_shown_with_its_numbers(attendo: Command) -> None:
@@ -28,6 +33,32 @@ def test_a_folder_whose_name_closes_a_tag_is_shown(attendo: Command, tmp_path: P
     (tmp_path / "q[").mkdir()
     tiny_model().save(tmp_path / "q[" / "b]")
     assert attendo("describe", tmp_path / "q[" / "b]").output.startswith(f"{tmp_path / 'q[' / 'b]'}: ")
+
+
+def test_a_decoder_only_model_has_no_source_tokens(attendo: Command, tmp_path: Path) -> None:
+    without_source().save(tmp_path / "model")
+    shown = attendo("describe", tmp_path / "model")
+    assert "shapes for 5 tokens;" in shown.output
+    assert "source" not in shown.output
+    failed = attendo("describe", tmp_path / "model", "--source-length", "3")
+    assert failed.code == 2
+    assert "--source-length" in failed.error
+
+
+def test_lengths_of_the_training_sources_are_shown(attendo: Command, tmp_path: Path) -> None:
+    measured = {"counted": 50, "with_end": 1.0, "several_sentences": 0.02, "tokens": {"50": 7, "100": 31}}
+    TextModel(replace(tiny_model().stored, about={"trained_on": measured})).save(tmp_path / "model")
+    shown = attendo("describe", tmp_path / "model").output
+    assert "trained on sources of which 2.0% have several sentences; tokens: 50% up to 7, 100% up to 31\n" in shown
+
+
+def test_a_description_needs_no_compiler() -> None:
+    """Importing torch._dynamo takes seconds."""
+    program = (
+        "import sys; from attendo.explore.describe import describe; from attendo.model.config import ModelConfig; "
+        "describe(ModelConfig.preset('tiny', vocab_size=50)); sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_a_model_folder_cannot_be_changed(attendo: Command, model_folder: Path) -> None:

@@ -1,0 +1,23 @@
+"""What a notebook or a debugger shows of a model and its answers."""
+
+from dataclasses import replace
+
+from tiny import tiny_model, without_source
+
+from attendo.text_model import TextModel
+
+
+def test_models_answers_and_traces_are_shown_in_one_line() -> None:
+    model = tiny_model()
+    assert repr(model).startswith("<TextModel: encoder-decoder, ")
+    assert "parameters, 17 and 18 tokens, torch on cpu>" in repr(model)
+    named = TextModel(replace(model.stored, about={"source_language": "en", "target_language": "zh"}))
+    assert repr(named).startswith("<TextModel: en→zh, encoder-decoder, ")
+    assert "decoder-only" in repr(without_source())
+    (result,) = model.generate(["the cat. a dog."], split=True, beam=2, n_best=2, max_length=3)
+    shown = repr(result)
+    assert shown.startswith(f"Result({result.text!r}, score={result.score:.4f}")
+    assert shown.endswith("2 hypotheses, joined from 2 sentences)")
+    trace = model.trace("the cat", "猫")
+    assert repr(trace).startswith("<Trace of '猫': 3 source and 2 target tokens, ")
+    assert all("\n" not in repr(each) for each in (model, result, trace))
