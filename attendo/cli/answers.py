@@ -7,22 +7,29 @@ from typing import TYPE_CHECKING
 from attendo.cli.lines import one_line
 
 if TYPE_CHECKING:
-    from attendo.text_model import Result
+    from attendo.text_model import Alignment, Result
 
 _NAMED = 20  # unknown words of a line that are told
 
 
-def plain(result: "Result") -> str:
+def plain(result: "Result", pieces: bool = False) -> str:
     """The text; behind ||| the alignment, where there is one. An empty line stays empty."""
-    alignment = "" if result.alignment is None or not result.source_tokens else f" ||| {result.alignment}"
-    return one_line(result.text) + alignment
+    told = None if result.alignment is None or not result.source_tokens else _links(result.alignment, pieces)
+    return one_line(result.text) + ("" if told is None else f" ||| {told}")
 
 
-def n_best(number: int, result: "Result") -> Iterator[str]:
+def n_best(number: int, result: "Result", pieces: bool = False) -> Iterator[str]:
     """`LINE ||| text ||| F0= log-probability ||| score`, lines counted from 0; an alignment behind the text."""
     for each in result.hypotheses:
-        alignment = "" if each.alignment is None else f"{each.alignment} ||| "
+        alignment = "" if each.alignment is None else f"{_links(each.alignment, pieces)} ||| "
         yield f"{number} ||| {one_line(each.text)} ||| {alignment}F0= {each.log_probability:.6f} ||| {each.score:.6f}"
+
+
+def _links(alignment: "Alignment", pieces: bool) -> str:
+    """Of tokens (`pieces`), or of the words that the text shows."""
+    from attendo.text_model.results import pharaoh
+
+    return pharaoh(alignment.links if pieces else alignment.word_links)
 
 
 def as_json(number: int, result: "Result", several: bool) -> str:

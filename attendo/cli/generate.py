@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
-from attendo.cli.lines import Standing, input_blocks
+from attendo.cli.lines import Standing, input_blocks, new_file
 from attendo.errors import DataError, ModelError
 
 if TYPE_CHECKING:
@@ -40,8 +41,14 @@ Folders = list[Path] | None
 
 def generate(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model, or an exported one.")
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="Model folder, such as runs/demo/model, an exported one, or a checkpoint."
+        ),
     ],
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; standard input is read if there are none.")
+    ] = None,
     beam: Beam = None,
     like: Like = None,
     normalise: Annotated[Normalise | None, _option(_SEARCH, "How scores account for length.")] = None,
@@ -126,8 +133,22 @@ def generate(
         ),
     ] = None,
     n_best: Annotated[Count, _option(_OUTPUT, "As many answers a line, as Marian writes them.", min=1)] = None,
-    alignments: Annotated[bool, _option(_OUTPUT, "Which source tokens were looked at.", "--alignments")] = False,
+    distinct: Annotated[
+        bool | None,
+        _option(
+            _OUTPUT, "No text twice in --n-best; by default so, but for samples and --like.", "--distinct/--no-distinct"
+        ),
+    ] = None,
+    alignments: Annotated[bool, _option(_OUTPUT, "Which source words were looked at.", "--alignments")] = False,
+    alignments_of: Annotated[
+        Literal["words", "pieces"] | None,
+        _option(_OUTPUT, "Alignments of the words that the text shows, or of the pieces of the tokenizer."),
+    ] = None,
     as_json: Annotated[bool, _option(_OUTPUT, "One JSON object a line, with scores taken apart.", "--json")] = False,
+    output: Annotated[
+        Path | None,
+        _option(_OUTPUT, "Write to this file, which is replaced when all is done.", "--output", "-o"),
+    ] = None,
     errors: Annotated[
         Literal["strict", "replace"], _option(_OUTPUT, "Bytes that are no UTF-8: an error, or U+FFFD.")
     ] = "strict",
@@ -146,14 +167,17 @@ def generate(
 ) -> None:
     """Translate (or otherwise transform) lines of standard input.
 
-    Order is kept and an empty line stays empty. What was cut at the length limit, had unknown words or was split into
-    sentences is said on standard error. Whatever is left out is as the model folder has it (generation.json).
+    Texts that are given are answered instead. Order is kept and an empty line stays empty. What was cut at the length
+    limit, had unknown words or was split into sentences is said on standard error. Whatever is left out is as the model
+    folder has it (generation.json).
     """
     given = dict(locals())  # every option has the name that the library has for it
-    for name in ("model", "ensemble", "as_json", "errors", "device", "constraint", "n_best"):
+    for name in ("model", "texts", "ensemble", "as_json", "errors", "device", "constraint", "n_best", "output"):
         given.pop(name)
+    pieces = given.pop("alignments_of") == "pieces"
+    given["alignments"] = alignments or alignments_of is not None
     from attendo.cli import answers
-    from attendo.interop.opening import load
+    from attendo.recipes.opening import load
 
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # as the input is, whatever the locale
     text_model = load(model, device)
@@ -165,11 +189,13 @@ def generate(
         if as_json:
             yield answers.as_json(number, result, several=n_best is not None)
         elif n_best is not None:
-            yield from answers.n_best(number, result)
+            yield from answers.n_best(number, result, pieces)
         else:
-            yield answers.plain(result)
+            yield answers.plain(result, pieces)
 
-    _filter(text_model, input_blocks(errors), options, written)
+    blocks = input_blocks(errors) if texts is None else iter([list(texts)])
+    with nullcontext(sys.stdout) if output is None else new_file(output) as out:
+        _filter(text_model, blocks, options, written, out)
 
 
 def _filter(
@@ -177,6 +203,7 @@ def _filter(
     blocks: Iterator[list[str]],
     options: dict[str, Any],
     written: Callable[[int, "Result"], Iterator[str]],
+    out: TextIO,
 ) -> None:
     from attendo.cli import answers
 
@@ -188,11 +215,11 @@ def _filter(
                     standing.clear()
                     print(warning, file=sys.stderr)
                 for line in written(number, result):
-                    print(line)
+                    print(line, file=out)
                 number += 1
                 if result.joined:
                     split.append(len(result.sentences))
-            sys.stdout.flush()
+            out.flush()
             standing.add(len(results))
     standing.clear()
     if split:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TextIO
 
 from attendo.errors import DataError, ModelError, UsageError
 
@@ -44,6 +44,22 @@ def input_blocks(errors: Literal["strict", "replace"]) -> Iterator[list[str]]:
         yield block
         raise
     yield block
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[TextIO]:
+    """A text file that takes the place of `path` when all is written; what goes wrong leaves that as it was."""
+    place = path.with_name(f".tmp-{path.name}")
+    try:
+        with place.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+        place.replace(path)
+    except OSError as error:
+        if error.filename in (str(place), str(path)):
+            raise UsageError(f"{path} cannot be written: {error.strerror}; name another file") from None
+        raise
+    finally:
+        place.unlink(missing_ok=True)
 
 
 def one_line(text: str) -> str:

@@ -96,9 +96,11 @@ class Answering:
                 raise NotANumberError("an answer", self._config.precision, int(frontier.asked.number[first]))
             needed = candidates(self._wishes, self._config)
             # What holds more of its phrases may stand far behind: all are put in order before the rest is left out.
-            best = [first + place for place in places][: None if phrases[sentence] else needed]
-            found = [row for row in best if rows.log_probability[row] != NOTHING] or best
-            yield _in_order(self._hypothesis(rows, row, phrases[sentence]) for row in found)[:needed]
+            # Texts that were found twice leave their places to others.
+            every = bool(phrases[sentence]) or self._distinct
+            best = [first + place for place in places][: None if every else needed]
+            found = [row for row in best if rows.log_probability[row] != NOTHING] or best[:needed]
+            yield self._different(_in_order(self._hypothesis(rows, row, phrases[sentence]) for row in found))[:needed]
 
     def _searched(self, lines: Sequence[Line], engine: Engine, banned: Sequence[Ids]) -> list[tuple[Hypothesis, ...]]:
         found: dict[int, tuple[Hypothesis, ...]] = {}
@@ -134,7 +136,21 @@ class Answering:
         if self._config.mbr != "none":
             between_steps()  # comparing all with all takes its time
             found = self._by_risk(found)
-        return found[: self._wishes.n_best]
+        return self._different(found)[: self._wishes.n_best]
+
+    @property
+    def _distinct(self) -> bool:
+        """Whether a text is told once; what minimum Bayes risk chooses from may hold it several times."""
+        return bool(self._wishes.distinct) and self._wishes.n_best > 1 and self._config.mbr == "none"
+
+    def _different(self, found: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
+        """Of hypotheses with the same text the best, where texts are to differ."""
+        if not self._distinct:
+            return found
+        kept: dict[str, Hypothesis] = {}
+        for each in found:
+            kept.setdefault(each.text, each)
+        return tuple(kept.values())
 
     def _by_risk(self, found: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
         """The one that agrees most with the others first; what a beam found weighs what it is probable."""

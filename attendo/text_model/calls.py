@@ -16,6 +16,7 @@ from attendo.text_model.answering import Answering, Line
 from attendo.text_model.choices import ranking_of
 from attendo.text_model.faults import NotANumberError
 from attendo.text_model.lines import LineMaker
+from attendo.text_model.links import with_words
 from attendo.text_model.results import Result
 from attendo.text_model.streaming import Teller
 from attendo.text_model.wishes import Wishes
@@ -68,6 +69,8 @@ class Call:
 
     def results(self, found: Sequence[Result]) -> list[Result]:
         """One for each text, from those of the lines."""
+        if self.wishes.alignments:
+            found = [self._with_words(result, line) for result, line in zip(found, self.lines, strict=True)]
         told = zip(self.maker.results(found, self.made), self.texts, self.made, strict=True)
         return [
             replace(
@@ -104,6 +107,10 @@ class Call:
 
     def teller(self) -> Teller:
         return Teller(ranking_of(self.config), self.tokenizers[1])
+
+    def _with_words(self, result: Result, line: Line) -> Result:
+        found = (with_words(each, line.source, self.maker.added, self.tokenizers) for each in result.hypotheses)
+        return replace(result, hypotheses=tuple(found))
 
     def _unknown(self, text: str) -> tuple[str, ...]:
         return tuple(self.tokenizers[0].unknown(as_line(text))) if text.strip() else ()

@@ -39,6 +39,11 @@ class LineMaker:
         self._positions = longest
         self._most = config.max_source if self._positions is None else min(config.max_source, self._positions)
 
+    @property
+    def added(self) -> int:
+        """Tokens that are put before every source."""
+        return len(self._before)
+
     def of(self, texts: Sequence[str]) -> list[list[Line]]:
         """Of each text, none where there is nothing to answer."""
         prefixes, phrases = self._wishes.prefixes(len(texts)), self._wishes.phrases(len(texts))
@@ -119,8 +124,33 @@ class LineMaker:
             pieces=tuple(piece for each in parts for piece in each.pieces),
             parts=Score(log_probability, penalty, tokens, divisor, reward, coverage),
             cut=any(each.cut for each in parts),
-            alignment=_joined_alignment(parts),
+            alignment=self._joined_alignment(parts, lines),
         )
+
+    def _joined_alignment(self, parts: Sequence[Hypothesis], lines: Sequence[Line]) -> Alignment | None:
+        """The alignments of the sentences as one: each looks at its own source, and the last column is of any eos."""
+        kept = [each.alignment for each in parts if each.alignment is not None]
+        if len(kept) < len(parts):
+            return None
+        weights = torch.block_diag(*(each.weights[:, :-1] for each in kept))
+        ends = torch.cat([each.weights[:, -1:] for each in kept])
+        sources = self._words_before([line.text for line in lines], lines)
+        targets = self._words_before([each.text for each in parts], lines)
+        return Alignment(
+            torch.cat([weights, ends], dim=1),
+            tuple(piece for each in kept for piece in each.source_pieces),
+            _shifted([each.source_words for each in kept], sources),
+            _shifted([each.target_words for each in kept], targets),
+        )
+
+    def _words_before(self, texts: Sequence[str], lines: Sequence[Line]) -> list[int]:
+        """Of each text how many words stand before its first when all are joined; that may go on with the last one."""
+        found: list[int] = []
+        for count, text in enumerate(texts, start=1):
+            before = self.join(texts[:count], lines).removesuffix(text)
+            goes_on = before != "" and not before[-1].isspace() and not text[:1].isspace()
+            found.append(len(before.split()) - int(goes_on))
+        return found
 
     def _tokens(self, text: str) -> int:
         return len(self._before) + len(self._source.encode(text))
@@ -154,14 +184,10 @@ class LineMaker:
         return limit - int(config.at_limit == "free"), min(limit, least)
 
 
-def _joined_alignment(found: Sequence[Hypothesis]) -> Alignment | None:
-    """The alignments of the sentences as one: each looks at its own source, and the last column is of any eos."""
-    kept = [each.alignment for each in found if each.alignment is not None]
-    if len(kept) < len(found):
-        return None
-    weights = torch.block_diag(*(each.weights[:, :-1] for each in kept))
-    ends = torch.cat([each.weights[:, -1:] for each in kept])
-    return Alignment(torch.cat([weights, ends], dim=1))
+def _shifted(words: Sequence[Sequence[int]], before: Sequence[int]) -> tuple[int, ...]:
+    """Numbers of words in sentences as numbers in their text."""
+    pairs = zip(words, before, strict=True)
+    return tuple(number if number < 0 else number + shift for numbers, shift in pairs for number in numbers)
 
 
 def _best_combinations(found: Sequence[Result], count: int) -> list[tuple[Hypothesis, ...]]:

@@ -67,6 +67,18 @@ class TextModel:
         self.runtime: Runtime = runtime or TorchRuntime(self.network)
         self._engines: dict[Hashable, Engine] = {}
 
+    def __repr__(self) -> str:
+        """In one line: what it is for, its size, its vocabularies, where it computes."""
+        languages = [self.about[name] for name in ("source_language", "target_language") if name in self.about]
+        told = ["→".join(languages) or self.about.get("task", "")]
+        if isinstance(self._stored, StoredModel):
+            kind = "decoder-only" if self.decoder_only else "encoder-decoder"
+            parameters = sum(each.numel() for network in self.networks for each in network.parameters())
+            told += [kind, f"{parameters:,} parameters"]
+        sizes = dict.fromkeys((self.source_tokenizer.vocab_size, self.target_tokenizer.vocab_size))
+        told += [f"{' and '.join(f'{size:,}' for size in sizes)} tokens", f"{self.runtime.name} on {self.device}"]
+        return f"<TextModel: {', '.join(filter(None, told))}>"
+
     @property
     def stored(self) -> StoredModel:
         """What the model folder holds. An exported folder has no network that could be trained or looked into."""

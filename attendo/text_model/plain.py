@@ -39,5 +39,7 @@ def plain_hypothesis(each: Hypothesis) -> dict[str, Any]:
         content["utility"] = each.utility
     if each.alignment is not None:
         content["alignments"] = each.alignment.links
+        content["word_alignments"] = each.alignment.word_links
+        content["source_pieces"] = each.alignment.source_pieces
         content["attention"] = [[round(weight, _DIGITS) for weight in row] for row in each.alignment.weights.tolist()]
     return content

@@ -1,5 +1,6 @@
 """What a model answers: texts with their scores taken apart."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -28,6 +29,9 @@ class Alignment:
     """Where the network looked when it chose each token of an answer, by its alignment head (see `looking.aligned`)."""
 
     weights: Float[Tensor, "T S"]  # a row a token of the answer, a column a token of the source and one for its eos
+    source_pieces: tuple[str, ...] = ()  # the tokens of the source
+    source_words: tuple[int, ...] = ()  # of each the word that it belongs to, -1 where it belongs to none
+    target_words: tuple[int, ...] = ()  # the same of each token of the answer
 
     @property
     def links(self) -> tuple[tuple[int, int], ...]:
@@ -35,9 +39,23 @@ class Alignment:
         looked_at = self.weights.argmax(dim=-1).tolist() if self.weights.numel() else []
         return tuple((source, n) for n, source in enumerate(looked_at) if source < self.weights.size(1) - 1)
 
+    @property
+    def word_links(self) -> tuple[tuple[int, int], ...]:
+        """(source word, answer word), counted from 0: what any token of the answer word looked at.
+
+        Words are what white space divides.
+        """
+        words = {(self.target_words[target], self.source_words[source]) for source, target in self.links}
+        return tuple((source, target) for target, source in sorted(words) if source >= 0 and target >= 0)
+
     def __str__(self) -> str:
-        """`0-0 1-2`, source before answer, as Pharaoh and Marian write it."""
-        return " ".join(f"{source}-{target}" for source, target in self.links)
+        """`0-0 1-2`, source token before answer token, as Pharaoh and Marian write it."""
+        return pharaoh(self.links)
+
+
+def pharaoh(links: Iterable[tuple[int, int]]) -> str:
+    """`0-0 1-2`, source before answer."""
+    return " ".join(f"{source}-{target}" for source, target in links)
 
 
 @dataclass(frozen=True)
@@ -53,6 +71,9 @@ class Hypothesis:
     utility: float | None = None  # expected, where minimum Bayes risk chose
     alignment: Alignment | None = field(default=None, compare=False)  # where it was asked for
     end_forced: bool = False  # by the limit (at_limit "end"): what is cut in this way has eos in its score
+
+    def __repr__(self) -> str:
+        return f"Hypothesis({self.text!r}, score={self.score:.4f}{', cut' if self.cut else ''})"
 
     @property
     def has_end(self) -> bool:
@@ -79,6 +100,11 @@ class Result:
     unsplit: int = 0  # sentences that were read as one, by a model that learned from single ones
     source_tokens: int = 0  # that the network read, eos left out
     source_left_out: int = 0  # tokens at the end of a source that was cut, because it was too long
+
+    def __repr__(self) -> str:
+        kept = f", {len(self.hypotheses)} hypotheses" if len(self.hypotheses) > 1 else ""
+        joined = f", joined from {len(self.sentences)} sentences" if self.joined else ""
+        return f"Result({self.text!r}, score={self.score:.4f}{', cut' if self.cut else ''}{kept}{joined})"
 
     @property
     def joined(self) -> bool:

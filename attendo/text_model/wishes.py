@@ -1,7 +1,7 @@
 """What is asked of an answer beside the settings of decoding, and whether all that was asked can be meant together."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from attendo.decode.config import MOST_KEPT, MOST_TOKENS, GenerationConfig
@@ -26,6 +26,7 @@ class Wishes:
     ban: Sequence[str] = ()  # words or phrases that must not
     split: bool | None = None  # answer each sentence by itself; None: if the model was trained on single sentences
     alignments: bool = False  # tell where the network looked
+    distinct: bool | None = None  # no text twice among the hypotheses; None: not of samples, nor with `like`
 
     def __post_init__(self) -> None:
         for name in ("max_length", "min_length"):
@@ -83,6 +84,8 @@ def divided(defaults: GenerationConfig, options: Mapping[str, Any]) -> tuple[Wis
     wishes = Wishes(**{name: value for name, value in given.items() if name in names})
     config = defaults.changed(**settings) if system is None else like(system, settings, defaults)
     config = _checked(config, settings)
+    if wishes.distinct is None:
+        wishes = replace(wishes, distinct=system is None and not config.sample)
     _check_count(wishes, config)
     _check_lengths(wishes, settings)
     if wishes.constraints and config.sample:

@@ -10,11 +10,22 @@ from attendo.cli.main import app
 NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline", "train"]
 
 GENERATE = [
-    *("--alignments", "--allow-unk", "--at-limit", "--ban", "--batch-tokens", "--beam", "--compile", "--constraint"),
+    *(
+        "--alignments",
+        "--alignments-of",
+        "--allow-unk",
+        "--at-limit",
+        "--ban",
+        "--batch-tokens",
+        "--beam",
+        "--compile",
+        "--constraint",
+    ),
     *(
         "--counts-eos",
         "--coverage-penalty",
         "--device",
+        "--distinct",
         "--diversity",
         "--engine",
         "--ensemble",
@@ -34,7 +45,16 @@ GENERATE = [
         "--mbr",
     ),
     *("--mbr-candidates", "--min-length", "--min-length-extra", "--min-length-factor", "--min-p", "--n-best"),
-    *("--no-repeat-ngram", "--normalise", "--patience", "--precision", "--prefix", "--renormalise", "--repetition-of"),
+    *(
+        "--no-repeat-ngram",
+        "--normalise",
+        "--output",
+        "--patience",
+        "--precision",
+        "--prefix",
+        "--renormalise",
+        "--repetition-of",
+    ),
     *(
         "--repetition-penalty",
         "--sample",
@@ -47,7 +67,7 @@ GENERATE = [
         "--top-k",
         "--top-p",
     ),
-    *("--typical", "--word-penalty", "MODEL"),
+    *("--typical", "--word-penalty", "-o", "MODEL", "[TEXT]..."),
 ]
 
 OPTIONS = {

@@ -20,7 +20,10 @@ class ScoreParts(Told):
 
 
 class HypothesisReply(Told):
-    """`cut`: the length limit came before the end. `alignments` are pairs of source token and answer token."""
+    """`cut`: the length limit came before the end.
+
+    `alignments` are pairs of source token and answer token, `word_alignments` of words that white space divides.
+    """
 
     text: str
     score: Number
@@ -31,6 +34,8 @@ class HypothesisReply(Told):
     constraints: list[bool] | None = None
     utility: Number = None
     alignments: list[tuple[int, int]] | None = None
+    word_alignments: list[tuple[int, int]] | None = None
+    source_pieces: list[str] | None = None
     attention: list[list[float]] | None = None
 
 

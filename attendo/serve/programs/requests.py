@@ -48,6 +48,7 @@ class Options(Asked):
     mbr: Literal["none", "chrf", "bleu"] | None = None
     mbr_candidates: Annotated[int, Field(ge=1, le=64)] | None = None
     n_best: Count | None = None
+    distinct: bool | None = Field(None, description="no text twice among the hypotheses")
 
     # samples
     sample: bool | None = None

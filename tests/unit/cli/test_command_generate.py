@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import SIZES, SOURCES, TARGETS, Command, tiny_model
+from tiny import SIZES, SOURCES, TARGETS, Command, Outcome, tiny_model
 
 from attendo.cli import answers
 from attendo.model.config import ModelConfig
@@ -241,6 +241,61 @@ def test_n_best_is_written_as_marian_writes_it(attendo: Command, model_folder: P
         [each.log_probability for each in hypotheses], abs=1e-5
     )
     assert [float(row[3]) for row in rows] == pytest.approx([each.score for each in hypotheses], abs=1e-5)
+
+
+def test_texts_can_be_given_as_arguments(attendo: Command, model_folder: Path) -> None:
+    expected = [result.text for result in tiny_model().generate(SOURCES[:2])]
+    done = attendo("generate", model_folder, *SOURCES[:2], given=b"not read\n")
+    assert done.output.splitlines() == expected
+    assert attendo("translate", model_folder, SOURCES[0], "--beam", "1", given=b"").output.splitlines() == expected[:1]
+
+
+def test_an_output_file_is_replaced_when_all_is_done(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "out.txt"
+    file.write_text("before\n", "utf-8")
+    failed = attendo("generate", model_folder, "-o", file, given=b"the cat\n\xff\n")
+    assert (failed.code, file.read_text("utf-8")) == (3, "before\n")
+    done = attendo("generate", model_folder, "--output", file, given=b"the cat\n")
+    assert (done.code, done.output) == (0, "")
+    assert file.read_text("utf-8") == f"{tiny_model().generate(['the cat'])[0].text}\n"
+    assert [each.name for each in tmp_path.glob(".tmp-*")] == []
+    failed = attendo("generate", model_folder, "-o", tmp_path / "none" / "out.txt", given=b"the cat\n")
+    assert failed.code == 2
+    assert "cannot be written" in failed.error
+
+
+def test_lines_that_were_split_are_counted(attendo: Command, model_folder: Path) -> None:
+    done = attendo("generate", model_folder, "--split", "--json", given=b"the cat. a dog.\nthe cat\n")
+    assert "1 of 2 lines split into 2 sentences\n" in done.errors
+    first, second = (json.loads(line) for line in done.output.splitlines())
+    assert len(first["sentences"]) == 2
+    assert "sentences" not in second
+
+
+def test_alignments_are_of_the_words_that_the_text_shows(attendo: Command, tmp_path: Path) -> None:
+    pieces = SentencePiece.train([*SOURCES, *TARGETS] * 4, 330)
+    network = Transformer(ModelConfig(**SIZES, vocab_size=pieces.vocab_size), torch.Generator().manual_seed(1))
+    model = TextModel(StoredModel(network, pieces, pieces))
+    model.save(tmp_path / "model")
+    line, options = "the small cat ran home", {"max_length": 12, "alignments": True}
+    (expected,) = model.generate([line], **options)
+    assert expected.alignment is not None
+    shown, links = _told(attendo("generate", tmp_path / "model", "--alignments", "--max-length", "12", line))
+    assert len(expected.pieces) > len(shown.split())  # words are cut into pieces
+    assert links == [*expected.alignment.word_links]
+    assert all(source < len(line.split()) and target < len(shown.split()) for source, target in links)
+    options_of_pieces = ("--alignments-of", "pieces", "--max-length", "12")
+    _, links = _told(attendo("generate", tmp_path / "model", *options_of_pieces, line))
+    assert links == [*expected.alignment.links]
+    found = json.loads(attendo("generate", tmp_path / "model", "--json", *options_of_pieces, line).output)
+    assert "".join(found["source_pieces"]) == line.replace(" ", "")
+    assert found["word_alignments"] == [list(each) for each in expected.alignment.word_links]
+
+
+def _told(done: Outcome) -> tuple[str, list[tuple[int, int]]]:
+    shown, links = done.output.rstrip("\n").split(" ||| ")
+    pairs = [each.split("-") for each in links.split()]
+    return shown, [(int(source), int(target)) for source, target in pairs]
 
 
 def test_alignments_stand_behind_the_text(attendo: Command, model_folder: Path) -> None:

@@ -18,6 +18,7 @@ OF_THE_MACHINE = {"engine", "compile", "precision", "batch_tokens", "max_source"
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"beam": 3, "n_best": 3},
+    {"beam": 3, "n_best": 3, "distinct": False},
     {"beam": 4, "groups": 2, "diversity": 1.0},
     {"beam": 3, "stop": "first", "patience": 2.0, "normalise": "gnmt", "length_penalty": 0.6, "word_penalty": 0.1},
     {"sample": True, "seed": 5, "temperature": 1.5, "top_k": 9, "top_p": 0.9, "min_p": 0.01, "typical": 0.95},
