@@ -56,6 +56,8 @@ COMMANDS: Table = {
         "generate": ("generate:generate", "Translate (or otherwise transform) lines of standard input."),
         "score": ("score:score", "Print the log-probability of every target line given its source line."),
         "evaluate": ("evaluate:evaluate", "Score a model on text that it did not learn from."),
+        "tokenize": ("tokenize:tokenize", "Print the pieces of every line of standard input."),
+        "detokenize": ("tokenize:detokenize", "Print the text of every line of ids on standard input."),
         "verify": (
             "verify:verify",
             "Compare the answers of all engines, batch sizes, paddings and caches, and the scores with what was said.",

@@ -78,6 +78,7 @@ OPTIONS = {
     "bench": ["--help"],
     "demo": ["--device", "--help", "--out", "--seed"],
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
+    "detokenize": ["--help", "--side", "MODEL"],
     "doctor": [
         *("--data", "--device", "--help", "--json", "--quick", "--set", "--show", "--source", "--target"),
         *("--test-source", "--test-target", "RUN.toml"),
@@ -130,6 +131,7 @@ OPTIONS = {
         *("--host", "--key-file", "--languages", "--log-format", "--metrics-open", "--port", "--precision", "--set"),
         *("--task", "--threads", "MODEL"),
     ],
+    "tokenize": ["--help", "--ids", "--side", "MODEL"],
     "trace": [
         *("--device", "--head", "--help", "--html", "--json", "--lang", "--layer", "--no-mask", "--step", "--target"),
         *("MODEL", "TEXT"),

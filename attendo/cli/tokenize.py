@@ -1,0 +1,58 @@
+"""`attendo tokenize` and `attendo detokenize`: the tokenizer of a model, as a filter."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from attendo.cli.lines import input_blocks, one_line
+from attendo.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from attendo.text import Tokenizer
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, an exported one, or a checkpoint.")]
+Side = Annotated[Literal["source", "target"], typer.Option(help="Whose tokenizer: source or target.")]
+
+
+def tokenize(
+    model: Model,
+    side: Side = "source",
+    ids: Annotated[bool, typer.Option("--ids", help="Print ids, which attendo detokenize reads.")] = False,
+) -> None:
+    """Print the pieces of every line of standard input.
+
+    Pieces are for people to read. Only ids become the same text again.
+    """
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # as the input is, whatever the locale
+    tokenizer = _tokenizer(model, side)
+    for lines in input_blocks("strict"):
+        for numbers in tokenizer.encode_many(lines):
+            print(one_line(" ".join(map(str, numbers) if ids else tokenizer.pieces(numbers))))
+        sys.stdout.flush()
+
+
+def detokenize(model: Model, side: Side = "target") -> None:
+    """Print the text of every line of ids on standard input."""
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    tokenizer, number = _tokenizer(model, side), 0
+    for lines in input_blocks("strict"):
+        for line in lines:
+            number += 1
+            try:
+                print(one_line(tokenizer.decode([int(each) for each in line.split()])))
+            except ValueError:
+                raise DataError(
+                    f"standard input line {number} has something else than ids: attendo tokenize --ids writes them"
+                ) from None
+            except UsageError as error:
+                raise DataError(f"standard input line {number}: {error}") from None
+        sys.stdout.flush()
+
+
+def _tokenizer(model: Path, side: Literal["source", "target"]) -> "Tokenizer":
+    from attendo.recipes.opening import load
+
+    text_model = load(model, "cpu")
+    return text_model.source_tokenizer if side == "source" else text_model.target_tokenizer
