@@ -14,6 +14,30 @@ if TYPE_CHECKING:
     from attendo.serve.settings import ServeSettings
 
 
+def _read_config(context: typer.Context, file: Path | None) -> Path | None:
+    """Values of a TOML file stand for options that are not given; they have the same names."""
+    if file is None:
+        return None
+    import tomllib
+
+    from attendo.settings import nearest
+
+    try:
+        values = tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"the configuration {file} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"the configuration {file} is not TOML: {error}") from None
+    names = {each.opts[0].removeprefix("--").replace("-", "_"): each.name for each in context.command.params}
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if (key := name.replace("-", "_")) not in names or key in ("config", "check", "help"):
+            raise UsageError(f"{file}: {name} is no option of attendo serve{nearest(key, [*names])}")
+        found[str(names[key])] = [f"{each}={value[each]}" for each in value] if isinstance(value, dict) else value
+    context.default_map = {**(context.default_map or {}), **found}
+    return file
+
+
 def serve(
     models: Annotated[
         list[Path], typer.Argument(metavar="MODEL", help="Model folders, or exported ones; the first is the default.")
@@ -54,6 +78,14 @@ def serve(
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
     change: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Another limit, such as waiting=64.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file with options by their names, models and a table of set; options that are given win.",
+            callback=_read_config,
+            is_eager=True,
+        ),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Read all models, tell what would be served, and end.")

@@ -127,7 +127,16 @@ OPTIONS = {
     ],
     "score": ["--device", "--help", "--json", "--normalise", "--source", "--target", "--words", "MODEL"],
     "serve": [
-        *("--allow-host", "--check", "--cors-origin", "--deadline", "--device", "--documents-folder", "--help"),
+        *(
+            "--allow-host",
+            "--check",
+            "--config",
+            "--cors-origin",
+            "--deadline",
+            "--device",
+            "--documents-folder",
+            "--help",
+        ),
         *("--host", "--key-file", "--languages", "--log-format", "--metrics-open", "--port", "--precision", "--set"),
         *("--task", "--threads", "MODEL"),
     ],

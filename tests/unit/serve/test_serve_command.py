@@ -60,6 +60,24 @@ def test_a_check_tells_what_would_be_served_and_ends(attendo: Command, translato
     assert "--languages" in outcome.errors
 
 
+def test_a_file_stands_for_options_that_are_not_given(
+    started: Callable[..., tuple[Guard, str]], attendo: Command, translator: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(
+        f'models = ["{translator}"]\nallow-host = ["x.org"]\nport = 1\ndeadline = 5.0\n[set]\nwaiting = 3\n', "utf-8"
+    )
+    app, _ = started("--config", file, "--deadline", "4")  # and --port 0
+    settings = app.office.settings
+    assert (settings.waiting, settings.deadline_seconds, "x.org" in settings.hosts) == (3, 4.0, True)
+    assert app.office.pairs() == [("en", "zh")]
+    for content, told in (("prot = 1", "did you mean port"), ("port =", "is not TOML"), ('port = "x"', "port")):
+        file.write_text(content, "utf-8")
+        failed = attendo("serve", translator, "--config", file)
+        assert failed.code == 2
+        assert told in failed.errors
+
+
 def test_a_check_needs_no_port(attendo: Command, translator: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
