@@ -1,12 +1,11 @@
 """Texts as the tokenizer of transformers cuts them, beside ours: a network is worth nothing with other ids."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from attendo.interop.rearranged import Rearranged
+from attendo.interop.transformers_loading import open_tokenizer
 from attendo.text import EOS, Tokenizer
 
 _LEAST = 0.995  # of the texts must be cut alike
@@ -22,9 +21,9 @@ class ComparedCuts:
 
 
 def compare_cuts(
-    folder: Path, order: Rearranged, ours: Tokenizer, before: Sequence[int] | None, texts: Sequence[str]
+    folder: tuple[Path, str], order: Rearranged, ours: Tokenizer, before: Sequence[int] | None, texts: Sequence[str]
 ) -> ComparedCuts:
-    """`before` stands before every source; None: it is not told. Texts that hold control tokens are left out: with us
+    """`folder` is its path and its model_type. `before` stands before every source; None: it is not told. Texts that hold control tokens are left out: with us
     they are text.
     """
     try:
@@ -43,19 +42,13 @@ def compare_cuts(
     return ComparedCuts(told, len(other) <= (1 - _LEAST) * len(texts))
 
 
-def open_tokenizer(folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it recommends packages
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
-
-
 class _Theirs:
     """The tokenizer of transformers for the sources, with the language that ours has."""
 
-    def __init__(self, folder: Path, order: Rearranged, symbols: Sequence[str], before: Sequence[int] | None) -> None:
-        self._tokenizer = open_tokenizer(folder)
+    def __init__(
+        self, folder: tuple[Path, str], order: Rearranged, symbols: Sequence[str], before: Sequence[int] | None
+    ) -> None:
+        self._tokenizer = open_tokenizer(*folder)
         self.name = type(self._tokenizer).__name__
         if self.name.startswith("MBart") and not self.name.startswith("MBart50"):
             raise ValueError(f"no file says which of mBART's it is, and {self.name} is another")

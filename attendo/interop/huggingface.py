@@ -106,7 +106,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def _read_weights(path: Path) -> dict[str, Tensor]:
     """In full precision."""
     weights: dict[str, Tensor] = {}
-    for file in _weight_files(path):
+    for file in weight_files(path):
         _refuse_pointer(file)
         found = store.read_tensors(file)
         if whole := [f"{name} ({weight.dtype})" for name, weight in found.items() if not weight.is_floating_point()]:
@@ -122,7 +122,8 @@ def _refuse_pointer(path: Path) -> None:
             raise ModelError(f"{path} is a pointer of Git LFS, not the file itself: git lfs pull fetches it")
 
 
-def _weight_files(path: Path) -> list[Path]:
+def weight_files(path: Path) -> list[Path]:
+    """The safetensors files that hold the weights."""
     if (path / WEIGHTS).is_file():
         return [path / WEIGHTS]
     if (path / INDEX).is_file():

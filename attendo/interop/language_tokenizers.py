@@ -10,12 +10,13 @@ from typing import Any
 
 from attendo.interop.ctranslate2_folder import longest_of, write_json
 from attendo.interop.fairseq_order import fairseq_names
-from attendo.interop.foreign_tokenizer import compare_cuts, language_code, open_tokenizer
+from attendo.interop.foreign_tokenizer import compare_cuts, language_code
 from attendo.interop.from_bart import BEGIN
 from attendo.interop.from_m2m100 import LANGUAGES, PIECES
 from attendo.interop.rearranged import Rearranged
 from attendo.interop.sentences import prefixes_of, random_sources
 from attendo.interop.tokenizer_json import FILE
+from attendo.interop.transformers_loading import open_tokenizer
 from attendo.text.foreign_pieces import ForeignPieces
 from attendo.text_model import TextModel
 
@@ -39,7 +40,7 @@ def write_tokenizer(model: TextModel, folder: Path, order: Rearranged) -> list[s
     if name == "M2M100Tokenizer":
         write_json(folder / "vocab.json", {piece: row for piece, row in ids.items() if piece not in _languages(model)})
     else:
-        _write_json_of(open_tokenizer(folder), folder, ids)
+        _write_json_of(open_tokenizer(folder, _model_type(model)), folder, ids)
     if fault := _fault(model, folder, order, ids):
         for file in (PIECES, _CONFIG, "vocab.json", FILE):
             (folder / file).unlink(missing_ok=True)
@@ -49,13 +50,17 @@ def write_tokenizer(model: TextModel, folder: Path, order: Rearranged) -> list[s
 
 def _fault(model: TextModel, folder: Path, order: Rearranged, ids: dict[str, int]) -> str | None:
     """Its classes have ideas of their own on languages and on how pieces are made of a text."""
-    theirs, tokenizer = open_tokenizer(folder), model.source_tokenizer
+    theirs, tokenizer = open_tokenizer(folder, _model_type(model)), model.source_tokenizer
     if others := [piece for piece, row in ids.items() if theirs.convert_tokens_to_ids(piece) != row]:
         return f"{len(others)} of {len(ids)} tokens have another id, {others[0]!r} for example"
     before, _ = prefixes_of(model)
     texts = [tokenizer.decode(source) for source in random_sources(tokenizer.vocab_size, _TEXTS)]
-    cuts = compare_cuts(folder, order, tokenizer, before or None, texts)
+    cuts = compare_cuts((folder, _model_type(model)), order, tokenizer, before or None, texts)
     return None if cuts.same else cuts.told
+
+
+def _model_type(model: TextModel) -> str:
+    return "mbart" if _class_of(model) == "MBart50Tokenizer" else "m2m_100"
 
 
 def _class_of(model: TextModel) -> str:

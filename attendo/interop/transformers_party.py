@@ -11,7 +11,7 @@ from attendo.errors import ModelError, UsageError
 from attendo.interop.certificate import Answer
 from attendo.interop.imported import Imported
 from attendo.interop.rearranged import Rearranged
-from attendo.interop.without_bars import without_bars
+from attendo.interop.transformers_loading import open_model
 from attendo.text import BOS, EOS, PAD
 
 _SHOWN = 200  # characters of their error
@@ -110,16 +110,13 @@ class Begin:
 
 def _opened(imported: Imported) -> Any:
     try:
-        from transformers import AutoModelForSeq2SeqLM
+        import transformers  # noqa: F401
     except ImportError:
         raise UsageError(
             "the proof of an import needs transformers: pip install 'attendo[hf]', or leave it out with --no-proof"
         ) from None
     try:
-        with without_bars():
-            return AutoModelForSeq2SeqLM.from_pretrained(
-                imported.folder.path, local_files_only=True, use_safetensors=True, dtype=torch.float32
-            )
+        return open_model(imported.folder)
     except Exception as error:  # it reads more of config.json than we do, and has errors of every kind
         reason = " ".join(str(error).split())[:_SHOWN]
         raise ModelError(

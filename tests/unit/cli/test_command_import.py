@@ -159,7 +159,7 @@ def test_a_tokenizer_that_transformers_cannot_load_is_told(
     def broken(*given: object, **named: object) -> None:
         raise OSError("no tokenizer\nhere")
 
-    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", broken)
+    monkeypatch.setattr("transformers.MarianTokenizer.from_pretrained", broken)
     told = attendo("import", marian, tmp_path / "model")
     assert told.code == 0
     assert "the tokenizer was not compared: that of transformers cannot be had (no tokenizer)" in told.output

@@ -1,0 +1,131 @@
+"""`attendo import` runs no code from a folder, whichever of its files names that code and whatever the user types."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign_models import random_model, written
+from foreign_tokenizers import write_bart
+from tiny import Command
+
+from attendo.interop import importing
+from attendo.interop.foreign_tokenizer import compare_cuts
+from attendo.interop.from_folder import from_folder
+from attendo.interop.transformers_loading import open_model, open_tokenizer
+from attendo.text_model import TextModel
+
+pytest.importorskip("transformers")
+
+CODE = """
+from pathlib import Path
+Path({sentinel!r}).touch()
+from transformers import BartConfig as Config, BartForConditionalGeneration as Model, BartTokenizer as Tokenizer
+"""
+NAMED = {
+    "AutoConfig": "planted.Config",
+    "AutoModel": "planted.Model",
+    "AutoModelForSeq2SeqLM": "planted.Model",
+    "AutoTokenizer": ["planted.Tokenizer", None],
+    "AutoProcessor": "planted.Tokenizer",
+}
+SECOND = "config.4.0.0.json"
+
+
+@pytest.fixture(autouse=True)
+def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = importing.sentences_of
+
+    def sentences_of(model: TextModel, texts: list[str] | None) -> object:
+        return few(model, texts, least=2)
+
+    monkeypatch.setattr(importing, "sentences_of", sentences_of)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bart")
+    return written(random_model("bart", vocab_size=len(write_bart(folder)), decoder_layers=1), folder)
+
+
+@pytest.fixture
+def planted(plain: Path, tmp_path: Path) -> Path:
+    folder = Path(shutil.copytree(plain, tmp_path / "bart"))
+    (folder / "planted.py").write_text(CODE.format(sentinel=str(tmp_path / "sentinel")), "utf-8")
+    generate = folder / "custom_generate"
+    generate.mkdir()
+    (generate / "generate.py").write_text(CODE.format(sentinel=str(tmp_path / "sentinel")), "utf-8")
+    return folder
+
+
+def change(path: Path, **values: Any) -> None:
+    before = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    path.write_text(json.dumps({**before, **values}), "utf-8")
+
+
+def second_file(folder: Path) -> None:
+    """A plain config.json that sends transformers to another file."""
+    shutil.copy(folder / "config.json", folder / SECOND)
+    change(folder / SECOND, auto_map=NAMED, model_type="planted")
+    change(folder / "config.json", configuration_files=[SECOND])
+
+
+def second_tokenizer_file(folder: Path) -> None:
+    (folder / "tokenizer.4.0.0.json").write_text("{}", "utf-8")
+    change(folder / "tokenizer_config.json", fast_tokenizer_files=["tokenizer.4.0.0.json"], auto_map=NAMED)
+
+
+PLANTS = {
+    "second file": second_file,
+    "second tokenizer file": second_tokenizer_file,
+    **{
+        name: lambda folder, name=name: change(folder / f"{name}.json", auto_map=NAMED)
+        for name in ("config", "tokenizer_config", "processor_config", "preprocessor_config", "generation_config")
+    },
+    "every file": lambda folder: [plant(folder) for name, plant in PLANTS.items() if name != "every file"],
+    "unknown class": lambda folder: change(
+        folder / "tokenizer_config.json", tokenizer_class="Tokenizer", auto_map=NAMED
+    ),
+    "custom generate": lambda folder: change(
+        folder / "generation_config.json", custom_generate=str(folder), trust_remote_code=True
+    ),
+}
+
+
+QUICK = ("second file", "every file", "unknown class")
+
+
+@pytest.mark.parametrize(
+    "plant", [*QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in PLANTS if each not in QUICK)]
+)
+def test_code_that_a_folder_names_is_not_run(attendo: Command, planted: Path, tmp_path: Path, plant: str) -> None:
+    PLANTS[plant](planted)
+    told = attendo("import", planted, tmp_path / "model", given=b"y\n" * 20)
+    assert not (tmp_path / "sentinel").exists()
+    assert told.code == 0, told.errors
+    assert "Do you wish" not in told.output + told.errors
+
+
+def test_the_model_is_opened_with_the_settings_that_attendo_read(planted: Path, tmp_path: Path) -> None:
+    change(planted / "config.json", attn_implementation="somebody/kernel", configuration_files=[SECOND])
+    (planted / SECOND).write_text("{", "utf-8")
+    model = open_model(from_folder(planted).folder)
+    assert type(model).__name__ == "BartForConditionalGeneration"
+    assert model.config._attn_implementation in ("sdpa", "eager")
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json"])
+def test_settings_of_a_tokenizer_name_no_files_outside_its_folder(planted: Path, tmp_path: Path, name: str) -> None:
+    other = tmp_path / "other.json"
+    other.write_text('{"outside": 0}', "utf-8")
+    change(planted / name, vocab_file=str(other), tokenizer_file=str(other), init_inputs=[str(other)])
+    assert "outside" not in open_tokenizer(planted, "bart").get_vocab()
+
+
+def test_a_tokenizer_of_an_unknown_class_is_not_compared(planted: Path) -> None:
+    change(planted / "tokenizer_config.json", tokenizer_class="LlamaTokenizer")
+    found = from_folder(planted)
+    assert found.source_tokenizer is not None
+    compared = compare_cuts((planted, "bart"), found.source, found.source_tokenizer, (), ["ab"])
+    assert "tokenizer_class 'LlamaTokenizer' is not one of BartTokenizer" in compared.told
