@@ -2,13 +2,15 @@
 
 import re
 from difflib import SequenceMatcher
+from itertools import accumulate
 from typing import Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from attendo.errors import UsageError
+from attendo.errors import UsageError, cut_text, shorten
 
+_LONGEST = 400  # characters of a message, unless one fault alone has more
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
@@ -24,7 +26,7 @@ class Settings(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             faults = [_explain(type(self), fault) for fault in error.errors(include_url=False)]
-            raise UsageError("; ".join(faults)) from None
+            raise UsageError(_join(faults)) from None
 
     # Without this mark pydantic would call __init__ for settings inside settings too, and their path would be lost.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
@@ -67,21 +69,30 @@ def _words(name: str) -> list[str]:
     return _BETWEEN_WORDS.split(name.casefold())
 
 
+def _join(faults: list[str]) -> str:
+    """As many faults as fit into a message, and how many more there are."""
+    ends = list(accumulate(len(fault) for fault in faults))
+    count = max(1, sum(end <= _LONGEST for end in ends))
+    more = [f"and {len(faults) - count} more"] if len(faults) > count else []
+    return "; ".join([*faults[:count], *more])
+
+
 def _explain(settings: type[BaseModel], fault: ErrorDetails) -> str:
-    name = ".".join(str(part) for part in fault["loc"])
+    name = ".".join(cut_text(str(part)) for part in fault["loc"])
     if fault["type"] == "extra_forbidden":
-        given = fault["input"]
-        if isinstance(given, dict) and given:  # a section that is not there: its first setting may be elsewhere
-            name = f"{name}.{next(iter(given))}"
+        section = fault["input"]
+        if isinstance(section, dict) and section:  # a section that is not there: its first setting may be elsewhere
+            name = f"{name}.{cut_text(str(next(iter(section))))}"
         return f"unknown setting {name}{_suggest(settings, name)}"
     if fault["type"] == "missing":
         return f"{name} is missing"
     if fault["type"] == "tuple_type":
-        meant = f"[[{name}]]" if isinstance(fault["input"], dict) else f"[{fault['input']!r}]"  # tables, or a list
-        return f"{name} may be several: write {meant}, not {fault['input']!r}"
+        given = shorten(fault["input"])
+        meant = f"[[{name}]]" if isinstance(fault["input"], dict) else f"[{given}]"  # tables, or a list
+        return f"{name} may be several: write {meant}, not {given}"
     message = str(fault["ctx"]["error"]) if fault["type"] == "value_error" else fault["msg"]
-    message = message[:1].lower() + message[1:]
-    return message if fault["type"] == "value_error" else f"{name}: {message}, not {fault['input']!r}"
+    message = cut_text(message[:1].lower() + message[1:], _LONGEST)
+    return message if fault["type"] == "value_error" else f"{name}: {message}, not {shorten(fault['input'])}"
 
 
 def _suggest(settings: type[BaseModel], name: str) -> str:

@@ -10,7 +10,7 @@ the manifest, byte for byte.
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from attendo import durable
-from attendo.errors import AttendoError, ModelError, UsageError
+from attendo.errors import AttendoError, ModelError, UsageError, cut_text, list_names, shorten
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
+from attendo.model_files import parse_json, read_bytes, read_json
 from attendo.text import Tokenizer, load_tokenizer
 from attendo.text.about import ModelAbout
 
@@ -92,27 +93,46 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
     if (folder / "run.toml").is_file() and not (folder / "manifest.json").exists():
         raise ModelError(f"{folder} is a run, not a model: name {folder / 'model'}")
     names = check_manifest(folder, FORMAT, VERSION)["files"]
+    require_listed(folder, names, ("config.json", "weights.safetensors", "generation.json", "scores.json"))
     try:
         config = ModelConfig(**read_json(folder / "config.json"))
     except AttendoError as error:
         raise ModelError(f"{folder / 'config.json'}: {error}") from None
     network = _network(config, folder / "weights.safetensors")
+    source, target = load_tokenizers(folder, names, config)
+    generation, scores = read_json(folder / "generation.json"), read_json(folder / "scores.json")
+    sample = _read_sample(folder / SAMPLE) if SAMPLE in names else []
+    about = read_about(folder) if ABOUT in names else {}
+    return StoredModel(network.to(device).eval(), source, target, generation, scores, sample, about)
+
+
+def load_tokenizers(
+    folder: Path, names: Collection[str], config: ModelConfig | None = None
+) -> tuple[Tokenizer, Tokenizer]:
+    """Those of source and target, from files that the manifest names; they fit the network, if its config is given."""
     joint = any(name.startswith("joint.") for name in names)
-    target = load_tokenizer(folder, "joint" if joint else "target")
-    source = target if joint or config.decoder_only else load_tokenizer(folder, "source")
-    for side, tokenizer, size in (
-        ("source", source, config.source_vocab_size),
-        ("target", target, config.target_vocab_size),
-    ):
+    sides = ("joint",) if joint else ("target",) if config is not None and config.decoder_only else ("source", "target")
+    for side in sides:
+        require_listed(folder, names, [f"{side}.tokenizer.json", *(path.name for path in folder.glob(f"{side}.*"))])
+    found = {side: load_tokenizer(folder, side) for side in sides}
+    source, target = found[sides[0]], found[sides[-1]]
+    sizes = (None, None) if config is None else (config.source_vocab_size, config.target_vocab_size)
+    for side, tokenizer, size in (("source", source, sizes[0]), ("target", target, sizes[1])):
         if size is not None and tokenizer.vocab_size != size:
             raise ModelError(
                 f"{folder}: the {side} tokenizer has {tokenizer.vocab_size} tokens but config.json says {size}: "
                 "they belong to different models"
             )
-    generation, scores = read_json(folder / "generation.json"), read_json(folder / "scores.json")
-    sample = _read_sample(folder / SAMPLE) if SAMPLE in names else []
-    about = read_about(folder) if ABOUT in names else {}
-    return StoredModel(network.to(device).eval(), source, target, generation, scores, sample, about)
+    return source, target
+
+
+def require_listed(folder: Path, names: Collection[str], needed: Iterable[str]) -> None:
+    """Nothing is read, or given to a library, whose checksum was not compared."""
+    for name in needed:
+        if name not in names and (folder / name).exists():
+            raise ModelError(f"{folder / name} is not named in manifest.json: restore the folder from a copy")
+        if name not in names:
+            raise ModelError(f"{folder / name} is missing: restore it from a copy")
 
 
 def read_about(folder: Path) -> dict[str, Any]:
@@ -142,14 +162,14 @@ def check_manifest(folder: Path, kind: str, version: int) -> dict[str, Any]:
     if manifest.get("sha256") != _digest(content):
         raise ModelError(f"{path} is damaged: its checksum does not match; restore the folder from a copy")
     if content.get("format") != kind or content.get("version") != version:
-        found = f"{content.get('format')} version {content.get('version')}"
+        found = f"{_short(content.get('format'))} version {_short(content.get('version'))}"
         raise ModelError(f"{path}: expected {kind} version {version}, found {found}")
     files = content.get("files")
     if not isinstance(files, dict) or not all(isinstance(expected, dict) for expected in files.values()):
         raise ModelError(f"{path} is damaged: it lists no files; restore the folder from a copy")
     for name, expected in files.items():
         if Path(name).name != name:
-            raise ModelError(f"{path}: file name {name!r} points out of the folder")
+            raise ModelError(f"{path}: file name {shorten(name)} points out of the folder")
         _check_file(folder / name, expected)
     return manifest
 
@@ -159,7 +179,7 @@ def _check_file(path: Path, expected: dict[str, Any]) -> None:
         raise ModelError(f"{path} is missing: restore it from a copy")
     if path.stat().st_size != expected.get("bytes"):
         found, meant = path.stat().st_size, expected.get("bytes")
-        raise ModelError(f"{path} has {found} bytes instead of {meant}: restore it from a copy")
+        raise ModelError(f"{path} has {found} bytes instead of {_short(meant)}: restore it from a copy")
     if _fingerprint(path) != expected:
         raise ModelError(f"{path} is damaged: its checksum does not match the manifest; restore it from a copy")
 
@@ -176,7 +196,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             )
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path} is not a readable safetensors file: {error}") from None
+        raise ModelError(f"{path} is not a readable safetensors file: {cut_text(str(error))}") from None
 
 
 def _network(config: ModelConfig, path: Path) -> Transformer:
@@ -192,7 +212,7 @@ def _network(config: ModelConfig, path: Path) -> Transformer:
         network = Transformer(config)
     expected = dict(network.named_parameters())
     if faults := misfits(expected, weights):
-        raise ModelError(f"{path} does not fit config.json: {'; '.join(faults[:5])} ({len(faults)} in all)")
+        raise ModelError(f"{path} does not fit config.json: {list_names(faults, 5, '; ')} ({len(faults)} in all)")
     with torch.no_grad():
         for name, weight in expected.items():
             weight.copy_(weights[name])
@@ -242,16 +262,9 @@ def _set_aside(folder: Path) -> Path:
     return folder.with_name(f".old-{folder.name}")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise ModelError(f"{path} is damaged: it is not JSON; restore it from a copy") from None
-    if not isinstance(content, dict):
-        raise ModelError(f"{path} is damaged: it is not a JSON object; restore it from a copy")
-    return content
+def _short(value: object) -> str:
+    """A value without quotes, for a message."""
+    return cut_text(value) if isinstance(value, str) else shorten(value)
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
@@ -265,10 +278,13 @@ def _write_sample(path: Path, pairs: list[tuple[str, str]]) -> None:
 
 def _read_sample(path: Path) -> list[tuple[str, str]]:
     try:
-        rows = [json.loads(line) for line in path.read_bytes().split(b"\n") if line]
-        return [(row["source"], row["target"]) for row in rows]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise ModelError(f"{path} is damaged: it holds no pairs; restore it from a copy") from None
+        rows = [parse_json(line) for line in read_bytes(path).split(b"\n") if line]
+        pairs = [(row["source"], row["target"]) for row in rows]
+    except (ValueError, KeyError, TypeError):
+        pairs = None
+    if pairs is None or not all(isinstance(text, str) for pair in pairs for text in pair):
+        raise ModelError(f"{path} is damaged: it holds no pairs; restore it from a copy")
+    return pairs
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:

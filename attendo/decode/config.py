@@ -6,17 +6,21 @@ from pydantic import Field, model_validator
 
 from attendo.settings import Settings
 
-Count = Annotated[int, Field(ge=1)]
 MOST_ROWS = 1_000  # of a beam: each has a number for every token of the vocabulary
 MOST_KEPT = 10_000  # finished hypotheses
-MOST_TOKENS = 1_000_000  # of an answer: there is room for all of them from its first on
-_MOST_FACTOR = 1_000  # tokens of an answer for one of its source
+MOST_TOKENS = 20_000  # of an answer: an engine of 1,000 tokens a second takes 20 seconds
+_MOST_FACTOR = 100  # tokens of an answer for one of its source
+_MOST_CANDIDATES = 1_000  # of mbr, which compares each with all others
+_MOST_SOURCE = 1_000_000  # tokens of a source or of a batch
+_MOST_IDS = 10_000_000  # of a vocabulary
+_MOST_SYMBOLS = 100  # of a prefix
 _LARGE = 1e6  # beyond it, or as much below 1, numbers of 32 bits overflow or can no more be told apart
 Rows = Annotated[int, Field(ge=1, le=MOST_ROWS)]
-Kept = Annotated[int, Field(ge=1, le=MOST_KEPT)]
-Natural = Annotated[int, Field(ge=0)]
+Candidates = Annotated[int, Field(ge=1, le=_MOST_CANDIDATES)]
+Natural = Annotated[int, Field(ge=0, le=_MOST_IDS)]
+Symbols = Annotated[tuple[str, ...], Field(max_length=_MOST_SYMBOLS)]
 Tokens = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(gt=0, le=MOST_KEPT)]
 Scale = Annotated[float, Field(ge=1 / _LARGE, le=_LARGE)]
 Weight = Annotated[float, Field(ge=0, le=_LARGE)]
 Factor = Annotated[float, Field(ge=0, le=_MOST_FACTOR)]
@@ -41,7 +45,7 @@ class GenerationConfig(Settings):
     """Decoding defaults. Formulas of the scores are in `decode/ranking.py`, of stop rules in `decode/beam.py`."""
 
     beam: Rows = Field(1, description="hypotheses followed side by side; 1 is greedy")
-    groups: Count = Field(1, description="of a diverse beam; 1 is a plain one")
+    groups: Rows = Field(1, description="of a diverse beam; 1 is a plain one")
     diversity: Weight = Field(0.5, description="what a group loses for a token that an earlier group chose")
     normalise: Literal["none", "average", "gnmt", "reward"] = Field("average", description="score for the length")
     length_penalty: Exponent = Field(1.0, description="the exponent of average and gnmt, or the reward of a token")
@@ -55,7 +59,7 @@ class GenerationConfig(Settings):
     patience: Positive = Field(1.0, description="stop rule first: this many times the beam must be finished")
 
     sample: bool = Field(False, description="draw tokens by chance instead of taking the best")
-    seed: int = Field(1, description="of what is drawn")
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = Field(1, description="of what is drawn")
     temperature: Scale = Field(1.0, description="below 1 more of the probable, above 1 more of the improbable")
     top_k: Natural = Field(0, description="draw from the k most probable tokens; 0 from all")
     top_p: Share = Field(1.0, description="draw from the fewest tokens that have this probability together")
@@ -80,16 +84,18 @@ class GenerationConfig(Settings):
     at_limit: Literal["cut", "end", "free"] = Field(
         "cut", description="an answer at its limit is cut, ends by force, or is free to end as it is"
     )
-    source_prefix: tuple[str, ...] = Field((), description="symbols put before every source, such as its language")
-    target_prefix: tuple[str, ...] = Field((), description="symbols that every answer begins with")
-    max_source: Count = Field(8192, description="the most tokens in: a longer source is refused, or split on request")
+    source_prefix: Symbols = Field((), description="symbols put before every source, such as its language")
+    target_prefix: Symbols = Field((), description="symbols that every answer begins with")
+    max_source: Annotated[int, Field(ge=1, le=_MOST_SOURCE)] = Field(
+        8192, description="the most tokens in: a longer source is refused, or split on request"
+    )
     long_source: Literal["refuse", "cut"] = Field(
         "refuse",
         description="cut: of a source with more than max_source tokens the first are read, and the result says so",
     )
 
     mbr: Literal["none", "chrf", "bleu"] = Field("none", description="take the answer that agrees most with the others")
-    mbr_candidates: Kept = Field(32, description="samples that mbr chooses from; with a beam, what it found")
+    mbr_candidates: Candidates = Field(32, description="samples that mbr chooses from; with a beam, what it found")
 
     batch_tokens: Natural = Field(
         0, description="source positions decoded side by side, once for each beam row; 0: 4,096, on a GPU 32,768"

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attendo.errors import ModelError, UsageError
+from attendo.errors import ModelError, UsageError, cut_text, shorten
 from attendo.interop.foreign_weights import DECODER, ENCODER, OUTPUT, SHARED, FoundWeights
 from attendo.interop.huggingface import HuggingFaceFolder
 from attendo.interop.rearranged import Rearranged
@@ -46,7 +46,11 @@ def settings_of(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dict[
     if "vocab_size" not in settings:
         raise ModelError(f"{folder.path / 'config.json'} does not say its vocab_size")
     known = {**_DEFAULTS, **defaults, "vocab_size": 1, "decoder_vocab_size": 1}
-    wrong = [f"{name} is {settings[name]!r}" for name in known if name in settings and not _fits(settings, name, known)]
+    wrong = [
+        f"{name} is {shorten(settings[name])}"
+        for name in known
+        if name in settings and not _fits(settings, name, known)
+    ]
     if wrong:
         raise ModelError(f"{folder.path / 'config.json'} has values that cannot be meant: {'; '.join(wrong)}")
     _check_vocabulary(folder, settings)
@@ -94,7 +98,8 @@ def obstacles(settings: Mapping[str, Any]) -> list[str]:
     fits = {
         f"the encoder has {heads} heads and the decoder {other_heads} (they must be as many)": heads == other_heads,
         f"the feed-forward networks are {wide} and {other_wide} wide (they must be alike)": wide == other_wide,
-        f"activation_function is {activation} (known are {', '.join(ACTIVATIONS)})": activation in ACTIVATIONS,
+        f"activation_function is {cut_text(activation)} (known are {', '.join(ACTIVATIONS)})": activation
+        in ACTIVATIONS,
     }
     return [reason for reason, fit in fits.items() if not fit]
 

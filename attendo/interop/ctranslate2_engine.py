@@ -1,6 +1,6 @@
 """An engine from outside: the same requests and rules, answered by CTranslate2 from a folder exported to it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,11 +9,14 @@ import torch
 from attendo.decode.frontier import NOTHING, Frontier
 from attendo.decode.requests import Answers, Request, asked_of
 from attendo.decode.search import Rule, Strategy
-from attendo.errors import UsageError
+from attendo.errors import ModelError, UsageError, cut_text
 from attendo.interop.ctranslate2_folder import Exported
 from attendo.interop.ctranslate2_options import Options, options_of
 from attendo.interop.vocabularies import ids_of
+from attendo.nn.out_of_memory import ran_out
 from attendo.text import BOS, EOS, PAD
+
+_SHOWN = 200  # characters of its errors
 
 
 class CTranslate2Engine:
@@ -49,7 +52,8 @@ class CTranslate2Engine:
                 raise UsageError(f"{what} of {tokens} tokens is too long for the exported model: at most {most}")
 
     def _searched(self, group: list[Request], limit: int, least: int, options: Options) -> list[list["_Row"]]:
-        told = self._exported.translator.translate_batch(
+        told = self._asked(
+            self._exported.translator.translate_batch,
             [self._named(request) for request in group],
             target_prefix=[[self._target[each] for each in request.prefix] for request in group],
             max_decoding_length=limit + 1,  # eos counts there
@@ -77,7 +81,8 @@ class CTranslate2Engine:
     def _score(self, group: list[Request], found: list[list["_Row"]], options: Options) -> None:
         """As the model has it: the log-probability of every token that was said, eos included."""
         rows = [(request, row) for request, rows in zip(group, found, strict=True) for row in rows]
-        told = self._exported.translator.score_batch(
+        told = self._asked(
+            self._exported.translator.score_batch,
             [self._named(request) for request, _ in rows],
             [[self._target[each] for each in row.ids] for _, row in rows],
             max_input_length=0,
@@ -88,6 +93,16 @@ class CTranslate2Engine:
             row.log_probability = sum(scored.log_probs[: len(row.ids) + int(row.by_eos)])
             if row.value is None:
                 row.value = row.log_probability - sum(scored.log_probs[: options.given])
+
+    def _asked(self, call: Callable[..., Any], *texts: Any, **options: Any) -> Any:
+        """What CTranslate2 finds wrong with its folder only now is a `ModelError`."""
+        try:
+            return call(*texts, **options)
+        except (RuntimeError, ValueError) as error:
+            if ran_out(error):
+                raise
+            reason = cut_text(" ".join(str(error).split()), _SHOWN)
+            raise ModelError(f"CTranslate2 cannot answer with this folder: {reason}; export the model again") from None
 
     def _named(self, request: Request) -> list[str]:
         return [self._source[each] for each in request.source]

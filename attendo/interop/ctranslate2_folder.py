@@ -5,14 +5,14 @@ joint.* (or source.* and target.*)  generation.json  about.json             ours
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
-from attendo.errors import ModelError, UsageError, require_package
+from attendo.errors import ModelError, UsageError, cut_text, require_package, shorten
 from attendo.interop.certificate import Party
 from attendo.interop.ctranslate2 import to_ctranslate2
 from attendo.interop.parties import CTranslate2Party, OurNetwork
@@ -20,13 +20,16 @@ from attendo.interop.place import FORMAT, VERSION
 from attendo.interop.processor import overflows_in_bytes
 from attendo.interop.sentences import prefixes_of
 from attendo.interop.vocabularies import names_of, sentencepiece_file
-from attendo.store import ABOUT, check_manifest
-from attendo.text import Tokenizer, load_tokenizer
+from attendo.model_files import parse_json, read_bytes, read_json
+from attendo.store import ABOUT, check_manifest, load_tokenizers, require_listed
+from attendo.text import BOS, CONTROL_PIECES, EOS, UNK, Tokenizer
 from attendo.text_model import TextModel
 
 Precision = Literal["float32", "float16", "int8"]
 
 _OVERFLOWS = "this processor has no VNNI, and CTranslate2's products of bytes overflow on it: compare where it will run"
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+_AGAIN = "export the model again"
 LONGEST = 2048  # tokens of a sequence, where a network sets no bound itself
 
 
@@ -96,12 +99,15 @@ def open_exported(folder: str | Path, device: str = "cpu", threads: int | None =
     import ctranslate2
 
     folder = Path(folder)
-    facts = check_manifest(folder, FORMAT, VERSION).get("facts", {})
-    if facts.get("to") != "ctranslate2":
-        raise ModelError(f"{folder} was exported to {facts.get('to')}, not to ctranslate2: export the model again")
-    joint = (folder / "joint.tokenizer.json").is_file()
-    target = load_tokenizer(folder, "joint" if joint else "target")
-    source = target if joint else load_tokenizer(folder, "source")
+    names, facts = checked_export(folder, "ctranslate2", PRECISIONS)
+    longest = facts.get("longest")
+    if type(longest) is not int or not 1 <= longest <= LONGEST:
+        raise ModelError(f"{folder / 'manifest.json'}: longest is {shorten(longest)}, not from 1 to {LONGEST}")
+    require_listed(folder, names, ("model.bin", "config.json", "generation.json"))
+    generation = read_json(folder / "generation.json")
+    source, target = load_tokenizers(folder, names)
+    _check_vocabularies(folder, names, source, target)
+    _check_config(folder / "config.json")
     where, number = _place(device, ctranslate2.get_cuda_device_count())
     try:
         translator = ctranslate2.Translator(
@@ -111,10 +117,52 @@ def open_exported(folder: str | Path, device: str = "cpu", threads: int | None =
             compute_type=compute_type(facts["precision"], where),
             intra_threads=torch.get_num_threads() if threads is None else threads,
         )
-    except (RuntimeError, ValueError) as error:
-        raise ModelError(f"{folder} cannot be loaded by CTranslate2: {' '.join(str(error).split())}") from None
-    generation = json.loads((folder / "generation.json").read_text("utf-8"))
-    return Exported(translator, source, target, generation, facts["longest"])
+    except (RuntimeError, ValueError, MemoryError) as error:
+        reason = cut_text(" ".join(str(error).split()), 200)
+        raise ModelError(f"{folder} cannot be loaded by CTranslate2: {reason}") from None
+    return Exported(translator, source, target, generation, longest)
+
+
+def checked_export(folder: Path, engine: str, precisions: Collection[str]) -> tuple[Collection[str], dict[str, Any]]:
+    """Names of the files of an exported folder, all unchanged since it was written, and what its manifest tells."""
+    manifest = check_manifest(folder, FORMAT, VERSION)
+    facts = manifest.get("facts")
+    if not isinstance(facts, dict) or facts.get("to") != engine:
+        found = shorten(facts.get("to") if isinstance(facts, dict) else None)
+        raise ModelError(f"{folder} was exported to {found}, not to {engine}: export the model again")
+    if facts.get("precision") not in precisions:
+        raise ModelError(
+            f"{folder / 'manifest.json'}: precision is {shorten(facts.get('precision'))}, not one of "
+            f"{', '.join(precisions)}: export the model again"
+        )
+    return manifest["files"], facts
+
+
+def _check_vocabularies(folder: Path, names: Collection[str], source: Tokenizer, target: Tokenizer) -> None:
+    """CTranslate2 names tokens as the tokenizers do."""
+    files = {"shared_vocabulary.json": source, "source_vocabulary.json": source, "target_vocabulary.json": target}
+    for name, tokenizer in files.items():
+        if (folder / name).exists():
+            require_listed(folder, names, [name])
+            try:
+                found = parse_json(read_bytes(folder / name))
+            except ValueError as error:
+                raise ModelError(f"{folder / name} is damaged: it is not JSON ({error}); {_AGAIN}") from None
+            if found != names_of(tokenizer):
+                raise ModelError(f"{folder / name} does not fit the tokenizer of the folder: {_AGAIN}")
+
+
+def _check_config(path: Path) -> None:
+    """What CTranslate2 would find out when it answers, or never."""
+    config = read_json(path)
+    tokens = {"bos_token": CONTROL_PIECES[BOS], "eos_token": CONTROL_PIECES[EOS], "unk_token": CONTROL_PIECES[UNK]}
+    meant = {**tokens, "decoder_start_token": CONTROL_PIECES[BOS], "add_source_bos": False, "add_source_eos": True}
+    for name, value in meant.items():
+        if config.get(name) != value:
+            raise ModelError(f"{path}: {name} is {shorten(config.get(name))}, not {value!r}: {_AGAIN}")
+    epsilon = config.get("layer_norm_epsilon")
+    if epsilon is not None and not (type(epsilon) is float and 0 < epsilon < 1):
+        raise ModelError(f"{path}: layer_norm_epsilon is {shorten(epsilon)}, not a small number: {_AGAIN}")
 
 
 def compute_type(precision: str, device: str = "cpu") -> str:

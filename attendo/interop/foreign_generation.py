@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attendo.decode.config import GenerationConfig
-from attendo.errors import ModelError, UsageError
+from attendo.errors import ModelError, UsageError, cut_text, list_names, shorten
 from attendo.interop.foreign_values import Field
 from attendo.interop.huggingface import HuggingFaceFolder
 from attendo.interop.rearranged import Rearranged
@@ -178,10 +178,10 @@ def _beginning(field: Field, target: Rearranged, symbols: Sequence[str]) -> dict
         return {}
     place = target.ours([token])[0] - EOS - 1 if token in target.rows else -1
     if not 0 <= place < len(symbols):
-        raise field.wrong(f"one of the tokens that attendo can begin answers with ({', '.join(symbols) or 'none'})")
+        raise field.wrong(f"one of the tokens that attendo can begin answers with ({list_names(symbols) or 'none'})")
     return {"target_prefix": [symbols[place]]}
 
 
 def _line(field: Field, value: Any) -> str:
-    text = str(value)
-    return f"not taken over: {field.name} {text if len(text) <= _SHOWN else f'{text[:_SHOWN]}…'}"
+    text = cut_text(value, _SHOWN) if isinstance(value, str) else shorten(value, _SHOWN)
+    return f"not taken over: {field.name} {text}"

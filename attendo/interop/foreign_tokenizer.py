@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from attendo.errors import cut_text
 from attendo.interop.rearranged import Rearranged
 from attendo.interop.transformers_loading import open_tokenizer
 from attendo.text import EOS, Tokenizer
 
 _LEAST = 0.995  # of the texts must be cut alike
 _SHOWN = 40  # characters of a text
+_REASON = 200  # characters of their error
 
 
 @dataclass(frozen=True)
@@ -23,15 +25,16 @@ class ComparedCuts:
 def compare_cuts(
     folder: tuple[Path, str], order: Rearranged, ours: Tokenizer, before: Sequence[int] | None, texts: Sequence[str]
 ) -> ComparedCuts:
-    """`folder` is its path and its model_type. `before` stands before every source; None: it is not told. Texts that hold control tokens are left out: with us
-    they are text.
+    """`folder` is its path and its model_type. `before` stands before every source; None: it is not told.
+
+    Texts that hold control tokens are left out: with us they are text.
     """
     try:
         theirs = _Theirs(folder, order, ours.symbols, before)
         texts = [text for text in map(str.strip, texts) if text and not any(each in text for each in theirs.special)]
         cut = [theirs.cut(text) for text in texts]
     except Exception as error:  # anything may go wrong there, and it is only asked for its opinion
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = cut_text((str(error).strip() or type(error).__name__).splitlines()[0], _REASON)
         return ComparedCuts(f"the tokenizer was not compared: that of transformers cannot be had ({reason})")
     if not texts:
         return ComparedCuts("the tokenizer was not compared: there is no text")

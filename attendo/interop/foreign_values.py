@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from attendo.errors import ModelError
+from attendo.errors import ModelError, cut_text, shorten
 
 T = TypeVar("T")
-
-_SHOWN = 80  # characters of a value in a message
 
 
 @dataclass(frozen=True)
@@ -62,11 +60,11 @@ class Field:
         # 1 is equal to true, and no list can be looked up
         found = [meant for value, meant in known.items() if type(value) is type(self.value) and value == self.value]
         if not found:
-            raise self.wrong(f"one of {', '.join(map(_written, known))}")
+            raise self.wrong(f"one of {', '.join(map(shorten, known))}")
         return found[0]
 
     def wrong(self, needed: str) -> ModelError:
-        return ModelError(f"{self.path}: {self.name} is {_written(self.value)}, where {needed} is needed")
+        return ModelError(f"{self.path}: {cut_text(self.name)} is {shorten(self.value)}, where {needed} is needed")
 
     def _optional(self, fits: Callable[[Any], bool], needed: str) -> Any:
         if self.value is None or fits(self.value):
@@ -88,8 +86,3 @@ def _is_number(value: Any) -> bool:
 
 def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and all(map(fits, value))
-
-
-def _written(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

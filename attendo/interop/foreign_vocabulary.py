@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from attendo.errors import ModelError
+from attendo.errors import ModelError, list_names, shorten
 from attendo.interop.foreign_values import Field
 from attendo.interop.huggingface import HuggingFaceFolder, read_json
 from attendo.interop.rearranged import Rearranged
 from attendo.interop.vocabularies import number_name
+from attendo.model_files import COPY_AGAIN, read_bytes
 from attendo.text import CONTROL_PIECES
-from attendo.text.sentencepiece_file import PieceKind, pieces
+from attendo.text.sentencepiece_file import Piece, PieceKind, open_processor, pieces
 
 _KNOWN_SHARE = 0.9  # of the pieces of a SentencePiece model: with fewer it belongs to another vocabulary
 _SHOWN = 5  # pieces in a message
@@ -29,19 +30,15 @@ def require_fit(path: Path, vocabulary: Mapping[str, int], size: int) -> None:
     piece, last = max(vocabulary.items(), key=lambda each: each[1])
     if last >= size:
         raise ModelError(
-            f"{path} and the network disagree: {piece!r} has the id {last}, but config.json says vocab_size {size}"
+            f"{path} and the network disagree: {shorten(piece)} has the id {shorten(last)}, but config.json says "
+            f"vocab_size {size}"
         )
 
 
 def pieces_of(path: Path, vocabulary: Mapping[str, int]) -> bytes:
     """A SentencePiece model whose pieces the vocabulary knows."""
-    try:
-        model = path.read_bytes()
-        normal = [piece.text for piece in pieces(model) if piece.kind == PieceKind.NORMAL]
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
-    except (ModelError, ValueError):
-        raise ModelError(f"{path} is not a SentencePiece model: copy the folder again") from None
+    model = read_bytes(path, COPY_AGAIN)
+    normal = [piece.text for piece in read_pieces(path, model) if piece.kind == PieceKind.NORMAL]
     known = len(normal) - len(_missing(model, vocabulary))
     if not normal or known < _KNOWN_SHARE * len(normal):
         raise ModelError(
@@ -50,10 +47,19 @@ def pieces_of(path: Path, vocabulary: Mapping[str, int]) -> bytes:
     return model
 
 
+def read_pieces(path: Path, model: bytes) -> list[Piece]:
+    """All pieces of a SentencePiece model that lies there."""
+    try:
+        open_processor(model)
+        return list(pieces(model))
+    except ModelError:
+        raise ModelError(f"{path} is not a SentencePiece model: copy the folder again") from None
+
+
 def missing(path: Path, model: bytes, vocabulary: Mapping[str, int]) -> Iterator[str]:
     """Pieces of SentencePiece that the vocabulary does not have, in a line that tells how many."""
     if lacking := _missing(model, vocabulary):
-        shown = ", ".join(map(repr, lacking[:_SHOWN])) + (", …" if len(lacking) > _SHOWN else "")
+        shown = list_names(map(shorten, lacking), _SHOWN)
         yield f"{path.name}: {len(lacking)} of its pieces are not in the vocabulary, and read as unknown ({shown})"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from attendo.errors import ModelError
+from attendo.errors import ModelError, list_names
 from attendo.interop.huggingface import HuggingFaceFolder
 
 SHARED, ENCODER, DECODER, OUTPUT = (
@@ -88,5 +88,5 @@ class FoundWeights:
         """Nothing may be wrong so far; when all is read that was needed, nothing may be left over."""
         surplus = [f"{name} has no place" for name in self._weights if name not in self._taken] if complete else []
         if faults := [*dict.fromkeys(self._faults), *surplus]:
-            told = f"{'; '.join(faults[:5])} ({len(faults)} in all)"
+            told = f"{list_names(faults, 5, '; ')} ({len(faults)} in all)"
             raise ModelError(f"{folder.path}: its weights do not fit its config.json: {told}")

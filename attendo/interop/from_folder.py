@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from attendo.errors import ModelError, UsageError
+from attendo.errors import ModelError, UsageError, cut_text, list_names
 from attendo.interop.from_bart import from_bart
 from attendo.interop.from_m2m100 import from_m2m100
 from attendo.interop.from_marian import from_marian
@@ -39,5 +39,5 @@ def from_folder(
             known = ", ".join(f"{name} ({what})" for name, what in SUPPORTED.items())
             told = folder.setting("architectures")
             names = [told.value] if isinstance(told.value, str) else map(str, told.items())
-            architectures = ", ".join(names) or "nothing"
-            raise ModelError(f"{folder.path} holds a {kind} model ({architectures}); supported are {known}")
+            architectures = list_names(names) or "nothing"
+            raise ModelError(f"{folder.path} holds a {cut_text(kind)} model ({architectures}); supported are {known}")

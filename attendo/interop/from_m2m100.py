@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from attendo.errors import ModelError, UsageError
+from attendo.errors import ModelError, UsageError, list_names, shorten
 from attendo.interop.bart_family import network_from, settings_of
 from attendo.interop.foreign_generation import behind_prefix, generation_from
 from attendo.interop.foreign_vocabulary import (
@@ -10,6 +10,7 @@ from attendo.interop.foreign_vocabulary import (
     missing,
     named,
     pieces_of,
+    read_pieces,
     read_vocabulary,
     require_fit,
     special_tokens,
@@ -19,8 +20,8 @@ from attendo.interop.huggingface import HuggingFaceFolder
 from attendo.interop.imported import Imported, token_id
 from attendo.interop.rearranged import rearranged
 from attendo.interop.tokenizer_json import has_pieces, pieces_from_json
+from attendo.model_files import COPY_AGAIN, read_bytes
 from attendo.text.foreign_pieces import ForeignPieces
-from attendo.text.sentencepiece_file import pieces
 
 PIECES = "sentencepiece.bpe.model"
 
@@ -108,7 +109,8 @@ def _pieces(folder: HuggingFaceFolder) -> tuple[bytes, dict[str, int]]:
     """Without a vocab.json the ids are those of SentencePiece, one further, or those of tokenizer.json."""
     if not (folder.path / PIECES).is_file() and has_pieces(folder):
         return pieces_from_json(folder)
-    normal = [piece.text for piece in pieces(folder.file(PIECES).read_bytes())][3:]
+    path = folder.file(PIECES)
+    normal = [piece.text for piece in read_pieces(path, read_bytes(path, COPY_AGAIN))][3:]
     vocabulary = {**_FAIRSEQ, **{piece: n for n, piece in enumerate(normal, start=len(_FAIRSEQ))}}
     return pieces_of(folder.file(PIECES), vocabulary), vocabulary
 
@@ -147,4 +149,6 @@ def _language(languages: dict[str, int], name: str | None) -> str | None:
     for each in (name, f"__{name}__"):
         if each in languages:
             return each
-    raise UsageError(f"the model has no language {name!r}: it has {', '.join(each.strip('_') for each in languages)}")
+    raise UsageError(
+        f"the model has no language {shorten(name)}: it has {list_names((each.strip('_') for each in languages), 20)}"
+    )

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
-from attendo import store
-from attendo.errors import ModelError
+from attendo import model_files, store
+from attendo.errors import ModelError, cut_text, list_names, shorten
 from attendo.interop.foreign_values import Field, fields
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -45,7 +45,7 @@ class HuggingFaceFolder:
         """One that must be there."""
         path = self.path / name
         if not path.is_file():
-            there = ", ".join(sorted(each.name for each in self.path.iterdir()))
+            there = _names(self.path)
             raise ModelError(f"{self.path} has no {name}, which a {self.kind} model needs; it holds {there}")
         _refuse_pointer(path)
         return path
@@ -69,12 +69,11 @@ def read_folder(path: str | Path) -> HuggingFaceFolder:
         raise ModelError(f"{path} is not a folder: give the one that holds config.json and {WEIGHTS}")
     _refuse_ours(path)
     if not (path / CONFIG).is_file():
-        there = ", ".join(sorted(each.name for each in path.iterdir())) or "nothing"
-        raise ModelError(f"{path} is no model of transformers: it has no config.json, but {there}")
+        raise ModelError(f"{path} is no model of transformers: it has no config.json, but {_names(path)}")
     settings = read_json(path / CONFIG)
     kind = settings.get("model_type")
     if not isinstance(kind, str):
-        raise ModelError(f"{path / CONFIG} does not say what it is: model_type is {kind!r}")
+        raise ModelError(f"{path / CONFIG} does not say what it is: model_type is {shorten(kind)}")
     generation = read_json(path / GENERATION) if (path / GENERATION).is_file() else None
     return HuggingFaceFolder(path, kind, settings, generation, _read_weights(path))
 
@@ -82,8 +81,8 @@ def read_folder(path: str | Path) -> HuggingFaceFolder:
 def _refuse_ours(path: Path) -> None:
     """What attendo wrote itself has its manifest, and a config.json of another kind."""
     try:
-        kind = json.loads((path / "manifest.json").read_text("utf-8"))["format"]
-    except (OSError, ValueError, KeyError, TypeError):
+        kind = read_json(path / "manifest.json").get("format")
+    except ModelError:
         return
     if kind == store.FORMAT:
         raise ModelError(f"{path} is a model folder of attendo: there is nothing to import, take it as it is")
@@ -92,15 +91,12 @@ def _refuse_ours(path: Path) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is damaged: it is not JSON ({error}); copy the folder again") from None
-    if not isinstance(content, dict):
-        raise ModelError(f"{path} is damaged: it is not a JSON object; copy the folder again")
-    return content
+    return model_files.read_json(path, model_files.COPY_AGAIN)
+
+
+def _names(path: Path) -> str:
+    """What a folder holds."""
+    return list_names(sorted(each.name for each in path.iterdir())) or "nothing"
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
@@ -109,7 +105,9 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     for file in weight_files(path):
         _refuse_pointer(file)
         found = store.read_tensors(file)
-        if whole := [f"{name} ({weight.dtype})" for name, weight in found.items() if not weight.is_floating_point()]:
+        if whole := [
+            f"{cut_text(name)} ({weight.dtype})" for name, weight in found.items() if not weight.is_floating_point()
+        ]:
             raise ModelError(f"{file} has weights that are no fractions, {whole[0]}: import the model as it was before")
         weights |= {name.removeprefix("model."): weight.float() for name, weight in found.items()}
     return weights
@@ -132,16 +130,15 @@ def weight_files(path: Path) -> list[Path]:
             raise ModelError(f"{path / INDEX} is damaged: it names no files of this folder")
         files = [path / str(name) for name in dict.fromkeys(places.values())]
         if missing := [file.name for file in files if not file.is_file()]:
-            raise ModelError(f"{path} lacks {', '.join(missing)}, which {INDEX} names: copy the folder again")
+            raise ModelError(f"{path} lacks {list_names(missing)}, which {INDEX} names: copy the folder again")
         return files
     pickles = sorted(file.name for file in path.iterdir() if file.suffix in _PICKLES)
     if pickles:
         raise ModelError(
-            f"{path} has its weights in {', '.join(pickles)}, which may run code when read: "
+            f"{path} has its weights in {list_names(pickles)}, which may run code when read: "
             f"{_way_out(path.resolve(), pickles)}"
         )
-    there = ", ".join(sorted(each.name for each in path.iterdir()))
-    raise ModelError(f"{path} has neither {WEIGHTS} nor {INDEX}; it holds {there}")
+    raise ModelError(f"{path} has neither {WEIGHTS} nor {INDEX}; it holds {_names(path)}")
 
 
 def _way_out(path: Path, names: Sequence[str]) -> str:

@@ -49,7 +49,9 @@ def _proven(out: Path, imported: Imported, model: TextModel, texts: Sequence[str
     sentences = asked.sources
     told = None if "source" in imported.unnamed_languages() else before
     texts = texts or [model.source_tokenizer.decode(source[len(before) :]) for source in sentences]
-    cuts = compare_cuts((imported.folder.path, imported.folder.kind), imported.source, model.source_tokenizer, told, texts)
+    cuts = compare_cuts(
+        (imported.folder.path, imported.folder.kind), imported.source, model.source_tokenizer, told, texts
+    )
     theirs = TransformersParty.of(imported, begin)
     sources = [source[:room] for source in sentences]
     certificate = certify(OurNetwork(model.network, "hf", begin), theirs, sources, Bounds())

@@ -6,24 +6,24 @@
 Weights lie beside their graph where it would be larger than a file of ONNX may be.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from attendo.data.batch import Example
 from attendo.errors import AttendoError, ModelError, UsageError, require_package
-from attendo.interop.ctranslate2_folder import save_tokenizers, write_json
+from attendo.interop.ctranslate2_folder import checked_export, save_tokenizers, write_json
 from attendo.interop.onnx_network import OnnxNetwork
 from attendo.interop.place import FORMAT, VERSION
 from attendo.interop.processor import overflows_in_bytes
 from attendo.interop.sentences import prefixes_of
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.store import ABOUT, check_manifest, write_manifest
-from attendo.text import Tokenizer, load_tokenizer
+from attendo.model_files import read_json
+from attendo.store import ABOUT, load_tokenizers, require_listed, write_manifest
+from attendo.text import Tokenizer
 from attendo.text_model import TextModel
 
 if TYPE_CHECKING:
@@ -98,23 +98,23 @@ def open_onnx(folder: str | Path, threads: int | None = None) -> OnnxModel:
     """Read a folder that `to_onnx` wrote; `threads`: as many as torch has, unless given."""
     require_package("onnxruntime", "export", "an ONNX model")
     folder = Path(folder)
-    facts = check_manifest(folder, FORMAT, VERSION).get("facts", {})
-    if facts.get("to") != "onnx":
-        raise ModelError(f"{folder} was exported to {facts.get('to')}, not to onnx: export the model again")
+    names, facts = checked_export(folder, "onnx", get_args(Precision))
+    weights = (path.name for path in folder.glob("*.weights"))
+    require_listed(folder, names, ("encoder.onnx", "step.onnx", "config.json", "generation.json", *weights))
     if facts["precision"] == "int8" and not facts.get(_PAIRS) and overflows_in_bytes():
         raise ModelError(
             f"{folder} was exported to int8 by an earlier version, whose products overflow on this processor, which "
             "has no VNNI: export the model again"
         )
     try:
-        config = ModelConfig(**json.loads((folder / "config.json").read_text("utf-8")))
+        config = ModelConfig(**read_json(folder / "config.json"))
     except AttendoError as error:
         raise ModelError(f"{folder / 'config.json'}: {error}") from None
-    joint = (folder / "joint.tokenizer.json").is_file()
-    target = load_tokenizer(folder, "joint" if joint else "target")
-    source = target if joint else load_tokenizer(folder, "source")
+    if config.decoder_only:
+        raise ModelError(f"{folder / 'config.json'}: num_encoder_layers is 0, and step.onnx needs an encoder")
+    source, target = load_tokenizers(folder, names, config)
+    generation = read_json(folder / "generation.json")
     network = OnnxNetwork(folder / "encoder.onnx", folder / "step.onnx", config, threads)
-    generation = json.loads((folder / "generation.json").read_text("utf-8"))
     return OnnxModel(network, source, target, generation, facts["precision"])
 
 

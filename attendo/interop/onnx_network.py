@@ -1,7 +1,8 @@
 """A network that ONNX Runtime computes, for our own search: what a `Transformer` does while it generates."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -14,11 +15,12 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attendo.errors import ModelError, UsageError, require_package
+from attendo.errors import AttendoError, ModelError, UsageError, cut_text, require_package
 from attendo.interop.large_pages import in_large_pages
 from attendo.interop.onnx_storage import OnnxMemory, OnnxState, Storage
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer, check_mask
+from attendo.nn.out_of_memory import ran_out
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 # A thread that waits for work looks for it again and again, for that long. Without it, being woken takes longer than
 # small pieces of work; without an end, it takes the time of whoever else computes, such as torch in between.
 _WAITING = "20"  # µs
+_SHOWN = 200  # characters of its errors
 _WORSE = ["SkipLayerNormFusion"]  # 120 µs for 32 rows, where the two nodes that it replaces take 30
 
 
@@ -77,7 +80,8 @@ class OnnxNetwork:
         self._check(source_ids, self.config.source_vocab_size or 0, source_ids.size(1))
         mask = torch.ones_like(source_ids, dtype=torch.bool) if source_mask is None else source_mask
         names = [each.name for each in self._encoder.get_outputs()]
-        made = self._encoder.run(names, {"source_ids": source_ids.numpy(), "source_mask": mask.numpy()})
+        with _explained("encoder.onnx"):
+            made = self._encoder.run(names, {"source_ids": source_ids.numpy(), "source_mask": mask.numpy()})
         return OnnxMemory({name: torch.from_numpy(each) for name, each in zip(names, made, strict=True)})
 
     def start(self, memory: OnnxMemory) -> OnnxState:
@@ -92,6 +96,10 @@ class OnnxNetwork:
         if ids.size(1) != 1:
             raise UsageError(f"an ONNX network reads one token of a row at a time, not {ids.size(1)}")
         self._check(ids, self.config.target_vocab_size or 0, state.length + 1)
+        with _explained("step.onnx"):
+            return self._one_step(ids, state)
+
+    def _one_step(self, ids: Tensor, state: OnnxState) -> tuple[Tensor, OnnxState]:
         rows, storage, order = ids.size(0), state.storage, state.order
         if storage is None or order is None:
             storage = Storage.empty(self._step, state.memory, rows)
@@ -145,7 +153,8 @@ class InPlace:
     def step(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """One more token of every row [R, 1]: log-probabilities [R, V] of the next, until another step is taken."""
         if self._length < self._room:
-            self._storage.step(ids, self._length, self._network.runtime)
+            with _explained("step.onnx"):
+                self._storage.step(ids, self._length, self._network.runtime)
             self._length += 1
         else:
             self._make_room(ids)
@@ -165,6 +174,20 @@ def _outermost(ids: Tensor) -> int:
     return low if low < 0 else high
 
 
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """What ONNX Runtime says of a graph that does not fit the other files of its folder is a `ModelError`."""
+    try:
+        yield
+    except AttendoError:
+        raise
+    except Exception as error:  # of a dozen classes that have nothing else in common
+        if ran_out(error):
+            raise
+        reason = cut_text(" ".join(str(error).split()), _SHOWN)
+        raise ModelError(f"ONNX Runtime cannot compute {name}: {reason}; export the model again") from None
+
+
 def _opened(graph: Path | bytes, threads: int) -> "InferenceSession":
     require_package("onnxruntime", "export", "an ONNX model")
     import onnxruntime
@@ -182,4 +205,6 @@ def _opened(graph: Path | bytes, threads: int) -> "InferenceSession":
         )
     except Exception as error:  # of a dozen classes that have nothing else in common
         name = "a graph" if isinstance(graph, bytes) else str(graph)
-        raise ModelError(f"{name} cannot be loaded by ONNX Runtime: {' '.join(str(error).split())}") from None
+        raise ModelError(
+            f"{name} cannot be loaded by ONNX Runtime: {cut_text(' '.join(str(error).split()), _SHOWN)}"
+        ) from None

@@ -1,13 +1,14 @@
 """Any folder that answers: a model folder, or one that was exported to an engine from outside."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from attendo import text_model
-from attendo.errors import ModelError, UsageError
+from attendo.errors import ModelError, UsageError, cut_text
+from attendo.interop.from_folder import SUPPORTED
 from attendo.interop.place import FORMAT, SUFFIX
 from attendo.interop.stored_settings import portable
+from attendo.model_files import read_json
 from attendo.store import ABOUT, read_about
 from attendo.text_model import ExportedFolder, Runtime, TextModel, pick_device
 from attendo.text_model.runtimes import OUTSIDE
@@ -53,10 +54,12 @@ def exported_to(folder: Path) -> str | None:
     if folder.suffix == SUFFIX and folder.is_file():
         return "argos"
     try:
-        manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
-        return str(manifest["facts"]["to"]) if manifest["format"] == FORMAT else None
-    except (OSError, ValueError, KeyError, TypeError):
+        manifest = read_json(folder / "manifest.json")
+    except ModelError:
         return None  # whoever reads on tells what is wrong with it
+    facts = manifest.get("facts")
+    engine = facts.get("to") if isinstance(facts, dict) else None
+    return cut_text(str(engine)) if engine is not None and manifest.get("format") == FORMAT else None
 
 
 def _onnx(folder: Path, device: str) -> tuple[Any, Runtime]:
@@ -87,8 +90,15 @@ def _refuse_foreign(folder: Path) -> None:
             "attendo export MODEL OUT --to ctranslate2 wrote"
         )
     try:
-        kind = json.loads((folder / "config.json").read_text("utf-8")).get("model_type")
-    except (OSError, ValueError, AttributeError):
+        kind = read_json(folder / "config.json").get("model_type")
+    except ModelError:
         return
+    if isinstance(kind, str) and kind not in SUPPORTED:
+        raise ModelError(
+            f"{folder} is a {cut_text(kind)} model of transformers, which attendo does not support yet; it imports "
+            f"{', '.join(SUPPORTED)}"
+        )
     if kind is not None:
-        raise ModelError(f"{folder} is a {kind} model of transformers: attendo import {folder} OUT, then take OUT")
+        raise ModelError(
+            f"{folder} is a {cut_text(str(kind))} model of transformers: attendo import {folder} OUT, then take OUT"
+        )

@@ -1,13 +1,13 @@
 """Where an export goes: written beside its place, moved there when it is whole and proven, and gone if not."""
 
-import json
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attendo import durable
-from attendo.errors import UsageError
+from attendo.errors import ModelError, UsageError
+from attendo.model_files import read_json
 
 FORMAT, VERSION = "attendo.export", 1
 SUFFIX = ".argosmodel"
@@ -55,8 +55,8 @@ def _check_folder(goal: Path) -> None:
     if not goal.exists() or (goal.is_dir() and not any(goal.iterdir())):
         return
     try:
-        kind = json.loads((goal / "manifest.json").read_text("utf-8"))["format"]
-    except (OSError, ValueError, KeyError, TypeError):
+        kind = read_json(goal / "manifest.json").get("format")
+    except ModelError:
         kind = None
     if kind != FORMAT:
         raise UsageError(f"{goal} exists and is not an exported model: name another place, or empty it first")
@@ -66,10 +66,9 @@ def _check_file(goal: Path) -> None:
     """The same for a package: one of ours brings its certificate."""
     if not goal.exists():
         return
-    if goal.is_file() and zipfile.is_zipfile(goal):
-        with zipfile.ZipFile(goal) as package:
-            if any(Path(name).name == "certificate.json" for name in package.namelist()):
-                return
+    with suppress(zipfile.BadZipFile, ValueError, NotImplementedError, OSError), zipfile.ZipFile(goal) as package:
+        if any(Path(name).name == "certificate.json" for name in package.namelist()):
+            return
     raise UsageError(f"{goal} exists and is not an exported package: name another place, or remove it first")
 
 

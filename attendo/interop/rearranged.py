@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from attendo.errors import ModelError
+from attendo.errors import ModelError, shorten
 from attendo.text import BOS, EOS, PAD, UNK
 
 NEVER = -1e4  # on the logit of a token that the other system does not have; a half-precision number can hold it
@@ -76,7 +76,9 @@ def rearranged(
     `moves_start`: where nothing ever says it. Without an unk of theirs ours is a copy too.
     """
     named = {"pad": pad, "unk": unk, "the start of an answer": start, "eos": eos}
-    if outside := [f"{name} has the id {each}" for name, each in named.items() if each is not None and each >= size]:
+    if outside := [
+        f"{name} has the id {shorten(each)}" for name, each in named.items() if each is not None and each >= size
+    ]:
         raise ModelError(f"{', '.join(outside)}, but the network has {size} tokens: config.json is of another model")
     kept: dict[int, int] = {}
     copies = {BOS} if not moves_start else set()

@@ -46,7 +46,14 @@ _VOCABULARIES = (
 _TOKENIZER_SETTINGS = frozenset(
     (
         *("add_prefix_space", "added_tokens_decoder", "additional_special_tokens", "clean_up_tokenization_spaces"),
-        *("errors", "extra_special_tokens", "language_codes", "legacy_behaviour", "mask_token_sent", "model_max_length"),
+        *(
+            "errors",
+            "extra_special_tokens",
+            "language_codes",
+            "legacy_behaviour",
+            "mask_token_sent",
+            "model_max_length",
+        ),
         *("num_madeup_words", "offset", "padding_side", "separate_vocabs", "source_lang", "src_lang", "target_lang"),
         *("tgt_lang", "trim_offsets", "truncation_side"),
         *(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")),
@@ -60,9 +67,9 @@ def open_model(folder: HuggingFaceFolder) -> Any:
 
     config_class, model_class = (getattr(transformers, name) for name in MODELS[folder.kind])
     # Settings of the base class can name files, code and kernels. None of them changes what the network computes.
-    own = inspect.signature(config_class.__init__).parameters.keys()
-    own -= inspect.signature(transformers.PretrainedConfig.__init__).parameters.keys()
-    config = config_class(**{name: value for name, value in folder.settings.items() if name in own})
+    both = (config_class, transformers.PretrainedConfig)
+    own, base = (inspect.signature(each.__init__).parameters.keys() for each in both)
+    config = config_class(**{name: value for name, value in folder.settings.items() if name in own - base})
     with _temporary_folder() as place, without_bars():
         _write_json(place / CONFIG, config.to_dict())
         for file in weight_files(folder.path):

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from attendo.errors import UsageError
+from attendo.errors import UsageError, shorten
 from attendo.settings import Settings, nearest
 
 Count = Annotated[int, Field(ge=1)]
@@ -93,7 +93,9 @@ class ModelConfig(Settings):
         sides = ("target_vocab_size",) if values.get("num_encoder_layers") == 0 else VOCABULARIES
         for side in sides:
             if values.get(side) not in (None, both):
-                raise ValueError(f"vocab_size {both} and {side} {values[side]} disagree: give one of them")
+                raise ValueError(
+                    f"vocab_size {shorten(both)} and {side} {shorten(values[side])} disagree: give one of them"
+                )
         return {**values, **dict.fromkeys(sides, both)}
 
     @model_validator(mode="after")

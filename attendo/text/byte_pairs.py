@@ -9,8 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
-from attendo.errors import ModelError
-from attendo.text.files import read_bytes, write_header
+from attendo.errors import ModelError, shorten
+from attendo.model_files import read_text
+from attendo.text.files import write_header
 from attendo.text.given_vocabulary import GivenVocabulary, read_entries
 from attendo.text.symbols import split_at
 from attendo.text.tokenizer import (
@@ -112,14 +113,11 @@ class BytePairs(GivenVocabulary):
 
 def read_merges(path: Path) -> tuple[Merge, ...]:
     """One a line, best first; a first line may tell a version."""
-    try:
-        lines = read_bytes(path).decode("utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise ModelError(f"{path} is damaged: it is not UTF-8") from None
+    lines = read_text(path).splitlines()
     pairs = [tuple(line.split(" ")) for line in lines if line.strip() and not line.startswith("#version")]
     for pair in pairs:
         if len(pair) != 2 or not all(pair):
-            raise ModelError(f"{path} is damaged: {' '.join(pair)!r} is no pair of pieces")
+            raise ModelError(f"{path} is damaged: {shorten(' '.join(pair))} is no pair of pieces")
     return tuple((pair[0], pair[1]) for pair in pairs)
 
 

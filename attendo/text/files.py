@@ -4,7 +4,8 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from attendo.errors import ModelError, UsageError
+from attendo import model_files
+from attendo.errors import ModelError, UsageError, shorten
 from attendo.text.symbols import checked_symbols
 from attendo.text.tokenizer import CONTROL_PIECES, is_unicode
 
@@ -35,26 +36,22 @@ def read_header(folder: Path, name: str) -> dict[str, object]:
     """The checked content of the JSON file; anything else than a tokenizer of this version is a `ModelError`."""
     path = header_path(folder, name)
     try:
-        header = json.loads(read_bytes(path).decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        header = model_files.parse_json(read_bytes(path))
+    except ValueError as error:
         raise ModelError(f"{path} is not a tokenizer: {error}; copy the model folder again") from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ModelError(f'{path} is not a tokenizer: "format" must be "{FORMAT}"')
     if type(header.get("version")) is not int or header["version"] != VERSION:
-        raise ModelError(f"{path} has version {header.get('version')!r}: this attendo reads version {VERSION}")
+        raise ModelError(f"{path} has version {shorten(header.get('version'))}: this attendo reads version {VERSION}")
     surplus = sorted(header.keys() - {"format", "version", "kind", "symbols", "pieces"})
     if surplus:
-        raise ModelError(f"{path} has the unknown key {surplus[0]!r}: remove it or copy the model folder again")
+        raise ModelError(f"{path} has the unknown key {shorten(surplus[0])}: remove it or copy the model folder again")
     return header
 
 
 def read_bytes(path: Path) -> bytes:
     """The content of a file; one that cannot be read is a `ModelError`."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        reason = error.strerror or error
-        raise ModelError(f"{path} cannot be read: {reason}; a model folder needs its tokenizer files") from None
+    return model_files.read_bytes(path, "a model folder needs its tokenizer files")
 
 
 def symbol_list(path: Path, header: dict[str, object]) -> tuple[str, ...]:
@@ -88,9 +85,9 @@ def piece_list(
     seen: set[str] = set(CONTROL_PIECES)
     for position, piece in enumerate(entries):
         if piece in seen:
-            raise ModelError(f"{path} is damaged: the piece {piece!r} stands in it twice")
+            raise ModelError(f"{path} is damaged: the piece {shorten(piece)} stands in it twice")
         if not (position < len(symbols) or is_piece(piece)) or not is_unicode(piece):
-            raise ModelError(f"{path} is damaged: {piece!r} cannot be a piece of a {header['kind']} tokenizer")
+            raise ModelError(f"{path} is damaged: {shorten(piece)} cannot be a piece of a {header['kind']} tokenizer")
         seen.add(piece)
     for piece in always:
         if piece not in seen:

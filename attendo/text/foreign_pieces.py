@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from attendo.errors import ModelError
 from attendo.text.files import read_bytes, write_header
 from attendo.text.given_vocabulary import GivenVocabulary, read_entries
+from attendo.text.sentencepiece_file import open_processor
 from attendo.text.symbols import split_at
 from attendo.text.tokenizer import (
     CONTROL_PIECES,
@@ -40,7 +41,7 @@ class ForeignPieces(GivenVocabulary):
 
     def __post_init__(self) -> None:
         self._number()
-        object.__setattr__(self, "_processor", _open(self.model))
+        object.__setattr__(self, "_processor", open_processor(self.model))
 
     @classmethod
     def read(cls, folder: Path, name: str, header: dict[str, object]) -> "ForeignPieces":
@@ -84,15 +85,6 @@ class ForeignPieces(GivenVocabulary):
         for place, part in enumerate(parts):
             cut += [part] if place % 2 else self._processor.encode(part, out_type=str)
         return cut
-
-
-def _open(model: bytes) -> "SentencePieceProcessor":
-    from sentencepiece import SentencePieceProcessor
-
-    try:
-        return SentencePieceProcessor(model_proto=model)
-    except RuntimeError:
-        raise ModelError("this is not a SentencePiece model; copy the model folder again") from None
 
 
 def _model_path(folder: Path, name: str) -> Path:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from attendo.errors import ModelError
+from attendo.errors import ModelError, shorten
 from attendo.text.byte_pairs import BytePairs
 from attendo.text.characters import Characters
 from attendo.text.decomposed import Decomposed
@@ -39,4 +39,4 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         case kind:
             kinds = (Words, Characters, Decomposed, Spaced, Bytes, SentencePiece, ForeignPieces, BytePairs)
             known = ", ".join(each.kind for each in kinds)
-            raise ModelError(f"{path} has the unknown kind {kind!r}: this attendo knows {known}")
+            raise ModelError(f"{path} has the unknown kind {shorten(kind)}: this attendo knows {known}")

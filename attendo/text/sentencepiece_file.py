@@ -4,8 +4,13 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
-from attendo.errors import ModelError
+from attendo.errors import ModelError, cut_text
+from attendo.model_files import COPY_AGAIN
+
+if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
 
 _MODEL_KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
@@ -30,11 +35,24 @@ class Piece:
     kind: PieceKind
 
 
+def open_processor(model: bytes) -> "SentencePieceProcessor":
+    """The model in the SentencePiece library; one that it cannot read, or whose pieces are no text, is an error."""
+    from sentencepiece import SentencePieceProcessor
+
+    try:
+        processor = SentencePieceProcessor(model_proto=model)
+        processor.id_to_piece(list(range(processor.vocab_size())))
+    except (RuntimeError, ValueError):
+        raise ModelError(f"this is not a SentencePiece model; {COPY_AGAIN}") from None
+    return processor
+
+
 def model_kind(model: bytes) -> str:
     """`bpe`, `unigram`, `word` or `char`."""
     for number, trainer in _fields(model):
         if number == 2 and isinstance(trainer, bytes):
-            return _MODEL_KINDS[next((int(value) for number, value in _fields(trainer) if number == 3), 1)]
+            kinds = (value for number, value in _fields(trainer) if number == 3 and isinstance(value, int))
+            return _MODEL_KINDS.get(next(kinds, 1), _MODEL_KINDS[1])
     return _MODEL_KINDS[1]
 
 
@@ -49,11 +67,14 @@ def _piece(row: bytes) -> Piece:
         match number, value:
             case 1, bytes():
                 text = value
-            case 2, bytes():
+            case 2, bytes() if len(value) == 4:
                 (score,) = struct.unpack("<f", value)
             case 3, int():
                 kind = value
-    return Piece(text.decode("utf-8"), score, PieceKind(kind))
+    try:
+        return Piece(text.decode("utf-8"), score, PieceKind(kind))
+    except ValueError as error:  # not UTF-8, or no kind
+        raise ModelError(f"this is not a SentencePiece model ({cut_text(str(error))}); {COPY_AGAIN}") from None
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -62,6 +83,8 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     while position < len(message):
         tag, position = _variable_integer(message, position)
         number, form = tag >> 3, tag & 7
+        if number == 0:
+            raise ModelError(f"this is not a SentencePiece model; {COPY_AGAIN}")
         if form == 0:
             value, position = _variable_integer(message, position)
             yield number, value
@@ -70,7 +93,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         if form == 2:
             length, position = _variable_integer(message, position)
         if length is None or position + length > len(message):
-            raise ModelError("this is not a SentencePiece model; copy the model folder again")
+            raise ModelError(f"this is not a SentencePiece model; {COPY_AGAIN}")
         yield number, message[position : position + length]
         position += length
 
@@ -85,4 +108,4 @@ def _variable_integer(message: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return number, position
         shift += 7
-    raise ModelError("this is not a SentencePiece model; copy the model folder again")
+    raise ModelError(f"this is not a SentencePiece model; {COPY_AGAIN}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from attendo.errors import DataError, ModelError, UsageError
 from attendo.text.files import header_path, read_bytes, symbol_list, write_header
-from attendo.text.sentencepiece_file import PieceKind, pieces
+from attendo.text.sentencepiece_file import PieceKind, open_processor, pieces
 from attendo.text.symbols import checked_symbols, split_at
 from attendo.text.tokenizer import (
     BOS,
@@ -145,12 +145,7 @@ class SentencePiece:
 
 
 def _open(model: bytes) -> "SentencePieceProcessor":
-    from sentencepiece import SentencePieceProcessor
-
-    try:
-        processor = SentencePieceProcessor(model_proto=model)
-    except RuntimeError:
-        raise ModelError("this is not a SentencePiece model; copy the model folder again") from None
+    processor = open_processor(model)
     controls = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if processor.vocab_size() <= EOS or controls != (PAD, UNK, BOS, EOS):
         raise ModelError(

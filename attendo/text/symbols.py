@@ -4,19 +4,19 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from attendo.errors import UsageError
+from attendo.errors import UsageError, shorten
 from attendo.text.tokenizer import CONTROL_PIECES, MARK, is_unicode
 
 
 def checked_symbols(symbols: Sequence[str]) -> tuple[str, ...]:
     """The symbols as they are; one that could not be told from other text is a `UsageError`."""
     if isinstance(symbols, str):
-        raise UsageError(f"tokenizer.symbols: {symbols!r} must be a list of texts")
+        raise UsageError(f"tokenizer.symbols: {shorten(symbols)} must be a list of texts")
     for symbol in symbols:
         if fault := _fault(symbol):
-            raise UsageError(f"tokenizer.symbols: {symbol!r} {fault}")
+            raise UsageError(f"tokenizer.symbols: {shorten(symbol)} {fault}")
     if twice := sorted({symbol for symbol in symbols if list(symbols).count(symbol) > 1}):
-        raise UsageError(f"tokenizer.symbols: {twice[0]!r} stands there twice")
+        raise UsageError(f"tokenizer.symbols: {shorten(twice[0])} stands there twice")
     return tuple(symbols)
 
 

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from attendo import durable
 from attendo.errors import ModelError
-from attendo.store import check_manifest, read_json, read_tensors, write_manifest
+from attendo.model_files import read_json
+from attendo.store import check_manifest, read_tensors, write_manifest
 
 FORMAT = "attendo.checkpoint"
 VERSION = 1

@@ -251,6 +251,10 @@ def test_a_folder_is_opened_for_what_it_is(model: TextModel, out: Callable[..., 
     ("files", "message"),
     [
         ({"config.json": {"model_type": "marian"}}, "is a marian model of transformers: attendo import .* OUT, then"),
+        (
+            {"config.json": {"model_type": "t5"}},
+            r"is a t5 model of transformers, which attendo does not support yet; it imports marian, bart",
+        ),
         ({"model.bin": {}}, "looks like a model of CTranslate2 that attendo did not write"),
         ({"config.json": []}, r"manifest\.json cannot be read"),
         (

@@ -327,3 +327,65 @@ def test_loading_leaves_the_callers_random_numbers_alone(model_folder: Path) -> 
     torch.manual_seed(5)
     load_model(model_folder)
     assert torch.equal(torch.rand(3), expected)
+
+
+LONG_VALUES: dict[str, Any] = {"text": "x" * 100_000, "number": 10**4000, "list": ["x"] * 9_000, "null": None}
+
+
+def seal(folder: Path, name: str, content: object) -> None:
+    """Another file, and a manifest that knows of it."""
+    (folder / name).write_text(json.dumps(content), "utf-8")
+    (folder / "manifest.json").unlink()
+    write_manifest(folder, FORMAT, VERSION)
+
+
+@pytest.mark.parametrize("value", LONG_VALUES)
+@pytest.mark.parametrize("name", ["config.json", "generation.json", "source.tokenizer.json", "about.json"])
+def test_long_values_give_short_messages(model_folder: Path, name: str, value: str) -> None:
+    path = model_folder / name
+    before = json.loads(path.read_text("utf-8")) if path.is_file() else {"task": "translation"}
+    messages = []
+    for key in (*before, "k" * 50_000):
+        seal(model_folder, name, {**before, key: LONG_VALUES[value]})
+        try:
+            load(model_folder, "cpu")
+        except ModelError as error:
+            messages.append(str(error))
+    assert messages
+    assert all(name in each and "\n" not in each and len(each) < 400 + len(str(path)) for each in messages)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "bound"),
+    [
+        ("max_length_extra", 140_000, "20000"),
+        ("min_length_extra", 140_000, "20000"),
+        ("max_length_factor", 14_000.0, "100"),
+        ("mbr_candidates", 100_000, "1000"),
+        ("max_source", 10**9, "1000000"),
+        ("batch_tokens", 10**12, "10000000"),
+        ("top_k", 10**30, "10000000"),
+        ("no_repeat_ngram", 10**30, "10000000"),
+        ("seed", 10**30, "9223372036854775808"),
+        ("groups", 10**9, "1000"),
+        ("patience", 1e300, "10000"),
+        ("source_prefix", ["a"] * 101, "100"),
+    ],
+)
+def test_a_stored_setting_beyond_its_bound_is_refused(
+    model_folder: Path, setting: str, value: object, bound: str
+) -> None:
+    seal(model_folder, "generation.json", {setting: value})
+    with pytest.raises(ModelError, match=rf"generation\.json: {setting}: .*{bound}"):
+        load(model_folder, "cpu")
+
+
+@pytest.mark.parametrize("name", ["generation.json", "target.tokenizer.json", "weights.safetensors"])
+def test_a_file_that_the_manifest_does_not_name_is_not_read(model_folder: Path, name: str) -> None:
+    content = (model_folder / name).read_bytes()
+    (model_folder / name).unlink()
+    (model_folder / "manifest.json").unlink()
+    write_manifest(model_folder, FORMAT, VERSION)
+    (model_folder / name).write_bytes(content)
+    with pytest.raises(ModelError, match=rf"{name} is not named in manifest.json"):
+        load_model(model_folder)

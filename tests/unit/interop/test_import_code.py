@@ -1,4 +1,4 @@
-"""`attendo import` runs no code from a folder, whichever of its files names that code and whatever the user types."""
+"""X12: `attendo import` runs no code from a folder, whichever file names it and whatever the user types."""
 
 import json
 import shutil

@@ -141,7 +141,7 @@ def test_a_file_that_is_no_tokenizer_is_named(content: bytes, fault: str, tmp_pa
         ("words", [*CONTROLS, "▁", ""], "'' cannot be a piece"),
         ("words", [*CONTROLS, "▁", "a b"], "'a b' cannot be a piece"),
         ("words", [*CONTROLS, "▁", "\t\t"], "cannot be a piece"),
-        ("words", [*CONTROLS, "▁", "\ud800"], "cannot be a piece"),
+        ("words", [*CONTROLS, "▁", "\ud800"], "half of a surrogate pair"),
         ("words", [*CONTROLS, "▁cat"], "the piece ' ' is missing"),
         ("characters", [*CONTROLS, "ab"], "'ab' cannot be a piece of a characters tokenizer"),
         ("characters", [*CONTROLS, "a", "a"], "the piece 'a' stands in it twice"),

@@ -1,0 +1,129 @@
+"""The reader of files in model folders: whatever is wrong is one short line that names the file."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import Field
+
+from attendo.errors import AttendoError, ModelError, UsageError, cut_text, list_names, shorten
+from attendo.model_files import COPY_AGAIN, read_bytes, read_json, read_text
+from attendo.settings import Settings
+from attendo.text.sentencepiece_file import model_kind, pieces
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b'{"a": "\xff"}', "not UTF-8"),
+        (b"\xff\xfe{\x00}\x00", "not UTF-8"),
+        (b'{"a": "\\ud800"}', "half of a surrogate pair"),
+        (b'{"\\uDFff": 1}', "half of a surrogate pair"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "too many digits"),
+        (b'{"a": ' + b"[" * 100_000, "nested too deeply"),
+        (b"[1]", "not a JSON object"),
+        (b"null", "not a JSON object"),
+    ],
+)
+def test_json_that_cannot_be_read_is_named(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=reason) as error:
+        read_json(path, COPY_AGAIN)
+    assert str(error.value).startswith(f"{path} is damaged")
+    assert str(error.value).endswith(COPY_AGAIN)
+    assert len(str(error.value)) < 300 + len(str(path))
+
+
+def test_a_pair_of_surrogates_is_one_character(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"a": "\\ud83d\\ude42", "b": "\\\\ud800"}', "utf-8")
+    assert read_json(tmp_path / "a.json") == {"a": "🙂", "b": "\\ud800"}
+
+
+def test_text_must_be_utf8(tmp_path: Path) -> None:
+    (tmp_path / "merges.txt").write_bytes(b"a b\n\xe4 b\n")
+    with pytest.raises(ModelError, match=r"merges.txt is damaged: it is not UTF-8"):
+        read_text(tmp_path / "merges.txt")
+
+
+def test_what_is_no_plain_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(ModelError, match="not a plain file"):
+        read_bytes(tmp_path / "config.json")
+    with pytest.raises(ModelError, match="No such file"):
+        read_bytes(tmp_path / "nowhere")
+
+
+LONG: dict[str, Any] = {
+    "text": "x" * 100_000,
+    "list": ["z"] * 50_000,
+    "key": {"k" * 5_000: 1},
+    "number": 10**3000,
+    "nested": {"a": [[[["b"] * 9_000]]]},
+}
+
+
+@pytest.mark.parametrize("value", LONG.values(), ids=LONG)
+def test_a_quoted_value_is_short(value: Any) -> None:
+    assert len(shorten(value)) <= 80
+    assert len(str(AttendoError(f"it is {value}"))) <= 2000
+
+
+def test_numbers_that_python_does_not_write_are_named_by_their_kind() -> None:
+    assert shorten(10**5000) == "a large int"
+
+
+def test_lists_of_names_are_short() -> None:
+    assert list_names(["a", "b"]) == "a, b"
+    assert list_names([str(n) for n in range(1000)], 2) == "0, 1, …"
+    assert cut_text("abcdef", 4) == "abc…"
+
+
+class Small(Settings):
+    number: Annotated[int, Field(le=9)] = 1
+    several: tuple[bool, ...] = ()
+
+
+@pytest.mark.parametrize("value", LONG.values(), ids=LONG)
+@pytest.mark.parametrize("name", ["number", "several", "x" * 50_000], ids=["number", "several", "unknown"])
+def test_faults_of_settings_are_short(name: str, value: Any) -> None:
+    with pytest.raises(UsageError) as error:
+        Small(**{name: value})
+    assert len(str(error.value)) < 500
+
+
+def test_many_faults_of_settings_are_counted() -> None:
+    with pytest.raises(UsageError, match=r"and \d+ more") as error:
+        Small(**{f"unknown{n}": 1 for n in range(100)})
+    assert len(str(error.value)) < 500
+
+
+def piece(content: bytes, kind: bytes = b"") -> bytes:
+    row = b"\x0a" + bytes([len(content)]) + content + kind
+    return b"\x0a" + bytes([len(row)]) + row
+
+
+@pytest.mark.parametrize("model", [piece(b"a", b"\x18\x80\x80\x80\x80\x08"), piece(b"\xff"), b"\x00\x01"])
+def test_pieces_that_cannot_be_are_an_error(model: bytes) -> None:
+    with pytest.raises(ModelError, match="not a SentencePiece model"):
+        list(pieces(model))
+
+
+def test_a_kind_of_model_that_nobody_knows_is_the_usual_one() -> None:
+    assert model_kind(b"\x12\x02\x18\x63") == "unigram"
+
+
+def test_the_reader_is_the_only_one() -> None:
+    """JSON files of folders are read by it alone."""
+    package = Path(__file__).resolve().parents[2] / "attendo"
+    found = [
+        str(path.relative_to(package))
+        for folder in ("interop", "text")
+        for path in (package / folder).rglob("*.py")
+        if "json.load(" in path.read_text("utf-8") or ".read_text(" in path.read_text("utf-8")
+    ]
+    # Files of this machine, and one that the exporter wrote a moment ago.
+    assert sorted(found) == ["interop/exporting.py", "interop/large_pages.py", "interop/processor.py"]
