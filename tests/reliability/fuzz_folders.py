@@ -1,0 +1,272 @@
+"""Changes files of model folders at random, and tells how loading and generating ends.
+
+`python tests/reliability/fuzz_folders.py KIND COUNT [SEED]` prints one JSON object: how many mutations were refused,
+were still valid, or ended in something odd, which is listed. Each mutation is loaded in a forked child with limits on
+its processor time and memory. The manifest is written anew for most of them: a checksum would find all others.
+"""
+
+import contextlib
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "parity")]
+
+import torch  # noqa: E402
+from foreign_models import random_model, written  # noqa: E402
+from foreign_tokenizers import write_bart, write_m2m100, write_marian  # noqa: E402
+from sealed_folders import replaced  # noqa: E402
+from tiny import SIZES, SOURCES, TARGETS  # noqa: E402
+
+from attendo import store  # noqa: E402
+from attendo.errors import AttendoError  # noqa: E402
+from attendo.interop import place  # noqa: E402
+from attendo.interop.argos import Languages  # noqa: E402
+from attendo.interop.exporting import export  # noqa: E402
+from attendo.interop.from_folder import from_folder  # noqa: E402
+from attendo.interop.opening import load  # noqa: E402
+from attendo.interop.sentences import Sentences  # noqa: E402
+from attendo.interop.transformers_party import TransformersParty  # noqa: E402
+from attendo.model.config import ModelConfig  # noqa: E402
+from attendo.model.transformer import Transformer  # noqa: E402
+from attendo.store import StoredModel  # noqa: E402
+from attendo.text.build import build_tokenizers  # noqa: E402
+from attendo.text.config import TokenizerConfig  # noqa: E402
+from attendo.text_model import TextModel  # noqa: E402
+
+PROCESSOR_SECONDS = 60  # a good folder needs less than one
+MEMORY = 6 * 1024**3  # beyond what the parent has mapped
+LONGEST = 500  # characters of a message
+RUNTIME_FILES = (".onnx", ".bin")  # native code parses them: they are never sealed after a change
+STRANGE: list[Any] = [
+    *(None, True, -1, 0, 2**31, 2**63, 10**400, 1e308, -1e-300, float("nan"), float("inf"), "", "x", "\ud800"),
+    *("\x00", "y" * 20_000, [], {}, [[]], {"a": None}, ["<s>"] * 3_000, "../../etc/passwd"),
+]
+
+
+def model_with(kind: str, joint: bool = False, **sizes: Any) -> TextModel:
+    config = TokenizerConfig(kind=kind, joint=joint, **({} if kind == "bytes" else {"size": 320}))  # type: ignore[arg-type]
+    source, target = build_tokenizers(SOURCES * 9, TARGETS * 9, config)
+    both = {"source_vocab_size": source.vocab_size, "target_vocab_size": target.vocab_size}
+    network = Transformer(ModelConfig(**{**both, **SIZES, **sizes}), torch.Generator().manual_seed(1))
+    sample = list(zip(SOURCES, TARGETS, strict=True))
+    about = {"task": "translation", "source_language": "en"}
+    return TextModel(StoredModel(network, source, target, {"beam": 2, "max_length_extra": 7}, {}, sample, about))
+
+
+def own(kind: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        model_with(kind).save(folder / "m")
+        return folder / "m"
+
+    return make
+
+
+def exported(to: Any, **sizes: Any) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        out = folder / ("m.argosmodel" if to == "argos" else "m")
+        model = model_with("bpe", joint=bool(sizes), **sizes)
+        export(
+            model,
+            out,
+            to,
+            sentences=Sentences([[5, 6], [7]]),
+            languages=Languages("en", "zh") if to == "argos" else None,
+        )
+        return out
+
+    return make
+
+
+def foreign(kind: str, write: Callable[[Path], dict[str, int]], more: int = 0) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        (folder / "m").mkdir()
+        size = len(write(folder / "m")) + more
+        own = {"pad_token_id": size - 1, "decoder_start_token_id": size - 1} if kind == "marian" else {}
+        return written(random_model(kind, vocab_size=size, decoder_layers=1, **own), folder / "m")
+
+    return make
+
+
+def answer(path: Path, dice: random.Random) -> None:
+    load(path, "cpu").generate(["I love NLP"], max_length=3)
+
+
+def bring_in(path: Path, dice: random.Random) -> None:
+    imported = from_folder(path)
+    imported.model().generate(["ab cd"], max_length=3)
+    if dice.random() < 0.25:
+        TransformersParty.of(imported)
+
+
+def look_at_package(path: Path, dice: random.Random) -> None:
+    """attendo replaces such a package, and does not run it."""
+    place._check_file(path)
+    load(path, "cpu")
+
+
+MARIAN = {"norm": "post", "position_layout": "halves"}
+PEGASUS = {"norm": "pre", "position_layout": "halves"}
+KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path, random.Random], None]]] = {
+    **{
+        kind: (own(kind), answer) for kind in ("words", "characters", "decomposed", "spaced", "bytes", "bpe", "unigram")
+    },
+    "onnx": (exported("onnx"), answer),
+    "ctranslate2": (exported("ctranslate2"), answer),
+    "argos": (exported("argos"), look_at_package),
+    "hf": (exported("hf", **MARIAN), bring_in),
+    "pegasus": (exported("hf", **PEGASUS), bring_in),
+    "marian": (foreign("marian", write_marian), bring_in),
+    "bart": (foreign("bart", write_bart), bring_in),
+    "m2m100": (foreign("m2m_100", write_m2m100, 108), bring_in),
+}
+
+
+def change(folder: Path, dice: random.Random) -> str:
+    """Change one file of a folder, or the file itself; say how."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else [folder]
+    path = dice.choice(files)
+    content, what = _changed(path, files, dice)
+    seals = path.suffix not in RUNTIME_FILES and dice.random() < 0.9
+    if content is None:
+        path.unlink()
+    elif folder.is_dir() and seals:
+        replaced(folder, str(path.relative_to(folder)), content)
+    else:
+        path.write_bytes(content)
+    return f"{path.name}: {what}{', sealed' if seals else ''}"
+
+
+def _changed(path: Path, files: list[Path], dice: random.Random) -> tuple[bytes | None, str]:
+    content = bytearray(path.read_bytes())
+    ways = (
+        ["flip"] * 4 + ["insert"] * 2 + ["cut", "empty", "remove", "swap"] + ["value"] * 10 * (path.suffix == ".json")
+    )
+    way = dice.choice(ways)
+    if way == "value":
+        return _other_value(bytes(content), dice)
+    if way == "remove":
+        return None, way
+    if way == "swap":
+        other = dice.choice(files)
+        return other.read_bytes(), f"content of {other.name}"
+    if way == "empty" or not content:
+        return b"", "empty"
+    spot = dice.randrange(len(content))
+    if way == "cut":
+        return bytes(content[:spot]), f"cut at {spot}"
+    if way == "insert":
+        content[spot:spot] = dice.choice([b"\xff", b"\x00", b"{", b'"', b"\\ud800", b"9" * 400])
+        return bytes(content), f"inserted at {spot}"
+    for _ in range(dice.choice([1, 1, 1, 8])):
+        content[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
+    return bytes(content), f"bits flipped near {spot}"
+
+
+def _other_value(content: bytes, dice: random.Random) -> tuple[bytes, str]:
+    whole = json.loads(content)
+    if dice.random() < 0.03:
+        return b"[" * 50_000, "deep nesting"
+    places: list[tuple[Any, Any]] = []
+    waiting = [whole]
+    while waiting:
+        inside = waiting.pop()
+        keys = list(inside) if isinstance(inside, dict) else list(range(min(len(inside), 9)))
+        for key in keys[:400]:
+            places.append((inside, key))
+            if isinstance(inside[key], dict | list):
+                waiting.append(inside[key])
+    if not places:
+        return b"null", "null"
+    inside, key = dice.choice(places)
+    inside[key] = value = dice.choice(STRANGE)
+    if isinstance(whole, dict) and "sha256" in whole and key != "sha256":  # a manifest that fits itself
+        whole["sha256"] = store._digest({name: each for name, each in whole.items() if name != "sha256"})
+    return json.dumps(whole).encode(), f"{str(key)[:30]} is {str(value)[:30]!r}"
+
+
+def end_of(run: Callable[[Path, random.Random], None], path: Path, seed: int) -> str:
+    """`valid`, `refused`, or what was odd."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(reading)
+        told = _told(run, path, seed)
+        os.write(writing, told.encode("utf-8", "backslashreplace")[:4000])
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        told = pipe.read().decode("utf-8")
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code:
+        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return f"odd: {'a hang' if name == 'SIGXCPU' else name}"
+    return told
+
+
+def _told(run: Callable[[Path, random.Random], None], path: Path, seed: int) -> str:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, mapped + MEMORY))
+    used = int(sum(os.times()[:2]))
+    resource.setrlimit(resource.RLIMIT_CPU, (used + PROCESSOR_SECONDS, used + PROCESSOR_SECONDS + 5))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            run(path, random.Random(seed))
+        return "valid"
+    except AttendoError as error:
+        message = str(error)
+        if error.exit_code not in (2, 3, 4) or "\n" in message or len(message) > LONGEST:
+            return f"odd: {len(message)} characters, code {error.exit_code}: {message[:300]!r}"
+        return "refused"
+    except BaseException as error:
+        import traceback
+
+        where = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
+        return f"odd: {type(error).__name__}: {str(error)[:200]} at {' '.join(where[-4:])}"
+
+
+def fuzz(kind: str, count: int, seed: int) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    make, run = KINDS[kind]
+    found: dict[str, Any] = {"kind": kind, "mutations": count, "refused": 0, "valid": 0, "odd": []}
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as temporary:
+        good = make(Path(temporary))
+        first = end_of(run, good, seed)
+        assert first == "valid" or kind == "argos", f"the good folder is not: {first}"
+        for number in range(count):
+            dice = random.Random(f"{kind} {seed} {number}")
+            copy = Path(temporary) / f"c{good.suffix}"
+            shutil.copytree(good, copy) if good.is_dir() else shutil.copy(good, copy)
+            what = change(copy, dice)
+            end = end_of(run, copy, number)
+            if end in ("valid", "refused"):
+                found[end] += 1
+            else:
+                found["odd"].append(f"{number}: {what}: {end}")
+            shutil.rmtree(copy) if copy.is_dir() else copy.unlink(missing_ok=True)
+    return found
+
+
+def main() -> None:
+    kinds, count, seed = sys.argv[1].split(","), int(sys.argv[2]), int((sys.argv[3:] or ["0"])[0])
+    for kind in kinds:
+        with contextlib.redirect_stdout(sys.stderr):
+            found = fuzz(kind, count, seed)
+        print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
