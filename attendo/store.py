@@ -206,7 +206,7 @@ def _network(config: ModelConfig, path: Path) -> Transformer:
     if least > numbers or config.num_encoder_layers + config.num_decoder_layers > len(weights):
         raise ModelError(
             f"{path} does not fit config.json: it has {numbers:,} numbers in {len(weights):,} tensors, "
-            f"the network needs {least:,} or more"
+            f"the network needs {min(least, 10**18):,} or more"
         )
     with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
         network = Transformer(config)
