@@ -2,6 +2,7 @@
 
 import functools
 import io
+import logging
 import shutil
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ def attendo(monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture
 
     def call(*arguments: str | Path, given: bytes = b"") -> Outcome:
         monkeypatch.setattr(typer.main, "get_command", get_command)
+        monkeypatch.setattr(logging, "_handlerList", [])  # a server closes them: absl's would close pytest's stream
         monkeypatch.setattr(sys, "argv", ["attendo", *map(str, arguments)])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), "utf-8"))
         capsysbinary.readouterr()

@@ -14,7 +14,7 @@ from attendo.serve.running import listening
 @contextmanager
 def on_a_port(app: ASGIApp) -> Iterator[str]:
     """Its address, without a slash at the end."""
-    config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_level="warning", access_log=False)
+    config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_config=None, log_level="warning")
     server = uvicorn.Server(config)
     with listening("127.0.0.1", 0) as place:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [place.socket]}, daemon=True)

@@ -109,7 +109,9 @@ def test_any_record_is_one_line(kind: Any) -> None:
 
 
 @pytest.fixture
-def logging_as_it_was() -> Iterator[None]:
+def logging_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`dictConfig` closes the handlers that there are, and that of absl would close pytest's own stream with it."""
+    monkeypatch.setattr(logging, "_handlerList", [])
     names = ("", "attendo", "uvicorn", "uvicorn.access", "uvicorn.error")
     kept = {name: logging.getLogger(name) for name in names}
     before = {name: (each.level, [*each.handlers], each.propagate) for name, each in kept.items()}
