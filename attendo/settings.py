@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from attendo.errors import UsageError, cut_text, shorten
 
-_LONGEST = 400  # characters of a message, unless one fault alone has more
+_LONGEST = 300  # characters of a message, unless one fault alone has more
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
