@@ -119,7 +119,7 @@ _OF_HEADS: dict[str, str] = {
     r"(.*) line (\d+) is not UTF-8: convert the file, or take the line out": (
         "{0} 第 {1} 行不是 UTF-8：请转换文件编码，或去掉这一行"
     ),
-    r"(.*) line (\d+) is not UTF-8: convert the file, or take the line out; if it is Latin-1: (.*)": (
+    r"(.*) line (\d+) is not UTF-8: convert the file, or take the line out(?:;) if it is Latin-1: (.*)": (
         "{0} 第 {1} 行不是 UTF-8：请转换文件编码，或去掉这一行；如果是 Latin-1：{2}"
     ),
     r"(.*) is (UTF-16|UTF-32), not UTF-8: convert it: (.*)": "{0} 是 {1}，不是 UTF-8：请转换编码：{2}",
@@ -131,7 +131,7 @@ _OF_MODELS: dict[str, str] = {
         "{0} 不是文件夹：请给出含有 manifest.json 的文件夹，例如 runs/demo/model"
     ),
     r"(.*) cannot be read: ([^;]*)": "无法读取 {0}：{1}",
-    r"(.*) cannot be read: (.*); a model folder needs its tokenizer files": (
+    r"(.*) cannot be read: (.*)(?:; )a model folder needs its tokenizer files": (
         "无法读取 {0}：{1}；模型文件夹需要它的分词器文件"
     ),
     r"(.*) is missing: restore it from a copy": "缺少 {0}：请从备份恢复",
