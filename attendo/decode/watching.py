@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from attendo.nn.cpu_threads import adapt_threads
+
 _LOOK: ContextVar[Callable[[], None] | None] = ContextVar("look", default=None)
 
 
@@ -29,5 +31,6 @@ def unseen() -> Iterator[None]:
 
 def between_steps() -> None:
     """To be called by everything that goes step by step."""
+    adapt_threads()
     if (look := _LOOK.get()) is not None:
         look()

@@ -43,14 +43,14 @@ def other_machine(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     ]
 
 
-def circumstances(config: RunConfig, device: torch.device, world: World) -> dict[str, Any]:
-    """What is not in the settings and may still matter to whoever looks at the run later."""
+def circumstances(config: RunConfig, device: torch.device, world: World, threads: int | None) -> dict[str, Any]:
+    """What is not in the settings and may still matter later. `threads` is None where it is not chosen yet."""
     return {
         "attendo": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "machine": platform.machine(),
-        "threads": torch.get_num_threads(),
+        "threads": threads,
         "processes": world.size,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "seed": config.seed,

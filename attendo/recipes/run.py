@@ -19,6 +19,7 @@ from attendo.data.prepared import Prepared, open_prepared
 from attendo.data.stream import count_batches
 from attendo.data.windows import WindowBatches
 from attendo.errors import AttendoError, DataError, ModelError, UsageError
+from attendo.nn.cpu_threads import available_cores, keep_threads, requested_threads
 from attendo.recipes.advice_on_memory import advice_on_memory
 from attendo.recipes.circumstances import circumstances, facts, other_machine
 from attendo.recipes.corpora import corpora
@@ -37,6 +38,7 @@ from attendo.train.learner import Learner
 from attendo.train.loop import Trainer
 from attendo.train.randomness import seed_everything, use_deterministic
 from attendo.train.reports import Report, Saved, SaveFailed, Validation
+from attendo.train.threads import choose_threads
 from attendo.train.validation import Metric, Validator
 from attendo.train.world import World
 
@@ -69,7 +71,8 @@ class Run:
             make_folder(folder)
             with run._alone():
                 check_free(folder, overwrite)
-                told = json.dumps(circumstances(run.config, device, run.world), indent=2)
+                threads = None if run._chooses_threads else torch.get_num_threads()
+                told = json.dumps(circumstances(run.config, device, run.world, threads), indent=2)
                 claim(folder, to_toml(run.config).encode(), f"{told}\n".encode())
         run.world.wait()
         return run
@@ -153,9 +156,10 @@ class Run:
             lambda: self.asked_to_stop(),
             self.own_metrics,
         )
+        found = self.checkpoints.newest()
+        self._set_threads(learner, None if found is None else found.snapshot.facts["threads"])
         now = facts(self.config, self.data.fingerprint, self.device, self.world)
         self.trainer = Trainer(learner, stream, validate, self.checkpoints, now)
-        found = self.checkpoints.newest()
         if found is not None:
             self.warnings += [f"passed over: {reason}" for reason in found.passed_over]
             self._compare_facts(found.snapshot.facts, now)
@@ -163,6 +167,28 @@ class Run:
                 self.warnings.append("another number of processes or device: dropout is drawn anew, not bit for bit")
         if self._overrides:
             self._take_over_settings()
+
+    @property
+    def _chooses_threads(self) -> bool:
+        """On a CPU, unless the user has said how many."""
+        return self.device.type == "cpu" and self.world.size == 1 and requested_threads() is None
+
+    def _set_threads(self, learner: Learner, of_checkpoint: int | None) -> None:
+        """As many threads as the run began with, since the last bits depend on it; timed where it begins now."""
+        if not self._chooses_threads:
+            return
+        path = self.folder / "run.json"
+        stored = json.loads(path.read_bytes()) if path.is_file() else {}
+        threads, cores = of_checkpoint or stored.get("threads"), available_cores()
+        if threads is None:
+            threads = choose_threads(learner, cores) if learner.compiles == "off" else cores
+            durable.replace(path, f"{json.dumps({**stored, 'threads': threads}, indent=2)}\n".encode())
+        elif threads > cores:
+            self.warnings.append(
+                f"the run has {threads} threads and this machine {cores} cores: it stays the same bit for bit and is "
+                f"slow (--threads {cores} is faster, and its last bits differ)"
+            )
+        torch.set_num_threads(threads)
 
     def _take_over_settings(self) -> None:
         """Settings that were changed are the run's own from here on: not before all of them were found to fit."""
@@ -193,6 +219,7 @@ class Run:
         sinks = self.sinks if self.world.leads else []
         with ExitStack() as stack:
             stack.enter_context(self._alone())
+            stack.enter_context(keep_threads() if self.device.type == "cpu" else nullcontext())
             stack.enter_context(self._mending_own_data())
             stack.enter_context(advice_on_memory(self.config.train, self.folder, self.world.size))
             for sink in sinks:

@@ -5,10 +5,11 @@ four times as long with two of them, on two cores that others used too.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 
+from attendo.nn.cpu_threads import tune_step
 from attendo.text_model import TextModel
 
 
@@ -20,7 +21,7 @@ def computing(model: TextModel) -> Iterator[None]:
     try:
         if exported:
             torch.set_num_threads(1)
-        with model.runtime.evaluating():
+        with tune_step() if model.device.type == "cpu" else nullcontext(), model.runtime.evaluating():
             yield
     finally:
         if exported:

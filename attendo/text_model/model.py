@@ -1,6 +1,7 @@
 """Text in, text out: the one place where tokenizers, network and search meet."""
 
 from collections.abc import Generator, Hashable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ from attendo.decode.tree import Tree
 from attendo.errors import ModelError, UsageError
 from attendo.model.heads import HeadScales, scaled_heads
 from attendo.model.transformer import Transformer
+from attendo.nn.cpu_threads import tune_step
 from attendo.store import StoredModel, load_model, save_model
 from attendo.text import Tokenizer
 from attendo.text.about import TrainingSources
@@ -195,7 +197,7 @@ class TextModel:
         with self.runtime.evaluating():
             frontiers = engine.frontiers(*call.search())
         while True:
-            with self.runtime.evaluating():
+            with tune_step() if self.device.type == "cpu" else nullcontext(), self.runtime.evaluating():
                 step = next(frontiers, None)
             if step is None:
                 break

@@ -1,7 +1,7 @@
 """Networks that torch computes: those of model folders."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from attendo.decode.tapped import Tapped
 from attendo.errors import UsageError
 from attendo.model.heads import HeadScales, ScaledHeads
 from attendo.model.transformer import Transformer
+from attendo.nn.cpu_threads import tune_threads
 from attendo.text import Tokenizer
 from attendo.text_model.choices import engine_of, in_precision, networks_of, search_engine_of
 from attendo.text_model.networks import Reader, evaluating, longest_source
@@ -83,5 +84,7 @@ class TorchRuntime:
         score = continued if self.networks[0].decoder_only else scored
         return score(pairs, self._reader, self.device, tokenizer)
 
-    def evaluating(self) -> AbstractContextManager[None]:
-        return evaluating(*self.networks)
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        with tune_threads() if self._on_cpu else nullcontext(), evaluating(*self.networks):
+            yield

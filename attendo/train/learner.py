@@ -91,6 +91,11 @@ class Learner:
         norm, skipped = self._finish()
         return Update(rate, tokens, self._loss.clone(), norm, skipped)
 
+    def try_batch(self, batch: Batch) -> None:
+        """One pass forward and backward, whose gradients are for nobody: to see what it takes."""
+        self._wrapped.train()
+        self._learn_as_it_comes(batch)
+
     def _learn_as_it_comes(self, batch: Batch) -> None:
         """Forward and backward: the gradients of one batch join those of the others."""
         batch = batch.to(self.device)

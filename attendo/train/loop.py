@@ -13,6 +13,7 @@ from attendo.data.batch import Batch
 from attendo.data.stream import BatchStream, Placed
 from attendo.durable import DiskFullError
 from attendo.errors import AttendoError
+from attendo.nn.cpu_threads import adapt_threads
 from attendo.train.checkpoint import Checkpoints, Snapshot
 from attendo.train.learner import Learner, Update
 from attendo.train.reports import Report, Saved, SaveFailed, Skipped, Step, Stopped, Validation
@@ -127,6 +128,7 @@ class Trainer:
             asked = time.perf_counter()
             placed = list(islice(stream, self.config.accumulate))
             waited += time.perf_counter() - asked
+            adapt_threads()
             batches = [each.batch for each in placed]
             update = self.learner.update(batches)
             done.append(Done(self.step, self.standing.position.epoch, batches, update))

@@ -12,6 +12,7 @@ from attendo.data.batch import Batch, Example, collate, collate_windows
 from attendo.data.buckets import group_by_length
 from attendo.data.sequences import Sequences
 from attendo.metrics import Score, score
+from attendo.nn.cpu_threads import adapt_threads
 from attendo.text_model import TextModel, evaluating
 from attendo.text_model.lines import shortened
 from attendo.text_model.prefixes import prefixes_of
@@ -139,6 +140,7 @@ def validation_loss(network: nn.Module, batches: Iterable[Batch]) -> float:
     total, tokens = torch.zeros((), dtype=torch.float64, device=device), 0
     with evaluating(network):
         for batch in (each.to(device) for each in batches):
+            adapt_threads()
             logits = network(batch.source_ids, batch.target_ids, batch.source_mask)
             total += summed_loss(logits, batch.labels)
             tokens += batch.tokens
