@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attendo.cli.threads import Threads
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -20,6 +22,7 @@ def demo(
     ] = 1,
     out: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/demo"),
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    threads: Threads = None,
 ) -> None:
     """Train a small English → Chinese Transformer here and now, and look inside it.
 

@@ -13,6 +13,7 @@ from attendo.cli.evaluate_files import Lines, check_output, read_other, read_tes
 from attendo.cli.evaluate_tables import By, tell, tell_compared
 from attendo.cli.generate import Beam, LengthPenalty, Like
 from attendo.cli.lines import lines_of, one_line
+from attendo.cli.threads import Threads
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def evaluate(
     length_penalty: LengthPenalty = None,
     like: Like = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    threads: Threads = None,
     output: Annotated[Path | None, typer.Option(help="File for the translations.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from attendo.cli.threads import Threads
+
 
 def explore(
     models: Annotated[
@@ -17,6 +19,7 @@ def explore(
     ] = "127.0.0.1",
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    threads: Threads = None,
 ) -> None:
     """Show a model from inside, in the browser: attention, steps, beams, masks, formulas with their numbers.
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attendo.cli.threads import Threads
 from attendo.cli.train import Source, Target
 from attendo.errors import UsageError
 
@@ -29,6 +30,7 @@ def finetune(
         bool, typer.Option("--overwrite", help="Replace a run that is in the folder already.")
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    threads: Threads = None,
 ) -> None:
     """Go on training a model on your own text, with its tokenizer and network.
 

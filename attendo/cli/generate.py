@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import typer
 
 from attendo.cli.lines import Standing, input_blocks, new_file
+from attendo.cli.threads import Threads
 from attendo.errors import DataError, ModelError
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ def generate(
         Count, _option(_MACHINE, "Source positions decoded side by side; 0 chooses by the device.", min=0)
     ] = None,
     device: Annotated[str, _option(_MACHINE, "auto, cpu, cuda or cuda:N.")] = "auto",
+    threads: Threads = None,
 ) -> None:
     """Translate (or otherwise transform) lines of standard input.
 
@@ -172,7 +174,18 @@ def generate(
     folder has it (generation.json).
     """
     given = dict(locals())  # every option has the name that the library has for it
-    for name in ("model", "texts", "ensemble", "as_json", "errors", "device", "constraint", "n_best", "output"):
+    for name in (
+        "model",
+        "texts",
+        "ensemble",
+        "as_json",
+        "errors",
+        "device",
+        "threads",
+        "constraint",
+        "n_best",
+        "output",
+    ):
         given.pop(name)
     pieces = given.pop("alignments_of") == "pieces"
     given["alignments"] = alignments or alignments_of is not None

@@ -21,6 +21,8 @@ EARLY = 10  # steps after which there is a first plain line, so that a mistake i
 NAMES = {"bleu": "BLEU", "chrf": "chrF"}
 WAITS_LONG = 0.1  # share of the time that is worth a word
 RECENT = 50  # steps that loss, speed and padding are taken over
+REMEMBERED = 60.0  # seconds after which a step counts a third in the time that is left
+ENOUGH_STEPS, ENOUGH_SECONDS = 10, 2.0  # either of them lets the time that is left be told
 
 
 @dataclass(frozen=True)
@@ -152,16 +154,28 @@ class _Pace:
         self._clock = clock
         self._recent: deque[Step] = deque(maxlen=RECENT)
         self._begun: tuple[float, float] | None = None  # clock and seconds of training at the first step seen here
+        self._last: Step | None = None
+        self._seen = 0
+        self._steps = self._seconds = 0.0  # that were seen, each of them counting less the longer ago it was
         self._rest = 1.0  # seconds on the clock for each second of training: validation and saving take time too
 
     def add(self, step: Step) -> None:
         self._recent.append(step)
+        self._seen += 1
         now = self._clock()
         if self._begun is None:
             self._begun = now, step.seconds
+        if self._last is not None:
+            self._count(step.step - self._last.step, step.seconds - self._last.seconds)
+        self._last = step
         begun, before = self._begun
         if step.seconds > before:
             self._rest = max(1.0, (now - begun) / (step.seconds - before))
+
+    def _count(self, steps: int, seconds: float) -> None:
+        """One slow step among many hardly counts; a pace that lasts counts in full after some minutes."""
+        kept = math.exp(-seconds / REMEMBERED)
+        self._steps, self._seconds = self._steps * kept + steps, self._seconds * kept + seconds
 
     def facts(self) -> list[str]:
         if not self._recent:
@@ -182,10 +196,10 @@ class _Pace:
         ]
 
     def seconds_for(self, steps: int) -> float | None:
-        first, last = (self._recent[0], self._recent[-1]) if self._recent else (None, None)
-        if first is None or last is None or last.step == first.step:
+        """None as long as too little was seen: the first steps of a process are slow."""
+        if not self._steps or (self._seen < ENOUGH_STEPS and self._seconds < ENOUGH_SECONDS and steps):
             return None
-        return steps * self._rest * (last.seconds - first.seconds) / (last.step - first.step)
+        return steps * self._rest * self._seconds / self._steps
 
     def _waiting(self) -> float:
         """Share of the time in which there was nothing to learn from."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attendo.cli.lines import lines_of
+from attendo.cli.threads import Threads
 from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def score(
     words: Annotated[bool, typer.Option("--words", help="Also of every token, eos included.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    threads: Threads = None,
 ) -> None:
     """Print the log-probability of every target line given its source line.
 

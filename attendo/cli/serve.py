@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from attendo.cli.threads import Threads
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,9 +50,7 @@ def serve(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     precision: Annotated[str | None, typer.Option(help="auto, fp32, bf16 or fp16.")] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="CPU threads that compute; all cores unless given.")
-    ] = None,
+    threads: Threads = None,
     languages: Annotated[
         list[str] | None,
         typer.Option(
@@ -98,8 +97,6 @@ def serve(
     Exit codes: 0 ended as told, 2 a setting, 3 data, 4 a model, 70 the part that computes died or hung. Needs
     `pip install 'attendo\\[serve]'`.
     """
-    if threads is not None:
-        os.environ["OMP_NUM_THREADS"] = str(threads)  # before torch is imported, which reads it once
     from attendo.serve.running import check_place, listening
     from attendo.serve.running import serve as run
 

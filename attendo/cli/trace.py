@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from attendo.cli.threads import Threads
 from attendo.errors import UsageError
 from attendo.explore.chinese import speaking
 
@@ -28,6 +29,7 @@ def trace(
     as_json: Annotated[bool, typer.Option("--json", help="Print every tensor, with the formulas, as JSON.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write one page that opens from disk.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    threads: Threads = None,
 ) -> None:
     """Walk through one run from tokens to text: each formula, its shapes, its numbers.
 

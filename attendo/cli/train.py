@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attendo.cli.threads import Threads
 from attendo.errors import UsageError, require_package
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def train(
     show: Annotated[bool, typer.Option("--show", help="Print every setting, resolved, and stop.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write event files for TensorBoard too.")] = False,
     device: Device = "auto",
+    threads: Threads = None,
 ) -> None:
     """Train a model on parallel text, or on running text.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from attendo.cli.threads import Threads
 from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def verify(
     lines: Annotated[int, typer.Option(min=1, help="Sentences to try, at most.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a comparison.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    threads: Threads = None,
     precision: Annotated[
         Literal["auto", "fp32", "bf16", "fp16"], typer.Option(help="Of the network; what is allowed follows it.")
     ] = "auto",

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attendo.cli.threads import Threads
+
 if TYPE_CHECKING:
     from attendo.recipes.run_config import RunConfig
     from attendo.recipes.verify_resume import Compared
@@ -16,6 +18,7 @@ def verify_resume(
     data: Annotated[Path | None, typer.Option(help="Folder that the files of the run file are in.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    threads: Threads = None,
 ) -> None:
     """Train some steps twice, once stopped and resumed several times, and compare both bit for bit.
 

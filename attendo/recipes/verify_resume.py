@@ -71,7 +71,8 @@ class Verification:
         self._train([str(run_file), "--out", str(whole)], self.steps)
         for number, stop in enumerate(self.stops):
             yield Trying(f"training {'again ' if number == 0 else ''}up to step {stop}, where it is stopped")
-            self._train(["--resume", str(stopped)] if number else [str(run_file), "--out", str(stopped)], stop)
+            begin = [str(run_file), "--out", str(stopped), *_same_threads(whole)]
+            self._train(["--resume", str(stopped)] if number else begin, stop)
         yield Trying(f"training up to step {self.steps}")
         self._train(["--resume", str(stopped)], self.steps)
         yield from compare(whole, stopped, self.steps)
@@ -91,6 +92,12 @@ class Verification:
         )
         tokenizer = {"dropout": config.tokenizer.dropout}  # all else of it is in what was prepared
         return config.replace(data={"prepared": data}, tokenizer=tokenizer, train=training)
+
+
+def _same_threads(run: Path) -> list[str]:
+    """The last bits depend on the number of threads, which a run that begins chooses by timing."""
+    threads = json.loads((run / "run.json").read_bytes()).get("threads")
+    return [] if threads is None else ["--threads", str(threads)]
 
 
 def compare(whole: Path, stopped: Path, step: int) -> Iterator[Compared]:

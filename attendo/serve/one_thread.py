@@ -21,7 +21,8 @@ def computing(model: TextModel) -> Iterator[None]:
     try:
         if exported:
             torch.set_num_threads(1)
-        with tune_step() if model.device.type == "cpu" else nullcontext(), model.runtime.evaluating():
+        tuned = not exported and model.device.type == "cpu"
+        with tune_step() if tuned else nullcontext(), model.runtime.evaluating():
             yield
     finally:
         if exported:

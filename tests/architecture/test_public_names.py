@@ -64,6 +64,7 @@ GENERATE = [
         "--stop",
         "--target-prefix",
         "--temperature",
+        "--threads",
         "--top-k",
         "--top-p",
     ),
@@ -76,7 +77,7 @@ OPTIONS = {
     "help": ["--help", "[COMMAND]"],
     "average": ["--help", "--last", "--out", "--overwrite", "RUN"],
     "bench": ["--help"],
-    "demo": ["--device", "--help", "--out", "--seed"],
+    "demo": ["--device", "--help", "--out", "--seed", "--threads"],
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
     "detokenize": ["--help", "--side", "MODEL"],
     "doctor": [
@@ -85,7 +86,7 @@ OPTIONS = {
     ],
     "evaluate": [
         *("--beam", "--by", "--compare", "--device", "--help", "--json", "--length-penalty", "--like", "--metric"),
-        *("--output", "--reference", "--source", "MODEL"),
+        *("--output", "--reference", "--source", "--threads", "MODEL"),
     ],
     "export": [
         *(
@@ -103,8 +104,19 @@ OPTIONS = {
             "OUT",
         ),
     ],
-    "explore": ["--device", "--help", "--host", "--no-open", "--port", "MODEL"],
-    "finetune": ["--device", "--help", "--out", "--overwrite", "--set", "--source", "--target", "--text", "MODEL"],
+    "explore": ["--device", "--help", "--host", "--no-open", "--port", "--threads", "MODEL"],
+    "finetune": [
+        "--device",
+        "--help",
+        "--out",
+        "--overwrite",
+        "--set",
+        "--source",
+        "--target",
+        "--text",
+        "--threads",
+        "MODEL",
+    ],
     "generate": GENERATE,
     "heads": [
         *("--device", "--gold", "--help", "--json", "--lang", "--links", "--output", "--sort", "--store", "--target"),
@@ -125,7 +137,7 @@ OPTIONS = {
     "reproduce": [
         *("--data", "--device", "--help", "--jobs", "--list", "--out", "--seeds", "--variants", "RECIPE"),
     ],
-    "score": ["--device", "--help", "--json", "--normalise", "--source", "--target", "--words", "MODEL"],
+    "score": ["--device", "--help", "--json", "--normalise", "--source", "--target", "--words", "--threads", "MODEL"],
     "serve": [
         *(
             "--allow-host",
@@ -143,16 +155,16 @@ OPTIONS = {
     "tokenize": ["--help", "--ids", "--side", "MODEL"],
     "trace": [
         *("--device", "--head", "--help", "--html", "--json", "--lang", "--layer", "--no-mask", "--step", "--target"),
-        *("MODEL", "TEXT"),
+        *("--threads", "MODEL", "TEXT"),
     ],
     "train": [
         *("--data", "--device", "--epochs", "--field", "--file", "--help", "--max-bad-ratio", "--out", "--override"),
         *("--overwrite", "--preset", "--resume", "--set", "--show", "--source", "--source-field", "--steps"),
-        *("--stop-at", "--target", "--target-field", "--tensorboard", "--text", "--valid-source", "--valid-target"),
-        "RUN.toml",
+        *("--stop-at", "--target", "--target-field", "--tensorboard", "--text", "--threads", "--valid-source"),
+        *("--valid-target", "RUN.toml"),
     ],
-    "verify": ["--device", "--help", "--json", "--lines", "--precision", "--source", "MODEL"],
-    "verify-resume": ["--data", "--device", "--help", "--set", "--steps", "RUN.toml"],
+    "verify": ["--device", "--help", "--json", "--lines", "--precision", "--source", "--threads", "MODEL"],
+    "verify-resume": ["--data", "--device", "--help", "--set", "--steps", "--threads", "RUN.toml"],
     "translate": GENERATE,
 }
 

@@ -3,6 +3,7 @@
 import io
 import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -115,7 +116,7 @@ def test_time_left_counts_validation_and_saving_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(0.4, "0:00:00"), (59.6, "0:01:00"), (3600, "1:00:00"), (200_000, "2 d 7:33:20")]
+    ("seconds", "shown"), [(2.4, "0:00:02"), (59.6, "0:01:00"), (3600, "1:00:00"), (200_000, "2 d 7:33:20")]
 )
 def test_time_left_is_written_as_a_clock_shows_it(seconds: float, shown: str) -> None:
     progress = plain(3)
@@ -231,3 +232,17 @@ def test_standard_output_stays_free_for_results(capsys: pytest.CaptureFixture[st
     written = capsys.readouterr()
     assert written.out == "a result\n"
     assert written.err.startswith("step 1/1  ")
+
+
+def test_the_time_left_never_jumps_by_a_factor_of_ten() -> None:
+    """Phases of 20 s at 20 steps/s and at 0.2 steps/s, as on cores that another process uses now and then."""
+    progress, seconds, shown = plain(100_000), 0.0, []
+    for number in range(1, 4000):
+        slow = int(seconds / 20) % 3 == 2
+        seconds += 5.0 if slow else 0.05
+        progress.show(step(number, seconds=seconds))
+        shown.append(progress._pace.seconds_for(progress.steps - number))
+    known = [each for each in shown if each is not None]
+    assert len(known) > 3900
+    assert max(max(a / b, b / a) for a, b in pairwise(known)) < 2
+    assert max(known[100:]) / min(known[100:]) < 10

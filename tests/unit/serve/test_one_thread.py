@@ -21,7 +21,7 @@ def three_threads() -> Iterator[None]:
 
 
 def model(runtime: str) -> Any:
-    return SimpleNamespace(runtime=SimpleNamespace(name=runtime, evaluating=nullcontext))
+    return SimpleNamespace(device=torch.device("cpu"), runtime=SimpleNamespace(name=runtime, evaluating=nullcontext))
 
 
 @pytest.mark.usefixtures("three_threads")

@@ -1,0 +1,31 @@
+"""The option `--threads` of every command that computes on a CPU."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+
+def _fix_threads(threads: int | None) -> int | None:
+    """torch reads the variable when it is imported, and so do the processes that a command starts."""
+    if threads is not None:
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        if "torch" in sys.modules:
+            import torch
+
+            torch.set_num_threads(threads)
+    return threads
+
+
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        min=1,
+        metavar="N",
+        callback=_fix_threads,
+        show_default=False,
+        help="CPU threads that compute; as many as are fastest unless given (or OMP_NUM_THREADS is set).",
+    ),
+]
