@@ -137,7 +137,7 @@ OPTIONS = {
     "reproduce": [
         *("--data", "--device", "--help", "--jobs", "--list", "--out", "--seeds", "--variants", "RECIPE"),
     ],
-    "score": ["--device", "--help", "--json", "--normalise", "--source", "--target", "--words", "--threads", "MODEL"],
+    "score": ["--device", "--help", "--json", "--normalise", "--source", "--target", "--threads", "--words", "MODEL"],
     "serve": [
         *(
             "--allow-host",
