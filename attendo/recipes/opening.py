@@ -8,9 +8,10 @@ import torch
 from attendo.data.prepared import open_prepared
 from attendo.errors import AttendoError, ModelError
 from attendo.interop import opening
+from attendo.model_files import read_json
 from attendo.recipes.first_model import first_model
 from attendo.recipes.run_config import stored_config
-from attendo.store import StoredModel, load_model, misfits, read_json
+from attendo.store import StoredModel, load_model, misfits
 from attendo.text_model import TextModel, pick_device
 from attendo.train.checkpoint import FORMAT, Checkpoints
 from attendo.train.snapshot import averaged_weights
