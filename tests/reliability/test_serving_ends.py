@@ -17,7 +17,6 @@ from attendo.recipes.bench_serving import Load, started
 SLOW: tuple[str, dict[str, float]] = ("slow_steps", {"seconds": 0.01})
 VERY_SLOW: tuple[str, dict[str, float]] = ("slow_steps", {"seconds": 0.1})
 ENDLESS = {"min_length": 512, "max_length": 512}  # with very slow steps nearly a minute
-DRAIN = ("--set", "drain_seconds=10")
 TRIES = 3  # of what is timed, of which the best counts: others may be computing too
 
 
@@ -42,17 +41,15 @@ def test_S8_told_to_end_it_answers_all_who_are_there_and_takes_nothing_new(
 def test_S8_it_says_so_within_a_tenth_of_a_second_and_ends_within_ten(
     children: Children, folder: Path, tmp_path: Path
 ) -> None:
-    tries = [told_to_end(children, folder, tmp_path / "held", SLOW, options=DRAIN) for _ in range(TRIES)]
+    tries = [told_to_end(children, folder, tmp_path / "held", SLOW) for _ in range(TRIES)]
     notices, ends = zip(*tries, strict=True)
     assert min(notices) <= 0.1
     assert min(ends) <= 10
 
 
-def told_to_end(
-    children: Children, folder: Path, held: Path, *faults: Job, options: tuple[str, ...] = ()
-) -> tuple[float, float]:
+def told_to_end(children: Children, folder: Path, held: Path, *faults: Job) -> tuple[float, float]:
     """Seconds from the signal to /readyz saying so, and to the end of the process."""
-    with Service(children, folder, *options, before=[hold(held), *faults]) as service:
+    with Service(children, folder, before=[hold(held), *faults]) as service:
         service.until_ready()
         held.touch()
         asking = Asking(service, different(20, **LONG))
