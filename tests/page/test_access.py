@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from page_server import VIEWS
+from page_server import VIEWS, Visit
 
 DARK = ("alignment", "ablation")  # between them they have every kind of control
 
@@ -44,8 +44,9 @@ def tab_to(page: Any, name: str, most: int = 80) -> None:
     pytest.fail(f"#{name} was not reached by the Tab key")
 
 
-def test_a_person_without_a_mouse_translates_looks_and_intervenes(visit: Any) -> None:
-    page = visit.page
+def test_a_person_without_a_mouse_translates_looks_and_intervenes(fresh_page: Any, address: str) -> None:
+    """On a page of its own: on another the Tab key goes on from where the test before has left the focus."""
+    page, visit = fresh_page, Visit(fresh_page, address)
     visit.open()
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -62,6 +63,7 @@ def test_a_person_without_a_mouse_translates_looks_and_intervenes(visit: Any) ->
         page.keyboard.press(key)
     assert "pins=cross.1.1" in page.evaluate("location.hash")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    assert visit.troubles() == []
 
 
 @pytest.mark.parametrize("view", ["training", "alignment"])
