@@ -101,7 +101,7 @@ def _part(body: bytes, more: bool = True) -> dict[str, Any]:
 @contextmanager
 def listening(stand_in: StandIn) -> Iterator[str]:
     """Its address, while it runs in a thread of its own."""
-    config = uvicorn.Config(stand_in, port=0, lifespan="off", log_level="error", ws="none", http="h11")
+    config = uvicorn.Config(stand_in, port=0, lifespan="off", log_config=None, log_level="error", ws="none", http="h11")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

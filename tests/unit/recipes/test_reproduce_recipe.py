@@ -77,7 +77,10 @@ def test_a_recipe_is_found_by_its_path_or_by_its_name(tmp_path: Path) -> None:
         (VARIED.replace("{variant}.train", "train"), r"reproduce\.variants have files of their own"),
         (PLAIN.replace("bleu", "blue"), r"mine\.toml: test: unknown metric blue"),
         (PLAIN.replace("seeds", "sedes"), r"unknown setting reproduce.sedes \(did you mean seeds\?\)"),
-        (PLAIN.replace('source = "test.en"\ntarget = "test.de"', 'file = "test.txt"'), "must end in .tsv or .jsonl"),
+        (
+            PLAIN.replace('source = "test.en"\ntarget = "test.de"', 'file = "test.txt"'),
+            "must end in .tsv, .csv or .jsonl",
+        ),
         (VARIED.replace('["bul", "dut"]', "3"), r"mine\.toml: reproduce\.variants: write a list of names, .*, not 3"),
         (
             PLAIN.replace("[[reproduce.test]]", "[reproduce.test]"),
