@@ -163,11 +163,13 @@ def test_S13_a_good_model_beside_a_bad_one_is_not_served_either(children: Childr
 
 
 def test_a_port_that_is_taken_is_told_before_any_model_is_read(children: Children, tmp_path: Path) -> None:
+    tiny_model().save(tmp_path / "model")
+    DAMAGES["weights flipped"][0](tmp_path / "model")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        ended = children.attendo("serve", tmp_path / "there-is-none", "--port", str(port))
+        ended = children.attendo("serve", tmp_path / "model", "--port", str(port))
     assert ended.code == 2
     assert ended.error.startswith(f"port {port} is taken")
 
