@@ -57,6 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before its fixtures. Unit tests do not wait for the disk: a run syncs fifty times, for milliseconds each."""
     shape_checks.switch(item.path)
+    torch.manual_seed(0)  # what is drawn does not depend on the tests before
     os.fsync = _no_sync if item.path.is_relative_to(UNIT_TESTS) else fsync
 
 
