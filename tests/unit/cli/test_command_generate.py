@@ -361,7 +361,7 @@ def test_a_constraint_that_is_not_met_is_told_with_its_line(attendo: Command, mo
         ),
         (
             ["--max-length-factor", "1e300"],
-            "--max-length-factor: input should be less than or equal to 1000, not 1e+300",
+            "--max-length-factor: input should be less than or equal to 100, not 1e+300",
         ),
     ],
 )
