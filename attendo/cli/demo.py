@@ -94,8 +94,14 @@ def _show(console: "Console", run: "Run", scores: "DemoScores", facts: list[tupl
         f"  attendo explore {folder}     # look inside and change things, in the browser",
         f"  attendo serve {folder}       # an API that clients of others already speak",
         "  attendo train --source a.en --target a.de --out runs/mine     # your own sentences, line by line",
-        "explore and serve need: pip install 'attendo[serve]'",
+        *_missing_extra(),
     )
+
+
+def _missing_extra() -> list[str]:
+    from importlib.util import find_spec
+
+    return [] if find_spec("fastapi") else ["explore and serve need: pip install 'attendo[serve]'"]
 
 
 def _say(console: "Console", *lines: str) -> None:
