@@ -15,6 +15,8 @@ from attendo.errors import DataError, ModelError
 if TYPE_CHECKING:
     from attendo.text_model import Result, TextModel
 
+# Options of the command itself; the others are the library's, by the same names.
+_OWN = ("model", "texts", "ensemble", "as_json", "errors", "device", "threads", "constraint", "n_best", "output")
 _SEARCH, _SAMPLES, _WORDS = "Search", "Samples", "What is said"
 _LENGTHS, _OUTPUT, _MACHINE = "Lengths", "Output", "Machine"
 
@@ -173,19 +175,8 @@ def generate(
     limit, had unknown words or was split into sentences is said on standard error. Whatever is left out is as the model
     folder has it (generation.json).
     """
-    given = dict(locals())  # every option has the name that the library has for it
-    for name in (
-        "model",
-        "texts",
-        "ensemble",
-        "as_json",
-        "errors",
-        "device",
-        "threads",
-        "constraint",
-        "n_best",
-        "output",
-    ):
+    given = dict(locals())
+    for name in _OWN:
         given.pop(name)
     pieces = given.pop("alignments_of") == "pieces"
     given["alignments"] = alignments or alignments_of is not None

@@ -202,6 +202,10 @@ class DataConfig(Pairs[Files]):
         if self.valid_corpora and self._validation_files:
             raise ValueError("data: give valid_corpora or the other validation files, not both")
         self.training, self.validation  # noqa: B018  (the corpora check themselves when made)
+        return self
+
+    @model_validator(mode="after")
+    def _check_copies(self) -> Self:
         same = next((each.source for each in self.training if each.source and each.source == each.target), None)
         if same is not None and not self.allow_copies:
             raise ValueError(
