@@ -131,7 +131,7 @@ def test_loss_is_that_of_the_weights_in_the_model_folder(recipe: Recipe, final: 
 def test_a_test_with_a_bad_line_is_refused(recipe: Recipe) -> None:
     path = recipe.path.parent / "test.en"
     path.write_bytes(path.read_bytes().replace(b"cat", b"c\xff", 1))
-    with pytest.raises(DataError, match=r"test\.en \+ \S+test\.zh, row 1: not UTF-8; a test must be whole"):
+    with pytest.raises(DataError, match=r"test\.en \+ \S+test\.zh, row 1: source not UTF-8; a test must be whole"):
         found(recipe)
 
 

@@ -257,7 +257,7 @@ def test_drain_has_an_end(small_model: TextModel) -> None:
     batcher = Batcher(small_model, BatchLimits(drain_seconds=0.05))
 
     async def work() -> None:
-        task = asyncio.create_task(batcher.generate(["the cat"], max_length=100_000, min_length=100_000))
+        task = asyncio.create_task(batcher.generate(["the cat"], max_length=20_000, min_length=20_000))
         await until(lambda: batcher.running == 1)
         await batcher.drain()
         with pytest.raises(Refusal) as refused:

@@ -234,7 +234,7 @@ def test_S7_work_that_cannot_be_taken_apart_is_ended_by_its_deadline_too() -> No
 
     async def main() -> None:
         with pytest.raises(Refusal) as refused:
-            await here.answer(forth, [ENGLISH], max_length_extra=90_000, min_length_extra=90_000, ban=["zebra"])
+            await here.answer(forth, [ENGLISH], max_length_extra=19_000, min_length_extra=19_000, ban=["zebra"])
         assert refused.value.code == "too_late"
         await until(lambda: not forth.batcher._scheduler.busy)
 
