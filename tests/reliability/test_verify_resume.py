@@ -164,7 +164,7 @@ def test_what_to_try_depends_on_the_device_and_the_settings(train: dict[str, Any
 def test_mistakes_are_told_before_anything_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="missing"):
         verify_resume(tmp_path / "missing.toml")
-    config = run_config({"source": str(tmp_path / "no"), "target": str(tmp_path / "no")})
+    config = run_config({"source": str(tmp_path / "no"), "target": str(tmp_path / "nor")})
     with pytest.raises(DataError):
         verify_resume(write_run_file(tmp_path / "run.toml", config), device="cpu")
     monkeypatch.setenv("WORLD_SIZE", "2")

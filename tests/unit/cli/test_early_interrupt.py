@@ -67,7 +67,8 @@ def test_a_forked_worker_that_is_ended_says_nothing(tmp_path: Path) -> None:
         # Python forgets a signal that comes before the fork is over: the worker says when it has begun.
         "import os, signal, time\nhear, say = os.pipe()\nworker = os.fork()\n"
         "if not worker:\n    os.write(say, b'x')\n    while True: time.sleep(0.01)\n"
-        "os.read(hear, 1)\nos.kill(worker, signal.SIGTERM)\nended = os.waitpid(worker, 0)[1]\nassert ended == signal.SIGTERM\n"
+        "os.read(hear, 1)\nos.kill(worker, signal.SIGTERM)\n"
+        "ended = os.waitpid(worker, 0)[1]\nassert ended == signal.SIGTERM\n"
         "print('importing', flush=True)\nwhile True:\n    time.sleep(0.01)\n",
         "utf-8",
     )
