@@ -24,7 +24,9 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # With torch, transformers and thousands of tests there is so much to look through for garbage that it is done rarely.
 gc.set_threshold(10_000, 20, 20)
 
-UNIT_TESTS = Path(__file__).parent / "unit"
+TESTS = Path(__file__).parent
+UNIT_TESTS = TESTS / "unit"
+GRIDS = ("unit", "parity")  # folders whose grids of parameters have a short form
 
 settings.register_profile("short", max_examples=8, deadline=None, derandomize=True)
 settings.register_profile("full", max_examples=25, deadline=None, derandomize=True)
@@ -50,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    mark_spare_combinations(item for item in items if item.path.is_relative_to(UNIT_TESTS))
+    mark_spare_combinations(item for item in items if item.path.relative_to(TESTS).parts[0] in GRIDS)
 
 
 @pytest.hookimpl(tryfirst=True)

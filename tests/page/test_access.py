@@ -8,7 +8,9 @@ from page_server import VIEWS, Visit
 DARK = ("alignment", "ablation")  # between them they have every kind of control
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize(
+    "view", [view if view in DARK else pytest.param(view, marks=pytest.mark.slow) for view in VIEWS]
+)
 def test_axe_finds_nothing_serious(visit: Any, view: str) -> None:
     everything_on(visit, view)
     assert serious_for_axe(visit) == []

@@ -81,6 +81,7 @@ def limited(tmp_path: Path, most_tokens: int) -> Iterator[str]:
         yield server.address
 
 
+@pytest.mark.slow
 def test_a_source_that_is_too_long_gets_a_choice_and_the_page_goes_on_answering(
     fresh_page: Any, limited: str, most_tokens: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

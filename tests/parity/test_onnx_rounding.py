@@ -36,6 +36,7 @@ def log_probs(network: Transformer | OnnxNetwork, examples: list[Example]) -> to
     return torch.cat(told, dim=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"activation": "gelu", "norm": "post", "positions": "rotary"}], ids=str)
 def test_a_loss_is_what_the_graph_loses_with_that_product_alone_in_bytes(
     small_network: MakeNetwork, changes: dict[str, Any]
@@ -68,6 +69,7 @@ def test_the_products_that_stay_are_those_that_lose_most(tmp_path: Path) -> None
     assert differences[2] < 1e-5  # nothing is left to round
 
 
+@pytest.mark.slow
 def test_int8_that_would_lose_too_much_leaves_products_in_float32_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,6 +200,7 @@ def test_R1_a_run_stopped_after_every_few_steps_is_the_uninterrupted_one(
     assert outcome(run.folder) == uninterrupted("dropout")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", [in_short(each, short={"BPE-dropout"}) for each in ("dropout", "BPE-dropout")])
 def test_R1_fresh_processes_of_the_command_line_go_on_bit_for_bit(
     children: Children, configs: Configs, uninterrupted: References, tmp_path: Path, variant: str

@@ -106,6 +106,7 @@ def told_twice(children: Children, folder: Path, number: int) -> float:
         return taken
 
 
+@pytest.mark.slow
 def test_S8_told_to_end_it_waits_for_documents_and_hands_them_out(children: Children, folder: Path) -> None:
     """Whoever brought one asks every few seconds, each time on a new connection."""
     with Service(children, folder, "--languages", "en-zh", before=[VERY_SLOW]) as service:
@@ -125,6 +126,7 @@ def test_S8_told_to_end_it_waits_for_documents_and_hands_them_out(children: Chil
         assert (ended.code, "Traceback" in ended.errors) == (0, False)
 
 
+@pytest.mark.slow
 def test_S8_documents_that_nobody_comes_for_do_not_keep_it(children: Children, folder: Path) -> None:
     options = ("--languages", "en-zh", "--set", "drain_seconds=1")
     with Service(children, folder, *options, before=[VERY_SLOW]) as service:

@@ -57,7 +57,9 @@ def too_late(children: Children, folder: Path, times: int, seconds_a_step: float
     return taken
 
 
-@pytest.mark.parametrize("kind", ["decoding", "memory", "tokenizer"])
+@pytest.mark.parametrize(
+    "kind", ["decoding", *(pytest.param(each, marks=pytest.mark.slow) for each in ("memory", "tokenizer"))]
+)
 def test_S10_who_is_struck_by_a_fault_is_told_and_nobody_else_is(
     children: Children, folder: Path, tmp_path: Path, kind: str
 ) -> None:

@@ -24,6 +24,7 @@ def test_R9_divided_weights_learn_as_whole_ones_do(trained: Trained, ranks: tupl
     assert_same_network(trained(1), trained(*ranks, **SHARDED))
 
 
+@pytest.mark.slow
 def test_R9_a_sharded_run_writes_the_model_that_it_validated(trained: Trained) -> None:
     """The averaged weights."""
     folder = trained(2, **SHARDED)

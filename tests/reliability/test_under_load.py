@@ -123,8 +123,11 @@ def left(server: Loaded, clients: int, stream: bool) -> None:
 
 @pytest.mark.parametrize(
     ("api", "fields"),
-    [("own", {"beam": 3}), ("libretranslate", {}), ("openai", {})],
-    ids=["beam", "libretranslate", "stream"],
+    [
+        pytest.param("own", {"beam": 3}, id="beam"),
+        pytest.param("libretranslate", {}, id="libretranslate", marks=pytest.mark.slow),
+        pytest.param("openai", {}, id="stream", marks=pytest.mark.slow),
+    ],
 )
 def test_S12_texts_are_the_same_under_load(server: Loaded, api: Api, fields: dict[str, Any]) -> None:
     same(server, sentences(20), 10, api, fields)

@@ -131,6 +131,7 @@ def test_a_server_that_says_nothing_has_an_exit_code(tmp_path: Path, monkeypatch
         pass
 
 
+@pytest.mark.slow
 def test_a_rival_that_cannot_be_made_says_why(tmp_path: Path) -> None:
     with (
         pytest.raises(Exception, match="nothing-here cannot be exported to onnx: "),

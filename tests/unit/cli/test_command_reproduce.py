@@ -472,6 +472,7 @@ def test_a_variant_of_a_recipe_is_trained_like_any_run_file(attendo: Command, da
     assert 'file = "left.tsv"\n' in shown.output
 
 
+@pytest.mark.slow
 def test_trainings_at_once_are_processes_with_logs(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
     """One real one; what is done with several is tested with the jobs."""
     shutil.rmtree(out / "seed-1")

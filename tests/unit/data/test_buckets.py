@@ -68,6 +68,7 @@ def test_lopsided_pairs_lie_beside_their_like() -> None:
         assert len({(int(source[row]), int(target[row])) for row in group}) == 1
 
 
+@pytest.mark.slow
 def test_little_of_a_batch_of_captions_is_padding(shared: Path) -> None:
     sides = [list(read_lines(shared / "data" / "multi30k" / f"train.{side}.gz")) for side in ("en", "de")]
     tokenizer = SentencePiece.train(chain(*sides), 8000)

@@ -90,6 +90,7 @@ def test_what_there_was_before_is_not_looked_through_while_requests_are_timed() 
     assert gc.get_freeze_count() == 0
 
 
+@pytest.mark.slow
 def test_arrivals_come_however_slow_the_server_is_and_count_from_when_they_were_due() -> None:
     stand_in, load = StandIn(delay=1.5), Load(rate=100, seconds=0.3)  # no answer before the last has come
     with listening(stand_in) as url:
@@ -271,6 +272,7 @@ def test_only_what_is_answered_while_the_load_lasts_counts_for_throughput() -> N
     assert (summary.offered, summary.answered, summary.rejected) == (5, 4, {429: 1})
 
 
+@pytest.mark.slow
 def test_servers_and_loads_take_turns_and_are_told_in_relation() -> None:
     quick, slow = StandIn(delay=0.01), StandIn(delay=0.04)
     with listening(quick) as one, listening(slow) as other:

@@ -36,6 +36,7 @@ def run(tmp_path: Path) -> Run:
     return built_run(tmp_path, parallel_text(120))
 
 
+@pytest.mark.slow
 def test_the_estimate_is_near_what_one_update_takes() -> None:
     """In a process of its own; the estimate was within 7% for networks of 500 MB and more."""
     taken = measured(learner(), WIDE)

@@ -16,6 +16,7 @@ from tiny import PATIENCE, Command
 from attendo.serve import running
 
 
+@pytest.mark.slow
 def test_a_page_is_served_until_it_is_interrupted(model_folder: Path) -> None:
     command = [sys.executable, "-m", "attendo", "explore", str(model_folder), "--port", "0", "--no-open"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

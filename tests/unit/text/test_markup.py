@@ -217,6 +217,7 @@ def test_five_thousand_characters_take_less_than_fifty_milliseconds(name: str, k
     assert seconds(HOSTILE[name](5000), kind) < 0.05
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_nested_tags_are_no_trouble() -> None:
     document = "<b>" * 10**5 + "deep" + "</b>" * 10**5
     assert Markup(document, "html").translated(["DEEP"]) == document.replace("deep", "DEEP")
