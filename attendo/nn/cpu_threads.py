@@ -118,10 +118,11 @@ class WaitPolicy:
 
     def end(self) -> None:
         """A unit of work has ended."""
-        if (now := self._clock()) - self._checked >= _CHECK_SECONDS:
+        threads, now = torch.get_num_threads(), self._clock()
+        if threads > 1 and now - self._checked >= _CHECK_SECONDS:
             self._checked = now
             self.load.measure()
-            THROTTLE.set(not self.load.leaves(torch.get_num_threads()))
+            THROTTLE.set(not self.load.leaves(threads))
 
 
 class ThreadTuner:

@@ -44,7 +44,7 @@ def choose_threads(learner: Learner, most: int) -> int:
 def _time_passes(learner: Learner, batch: Batch, count: int, load: OtherLoad) -> float:
     """Seconds of a pass. Threads that have no core each sleep while they wait, as they will in training."""
     torch.set_num_threads(count)
-    THROTTLE.set(not load.leaves(count))
+    THROTTLE.set(count > 1 and not load.leaves(count))
     _pass(learner, batch)
     return fmean(_pass(learner, batch) for _ in range(_PASSES))
 

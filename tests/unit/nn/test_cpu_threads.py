@@ -116,6 +116,15 @@ def test_the_wait_policy_changes_how_threads_wait_and_never_their_number(monkeyp
     assert throttled == [False, True, True, False]
 
 
+def test_one_thread_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    policy = WaitPolicy(clock=iter(range(100)).__next__)
+    monkeypatch.setattr(policy.load, "_found", 4.0)
+    monkeypatch.setattr(policy.load, "measure", lambda: 4.0)
+    policy.end()
+    assert not cpu_threads.THROTTLE.active
+
+
 def test_the_real_throttle_owns_a_thread_only_while_it_is_active(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
         monkeypatch.delenv(name, raising=False)
