@@ -1,6 +1,6 @@
 """CPU work beside other processes: the threads that attendo chooses, beside every fixed number of threads.
 
-    python benchmarks/busy_machine.py [--seconds 4] [--rounds 3] [--works train_demo,generate] [--json FILE]
+    python benchmarks/busy_machine.py [--seconds 4] [--rounds 3] [--works train_demo,generate] [--busy 1] [--json FILE]
 
 Three situations: idle cores, one busy process, as many busy processes as cores. In each, every way of choosing threads
 runs in processes of its own, in turns: attendo's own choice, `--threads N` for several N, and all cores with OpenMP's
@@ -36,6 +36,8 @@ def main() -> None:
 
     cores = available_cores()
     situations = {"idle": 0, "one busy process": 1, f"{cores} busy processes": cores}
+    if arguments.busy is not None:
+        situations = {f"{arguments.busy} busy processes": arguments.busy}
     ways: dict[str, dict[str, str]] = {CHOSEN: {}}
     ways |= {f"--threads {count}": {"OMP_NUM_THREADS": str(count)} for count in thread_counts(cores)}
     ways[f"{cores} threads, passive"] = {"OMP_NUM_THREADS": str(cores), "OMP_WAIT_POLICY": "passive"}
@@ -234,6 +236,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=4.0, help="of each work")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--works", default=",".join(WORKS))
+    parser.add_argument("--busy", type=int, help="one situation alone: beside so many busy processes")
     parser.add_argument("--json", help="also write all figures to this file")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
