@@ -38,11 +38,15 @@ def test_work_that_is_to_outlive_its_terminal_does() -> None:
 
 
 def test_a_second_signal_is_no_request() -> None:
-    with interruptible() as interrupt:
-        os.kill(os.getpid(), signal.SIGINT)
-        assert interrupt
-        with pytest.raises(KeyboardInterrupt):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
+    try:
+        with interruptible() as interrupt:
             os.kill(os.getpid(), signal.SIGINT)
+            assert interrupt
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_afterwards_signals_mean_what_they_did_before() -> None:
