@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ shape_checks.install()
 
 from attendo.model.config import ModelConfig  # noqa: E402
 from attendo.model.transformer import Transformer  # noqa: E402
+
+# A shell ignores Ctrl-C for what it runs in the background, and so would the commands that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Always, alone or beside other workers, and so in the commands that tests start: the last bits of a sum depend on it.
 torch.set_num_threads(1)
