@@ -14,8 +14,8 @@ _NAMED = 20  # unknown words of a line that are told
 
 def plain(result: "Result", pieces: bool = False) -> str:
     """The text; behind ||| the alignment, where there is one. An empty line stays empty."""
-    told = None if result.alignment is None or not result.source_tokens else _links(result.alignment, pieces)
-    return one_line(result.text) + ("" if told is None else f" ||| {told}")
+    links = None if result.alignment is None or not result.source_tokens else _links(result.alignment, pieces)
+    return one_line(result.text) + ("" if links is None else f" ||| {links}")
 
 
 def n_best(number: int, result: "Result", pieces: bool = False) -> Iterator[str]:

@@ -61,9 +61,9 @@ def _tokens(source: int, target: int) -> str:
 
 def _trained_on(measured: dict[str, Any]) -> str:
     lengths = measured.get("tokens") or {}
-    told = ", ".join(f"{percent}% up to {length}" for percent, length in lengths.items())
+    percentiles = ", ".join(f"{percent}% up to {length}" for percent, length in lengths.items())
     several = f"{measured['several_sentences']:.1%} have several sentences"
-    return f"trained on sources of which {several}" + (f"; tokens: {told}" if told else "")
+    return f"trained on sources of which {several}" + (f"; tokens: {percentiles}" if percentiles else "")
 
 
 def _config(model: str, vocab_size: int | None, changes: list[str]) -> "tuple[ModelConfig, dict[str, Any]]":

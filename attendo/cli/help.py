@@ -82,7 +82,7 @@ def _name_option(option: Any) -> str:
 
 
 def _name_value(option: Any) -> str:
-    """What stands for the value of an option."""
+    """The placeholder for an option's value in the help."""
     if option.metavar:
         return str(option.metavar)
     if choices := option.type_descriptor.choices:

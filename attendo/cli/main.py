@@ -168,7 +168,7 @@ class Command(TyperCommand):
         write_help(self, context, formatter)
 
     def invoke(self, context: Any) -> Any:
-        """Run it. A missing run file or model is told before torch is imported, by commands that check nothing else."""
+        """Run it. A missing run file or model is an error before torch is imported."""
         for each in self.params:
             given = context.params.get(each.name)
             for path in given if isinstance(given, list) else [given]:
@@ -212,7 +212,7 @@ class Group(TyperGroup):
         }
 
     def invoke(self, context: Any) -> Any:
-        """Ctrl-C is told: typer would leave without a word."""
+        """Report Ctrl-C, on which typer would exit silently."""
         try:
             return super().invoke(context)
         except KeyboardInterrupt as error:
@@ -295,7 +295,7 @@ def _name_options(message: str, context: Any) -> str:
 
 
 def _refuse_missing(path: Path, metavar: str | None, command: str | None) -> None:
-    """The same words as those of whoever would read it."""
+    """Raise the error that reading the path would raise."""
     if metavar == "MODEL" and command in ("generate", "translate", "serve"):
         raise ModelError(f"{path} is not a folder: give the folder that holds manifest.json, such as runs/demo/model")
     if metavar == "RUN.toml":

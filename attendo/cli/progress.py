@@ -22,7 +22,7 @@ NAMES = {"bleu": "BLEU", "chrf": "chrF"}
 WAITS_LONG = 0.1  # share of the time that is worth a word
 RECENT = 50  # steps that loss, speed and padding are taken over
 REMEMBERED = 60.0  # seconds after which a step counts a third in the time that is left
-ENOUGH_STEPS, ENOUGH_SECONDS = 10, 2.0  # either of them lets the time that is left be told
+ENOUGH_STEPS, ENOUGH_SECONDS = 10, 2.0  # the time left is shown after either of them
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _read_config(context: typer.Context, file: Path | None) -> Path | None:
-    """Values of a TOML file stand for options that are not given; they have the same names."""
+    """Take options that are not given from a TOML file, by the same names."""
     if file is None:
         return None
     import tomllib

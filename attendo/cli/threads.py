@@ -26,6 +26,6 @@ Threads = Annotated[
         metavar="N",
         callback=_fix_threads,
         show_default=False,
-        help="CPU threads that compute; as many as are fastest unless given (or OMP_NUM_THREADS is set).",
+        help="Number of CPU threads; by default the fastest number, found by timing, or OMP_NUM_THREADS.",
     ),
 ]

@@ -135,7 +135,7 @@ class ThreadTuner:
     def __init__(self, most: int, clock: Callable[[], float] = time.perf_counter) -> None:
         self.counts, self.load, self._clock = thread_counts(most), OtherLoad(), clock
         free = [place for place, count in enumerate(self.counts) if _SINCE_IMPORT.leaves(count)]
-        self.place = self._used = max(free, default=0)  # of the number that is best, and of the one in use
+        self.place = self._used = max(free, default=0)  # index of the best number, and of the one in use
         self._begin: float | None = None
         self._elapsed = 0.0  # of the last step
         self._checked = self._due = clock()
@@ -144,7 +144,7 @@ class ThreadTuner:
 
     @property
     def threads(self) -> int:
-        """That are found to be best."""
+        """The best number so far."""
         return self.counts[self.place]
 
     def begin(self) -> None:
@@ -177,7 +177,7 @@ class ThreadTuner:
             self._due = self._clock() + self._pause
 
     def _compare(self) -> Iterator[None]:
-        """With the numbers beside this one. One `yield` a step; `_elapsed` then has its time."""
+        """Time the neighbouring numbers of threads. It yields once a step; `_elapsed` has the time of that step."""
         before = self.place
         for other in (before - 1, before + 1):
             if not 0 <= other < len(self.counts) or self.place != before:
@@ -253,11 +253,11 @@ class _Inert:
 
 
 class _Local(threading.local):
-    """Of each thread that computes."""
+    """The tuner of each thread that computes."""
 
     def __init__(self) -> None:
         self.tuner: WaitPolicy | ThreadTuner | _Inert | None = None
-        self.kept = dict[int | None, WaitPolicy | ThreadTuner]()  # what one has found serves the next call
+        self.kept = dict[int | None, WaitPolicy | ThreadTuner]()  # kept, so that the next call starts with its result
 
 
 def _find_tuner(most: int) -> WaitPolicy | ThreadTuner:

@@ -100,9 +100,10 @@ def test_a_resumed_run_has_the_threads_that_it_began_with(
             break
     torch.set_num_threads(1)
     monkeypatch.setattr(run_module, "choose_threads", lambda learner, most: pytest.fail("chosen again"))
+    monkeypatch.setattr(run_module, "available_cores", lambda: 2)
     again = build(Run.resume(run.folder, CPU))
     assert torch.get_num_threads() == 2
-    assert not any("last bits" in warning for warning in again.warnings) or run_module.available_cores() < 2
+    assert again.warnings == []
 
 
 def test_a_machine_with_fewer_cores_computes_the_same_and_says_so(
