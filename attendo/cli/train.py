@@ -21,9 +21,7 @@ PlaceOfSettings = Annotated[
     Path | None,
     typer.Argument(metavar="RUN.toml", help="Settings of the run; or a .tsv, .csv or .jsonl file with both sides."),
 ]
-Source = Annotated[
-    list[Path] | None, typer.Option(help="Source text, one sentence a line (plain, .gz or .xz). May be repeated.")
-]
+Source = Annotated[list[Path] | None, typer.Option(help="Source text, one sentence a line (plain, .gz or .xz).")]
 Target = Annotated[
     list[Path] | None, typer.Option(help="Target text, line by line beside it; as many as --source, in its order.")
 ]
