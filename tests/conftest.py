@@ -11,7 +11,7 @@ import pytest
 import shape_checks
 import torch
 from hypothesis import settings
-from short_form import mark_spare_combinations
+from short_form import mark_further_cases, mark_spare_combinations
 
 shape_checks.install()
 
@@ -58,13 +58,14 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_spare_combinations(item for item in items if item.path.relative_to(TESTS).parts[0] in GRIDS)
+    mark_further_cases(items)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before its fixtures. Unit tests do not wait for the disk: a run syncs fifty times, for milliseconds each."""
     shape_checks.switch(item.path)
-    torch.manual_seed(0)  # what is drawn does not depend on the tests before
+    torch.default_generator.manual_seed(0)  # what is drawn does not depend on the tests before
     os.fsync = _no_sync if item.path.is_relative_to(UNIT_TESTS) else fsync
 
 

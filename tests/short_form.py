@@ -1,4 +1,4 @@
-"""The short form of a grid of parameters, for `make test`; `make test-all` has all of it."""
+"""The short form of parametrized tests, for `make test`; `make test-all` runs every case."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,13 +8,28 @@ import pytest
 
 def mark_spare_combinations(items: Iterable[Any]) -> None:
     """Of a grid of parameters every value occurs at least once; the other combinations become slow tests."""
-    grids: dict[str, list[Any]] = {}
-    for item in items:
-        if hasattr(item, "callspec") and not item.get_closest_marker("slow"):
-            grids.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for grid in grids.values():
+    for grid in group_by_test(items):
         for item in spare(grid):
             item.add_marker(pytest.mark.slow)
+
+
+def mark_further_cases(items: Iterable[Any]) -> None:
+    """A test marked `short(n)` keeps n of its cases, spread evenly over the list; the others become slow tests."""
+    for cases in group_by_test(item for item in items if item.get_closest_marker("short")):
+        (count,) = cases[0].get_closest_marker("short").args
+        kept = {index * len(cases) // count for index in range(count)}
+        for index, item in enumerate(cases):
+            if index not in kept:
+                item.add_marker(pytest.mark.slow)
+
+
+def group_by_test(items: Iterable[Any]) -> Iterable[list[Any]]:
+    """The cases of each parametrized test that `make test` would run."""
+    groups: dict[str, list[Any]] = {}
+    for item in items:
+        if hasattr(item, "callspec") and not item.get_closest_marker("slow"):
+            groups.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return groups.values()
 
 
 def spare(grid: Iterable[Any]) -> list[Any]:

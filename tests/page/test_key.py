@@ -38,6 +38,7 @@ def test_the_page_asks_for_the_key_until_it_is_right_and_keeps_it_for_the_tab(fr
     assert {each for each in visit.troubles() if "401" not in each} == set()
 
 
+@pytest.mark.slow
 def test_whoever_gives_no_key_is_told_and_can_try_again_in_chinese(fresh_page: Any, locked: str) -> None:
     visit = Visit(fresh_page, f"{locked}#lang=zh")
     visit.address = locked

@@ -21,6 +21,7 @@ STRANGE: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("change", ["#language", "#theme", "#kind-beam", "#tab-heads"])
 def test_what_was_typed_and_not_sent_stays(visit: Any, change: str) -> None:
     page = visit.page
@@ -52,6 +53,7 @@ def test_a_token_that_is_being_typed_stays_from_step_to_step(visit: Any) -> None
     assert view.locator("#other-piece").input_value() == "坐"
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize(
     ("view", "control", "keys"),
     [
@@ -88,6 +90,7 @@ def test_the_focus_stays_where_it_was_when_a_control_is_used(
     assert focused.split("-")[0] == group, focused
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("view", VIEWS)
 def test_an_address_that_cannot_be_meant_is_drawn_as_far_as_it_can(visit: Any, view: str) -> None:
     found = visit.open(view, **STRANGE[view])
@@ -102,6 +105,7 @@ def test_a_view_that_is_none_is_the_first(visit: Any) -> None:
     assert visit.page.locator("#tab-alignment").get_attribute("aria-current") == "page"
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize(
     ("view", "state", "words"),
     [

@@ -35,6 +35,7 @@ def test_a_server_that_dies_in_the_middle_is_told_and_can_be_asked_again(
     assert fresh_page.locator(".complaint").count() == 0
 
 
+@pytest.mark.slow
 def test_a_view_survives_a_server_that_is_gone_and_comes_back(fresh_page: Any, stub: Stub) -> None:
     server = Serving(stub.app)
     visit = Visit(fresh_page, server.address)

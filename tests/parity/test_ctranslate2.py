@@ -61,6 +61,7 @@ EXPRESSIBLE: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.short(8)
 @pytest.mark.parametrize("changes", EXPRESSIBLE, ids=str)
 def test_scores_and_what_is_found_are_equal(
     small_network: MakeNetwork, tmp_path: Path, changes: dict[str, Any]

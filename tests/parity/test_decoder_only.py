@@ -96,6 +96,7 @@ def test_logits_are_those_of_gpt2(both: tuple[GPT2LMHeadModel, TextModel]) -> No
     assert torch.allclose(model.network(None, ids), expected, atol=1e-4)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("beams", [1, 4])
 @pytest.mark.parametrize("engine", ["textbook", "cached", "fast"])
 def test_texts_are_continued_as_by_gpt2(both: tuple[GPT2LMHeadModel, TextModel], beams: int, engine: str) -> None:

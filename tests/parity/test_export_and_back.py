@@ -44,6 +44,7 @@ def test_marian_comes_back_with_the_same_texts_for_the_same_texts(marian: Path, 
     assert len(set(_told(marian))) > 3
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("tied", [True, False])
 def test_bart_comes_back_with_the_same_texts_for_the_same_texts(tmp_path: Path, tied: bool) -> None:
     size = len(write_bart(tmp_path))

@@ -36,6 +36,7 @@ NETWORKS: list[Any] = [
 ]
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("changes", NETWORKS, ids=str)
 def test_the_certificate_passes(tmp_path: Path, changes: dict[str, Any]) -> None:
     certificate = _export(wordy(**changes), tmp_path / "out", "float32")
@@ -57,6 +58,7 @@ def test_the_answers_that_are_compared_differ_and_end(changes: dict[str, Any]) -
     assert len({len(answer.ids) for answer in answers}) > 2
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("changes", [{}, {"norm": "post", "tie": "all"}, {"activation": "swiglu"}], ids=str)
 def test_half_the_bits_pass_and_are_loaded_as_float32_on_a_cpu(
     tmp_path: Path, changes: dict[str, Any], capfd: pytest.CaptureFixture[str]
@@ -68,6 +70,7 @@ def test_half_the_bits_pass_and_are_loaded_as_float32_on_a_cpu(
     assert capfd.readouterr().err == ""  # no warning of theirs
 
 
+@pytest.mark.short(1)
 @needs_exact_bytes
 @pytest.mark.parametrize(
     "changes", [{}, {"norm": "post"}, {"norm": "post", "activation": "swiglu", "tie": "all"}], ids=str

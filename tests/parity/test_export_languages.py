@@ -54,6 +54,7 @@ def made(tmp_path: Path) -> Callable[..., Folder]:
     return make
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize(
     ("name", "changes", "languages"),
     [

@@ -19,6 +19,7 @@ from attendo.text_model import TextModel
 transformers = pytest.importorskip("transformers")
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     "changes", [{"tie": "output", "activation": "gelu"}, {"tie": "all", "activation": "silu"}], ids=str
 )
@@ -30,6 +31,7 @@ def test_the_certificate_passes(tmp_path: Path, changes: dict[str, Any], capfd: 
     assert capfd.readouterr().err == ""  # no bars of theirs
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("changes", [{"tie": "none"}, {"tie": "output", "activation": "gelu"}], ids=str)
 def test_norms_before_the_sub_layers_are_another_class_of_theirs(tmp_path: Path, changes: dict[str, Any]) -> None:
     certificate = _export(wordy(norm="pre", **changes), tmp_path / "out")
@@ -53,6 +55,7 @@ def test_half_the_bits_pass(tmp_path: Path) -> None:
     assert transformers.MarianMTModel.from_pretrained(tmp_path / "out").dtype == torch.float16
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     "changes", [{"norm": "post", "tie": "all"}, {"norm": "post", "apart": True}, {"norm": "pre", "tie": "all"}], ids=str
 )

@@ -39,6 +39,7 @@ def imported(folder: Path, kind: str, **changes: Any) -> Imported:
     return from_folder(written(random_model(kind, **changes), folder), with_tokenizers=False)
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("count", [16, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", KINDS)
 def test_answers_are_the_same(tmp_path: Path, name: str, count: int) -> None:
@@ -46,12 +47,14 @@ def test_answers_are_the_same(tmp_path: Path, name: str, count: int) -> None:
     assert_passed(certificate(imported(tmp_path, kind, **changes, decoder_layers=1), count))
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_settings_are_kept(tmp_path: Path, name: str) -> None:
     kind, changes = OTHERS[name]
     assert_passed(certificate(imported(tmp_path, kind, **changes), count=8))
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("kind", ["bart", "m2m_100"])
 def test_answers_with_a_prefix_are_the_same(tmp_path: Path, kind: str) -> None:
     assert_passed(certificate(imported(tmp_path, kind), count=8, target_prefix=(9,)))
@@ -66,6 +69,7 @@ def test_answers_are_lively(tmp_path: Path) -> None:
         assert len({token for each in answers for token in each.ids}) > 10, kind
 
 
+@pytest.mark.slow
 def test_a_model_trained_for_some_steps(tmp_path: Path) -> None:
     model = random_model("marian", activation_function="swish", decoder_layers=1).train()
     generator = torch.Generator().manual_seed(1)

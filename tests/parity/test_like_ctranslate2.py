@@ -54,6 +54,7 @@ def theirs(model: TextModel, tmp_path_factory: pytest.TempPathFactory) -> Transl
     return translate
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize(
     ("beam", "n_best", "length_penalty"),
     [(1, 1, 0.6), (2, 1, 0.0), (2, 2, 1.0), (4, 4, 0.0), (4, 1, 0.6), (4, 4, 2.0), (5, 2, 0.0), (5, 5, 1.0)],
@@ -67,6 +68,7 @@ def test_beams_find_the_same_with_the_same_scores(
     assert_same(ours, theirs(n_best, beam_size=beam, length_penalty=length_penalty, max_decoding_length=9))
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize(("given", "there"), SETTINGS, ids=lambda each: str(each))
 def test_other_settings_mean_the_same(

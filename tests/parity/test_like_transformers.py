@@ -65,6 +65,7 @@ def theirs(model: TextModel) -> Generate:
     return generate
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize(
     ("beam", "length_penalty", "early_stopping"),
     [
@@ -82,6 +83,7 @@ def test_beams_find_the_same_with_the_same_scores(
     assert_same(ours, expected)
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize(
     ("given", "there", "beam"),
     [
@@ -98,6 +100,7 @@ def test_other_settings_mean_the_same(
     assert_same(ours, theirs(beam, **{"max_new_tokens": 9, **there}), scores=beam > 1)
 
 
+@pytest.mark.short(1)
 @pytest.mark.filterwarnings("ignore:Using the model-agnostic default:UserWarning")
 @pytest.mark.parametrize("beam", [1, 2])
 def test_what_is_left_out_is_their_default(model: TextModel, theirs: Generate, beam: int) -> None:

@@ -60,6 +60,7 @@ INEXPRESSIBLE: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.short(5)
 @pytest.mark.parametrize("changes", EXPRESSIBLE, ids=str)
 def test_logits_are_equal(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
     network = small_network(**{**MARIAN, **changes})
@@ -71,6 +72,7 @@ def test_logits_are_equal(small_network: MakeNetwork, changes: dict[str, Any]) -
         torch.testing.assert_close(theirs, network(ids, TARGETS, mask), atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("changes", EXPRESSIBLE[::3], ids=str)
 def test_generate_begins_with_our_bos_ends_at_our_eos_and_says_the_same(
     small_network: MakeNetwork, changes: dict[str, Any]

@@ -53,6 +53,7 @@ REQUESTS = [
 TOKENS = 16  # of a batch: there are several
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize(("strategy", "threads"), [(each, 2) for each in STRATEGIES] + [(Beam(4), 3)], ids=str)
 def test_threads_find_what_one_finds(small_network: MakeNetwork, strategy: Strategy, threads: int) -> None:
     network = small_network()
@@ -68,6 +69,7 @@ def test_in_int_8_too(small_network: MakeNetwork, strategy: Strategy) -> None:
     assert_same(found(OnnxEngine(onnx, 1000), strategy), found(SearchEngine(onnx, 1000), strategy))
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("strategy", [Greedy(), Beam(4)], ids=str)
 def test_with_all_threads_from_any_step_on(
     small_network: MakeNetwork, strategy: Strategy, monkeypatch: pytest.MonkeyPatch

@@ -79,6 +79,7 @@ def ctranslate2(model: TextModel, out: Callable[..., Path]) -> TextModel:
     return load(out(model, "ctranslate2"))
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("options", OF_OURS, ids=str)
 def test_onnx_takes_every_option_and_answers_as_the_model_does(
     model: TextModel, onnx: TextModel, options: dict[str, Any]
@@ -87,12 +88,14 @@ def test_onnx_takes_every_option_and_answers_as_the_model_does(
     assert_same(onnx.generate(TEXTS, **options), model.generate(TEXTS, **ours))
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("options", OF_CTRANSLATE2, ids=str)
 def test_greedy_by_ctranslate2_is_ours(model: TextModel, ctranslate2: TextModel, options: dict[str, Any]) -> None:
     ours = {name: value for name, value in options.items() if name != "engine"}
     assert_same(ctranslate2.generate(TEXTS, **options), model.generate(TEXTS, **ours))
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("options", BEAMS, ids=str)
 def test_a_beam_by_ctranslate2_has_its_meaning_and_the_models_lengths(
     model: TextModel, ctranslate2: TextModel, options: dict[str, Any]
@@ -104,6 +107,7 @@ def test_a_beam_by_ctranslate2_has_its_meaning_and_the_models_lengths(
     assert_same(theirs, model.generate(TEXTS, like="ctranslate2", beam=4, max_length=9))
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
 def test_prefixes_of_the_model_stand_before_sources_and_answers(to: str, out: Callable[..., Path]) -> None:
     plain = wordy(words=Words.build([" ".join(WORDS)], symbols=("<en>", "<de>")))
@@ -146,6 +150,7 @@ def test_given_targets_are_scored_token_by_token(name: str, model: TextModel, re
     assert exported.score([], []) == []
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("options", [{}, {"beam": 3}])
 def test_a_stream_is_the_text_in_pieces_or_whole(
     options: dict[str, Any], model: TextModel, onnx: TextModel, ctranslate2: TextModel

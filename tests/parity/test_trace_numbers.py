@@ -34,6 +34,7 @@ SCRIPT = load_script()
 OPTIONS = [each for each in (*SCRIPT.ALONE, *SCRIPT.combinations(5)) if each.get("num_encoder_layers") != 0]
 
 
+@pytest.mark.short(12)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_every_option_comes_to_the_numbers_of_the_network(options: dict[str, Any]) -> None:
     network = SCRIPT.random_model(options).network.eval()
@@ -52,6 +53,7 @@ def test_every_option_comes_to_the_numbers_of_the_network(options: dict[str, Any
         assert_near(traced[f"{site}.weights"].value, weights[0])
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("options", OPTIONS[::8], ids=str)
 def test_the_trace_of_an_answer_has_the_scores_that_the_engines_gave_it(options: dict[str, Any]) -> None:
     model = SCRIPT.random_model(options)

@@ -30,6 +30,7 @@ def model() -> TextModel:
     return model
 
 
+@pytest.mark.short(5)
 @pytest.mark.parametrize("engine", ["textbook", "cached", "fast"])
 @pytest.mark.parametrize("options", WAYS, ids=str)
 def test_every_engine_names_the_text(model: TextModel, engine: str, options: dict[str, Any]) -> None:
@@ -69,6 +70,7 @@ def test_who_comes_behind_it_is_answered_as_ever(model: TextModel) -> None:
     ]
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("fixed", [False, True], ids=["crowd", "slots"])
 @pytest.mark.parametrize("options", [{}, {"beam": 2}], ids=["greedy", "beam"])
 def test_of_a_server_one_request_fails(model: TextModel, fixed: bool, options: dict[str, Any]) -> None:

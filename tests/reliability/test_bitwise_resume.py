@@ -100,6 +100,7 @@ def uninterrupted(configs: Configs, tmp_path_factory: pytest.TempPathFactory) ->
     return of
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize(
     ("variant", "stop"), [in_short(variant, stop, short=SHORT) for variant in VARIANTS for stop in STOPS]
 )

@@ -75,6 +75,7 @@ def a_broken_disk(size: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("fault", [room_for, no_room_for_tensors, no_room_at_all, no_room_to_sync, a_broken_disk])
 def test_R5_training_goes_on_and_saves_when_there_is_room_again(
     run: Run, expected: Any, fault: Callable[[int], Any]
@@ -92,6 +93,7 @@ def test_R5_training_goes_on_and_saves_when_there_is_room_again(
     assert outcome(run.folder) == expected
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("fault", [room_for, no_room_for_tensors, no_room_at_all])
 def test_R5_what_was_there_before_is_untouched_and_can_be_gone_on_from(
     run: Run, expected: Any, fault: Callable[[int], Any]

@@ -66,6 +66,7 @@ def million(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.short(12)
 @pytest.mark.parametrize("place", FOLDERS)
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_an_error(tmp_path: Path, lie: str, place: str) -> None:
@@ -80,6 +81,7 @@ def test_a_lie_is_an_error(tmp_path: Path, lie: str, place: str) -> None:
     assert memory.grown() < ROOM
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("place", FOLDERS)
 def test_a_million_tensors_are_not_even_looked_at(tmp_path: Path, million: Path, place: str) -> None:
     make, read, name = FOLDERS[place]

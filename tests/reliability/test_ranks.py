@@ -17,6 +17,7 @@ from attendo.train.checkpoint import Checkpoints
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "ranks", [(1, 2), *(pytest.param(each, marks=SLOW) for each in ((2,), (4,), (1, 2, 4, 1)))], ids=str
 )
@@ -51,6 +52,7 @@ def test_R9_what_the_leading_process_found_counts_for_all(children: Children) ->
     assert [json.loads(each.output) for each in heard] == [[0.1, True, True]] * 2
 
 
+@pytest.mark.slow
 def test_R9_a_signal_to_one_process_stops_them_all_at_the_same_step_to_be_resumed(
     children: Children, prepared: Path, trained: Trained, tmp_path: Path
 ) -> None:
@@ -76,6 +78,7 @@ def test_R10_a_gradient_that_is_no_number_on_one_process_is_skipped_by_all(
     assert skipped == {"step": 5, "pairs": [number for batch in pairs(tmp_path)[8:10] for number in batch]}
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     ("pieces", "workers"),
     [(False, 2), (True, 4), pytest.param(False, 4, marks=SLOW), pytest.param(True, 2, marks=SLOW)],

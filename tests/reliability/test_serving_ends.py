@@ -79,6 +79,7 @@ def test_S8_who_would_take_too_long_is_told_so(children: Children, folder: Path)
         assert service.wait().code == 0
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_S8_told_twice_it_ends_at_once(children: Children, folder: Path, number: int) -> None:
     told_twice(children, folder, number)

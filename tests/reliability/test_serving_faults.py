@@ -111,6 +111,7 @@ def test_S10_a_dead_thread_is_told_and_ends_the_process(children: Children, fold
         assert "died: this process ends with 70" in ended.errors
 
 
+@pytest.mark.slow
 def test_S10_a_thread_that_hangs_is_told_and_ends_the_process(children: Children, folder: Path) -> None:
     hung(children, folder, "--set", "hang_seconds=3")
 
@@ -143,6 +144,7 @@ def hung(children: Children, folder: Path, *options: str) -> tuple[float, float]
         return told, taken
 
 
+@pytest.mark.slow
 def test_S10_steps_that_take_their_time_are_no_hang(children: Children, folder: Path) -> None:
     with Service(children, folder, before=[fault("hang", 0.1)]) as service:
         service.until_ready()

@@ -107,6 +107,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
 LIKELY = ("weights flipped", "tokenizer of another", "no folder")
 
 
+@pytest.mark.short(8)
 @pytest.mark.parametrize(
     ("kind", "check"),
     [*((kind, ()) for kind in DAMAGES), *((kind, ("--check",)) for kind in (*LIKELY, "weights missing"))],
@@ -174,6 +175,7 @@ def test_a_port_that_is_taken_is_told_before_any_model_is_read(children: Childre
     assert ended.error.startswith(f"port {port} is taken")
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_replaced_meanwhile_goes_on_being_served_as_it_was(children: Children, tmp_path: Path) -> None:
     folder, text = tmp_path / "model", "I saw the small cat"
     tiny_model().save(folder)

@@ -34,6 +34,7 @@ def test_R9_a_sharded_run_writes_the_model_that_it_validated(trained: Trained) -
     assert all(torch.equal(written[name], learned[name]) for name in learned)
 
 
+@pytest.mark.slow
 @ENDING_ALONE
 def test_R9_divided_weights_decode_as_whole_ones_do(trained: Trained, ranks: tuple[int, ...]) -> None:
     divided, changing = (decoded(trained(*each, **SHARDED)) for each in [(2,), ranks])
@@ -45,6 +46,7 @@ def decoded(folder: Path) -> list[str]:
     return [path.read_text("utf-8") for path in sorted((folder / "run" / "validation").glob("step-*.txt"))]
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     ("saved_by", "ranks"), [(1, 2), (2, 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((1, 4), (2, 2)))]
 )
@@ -72,6 +74,7 @@ def assert_divided(held: list[dict[str, int]], run: Path) -> None:
     assert [each["whole"] for each in held] == [total if len(held) == 1 else 0] * len(held)
 
 
+@pytest.mark.slow
 def test_R10_a_gradient_that_is_no_number_on_one_process_changes_no_part(
     children: Children, prepared: Path, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ def expected(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Out
     return outcome(train_to_the_end(begin(config, tmp_path_factory.mktemp("undisturbed") / "run")).folder)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_R8_a_signal_amid_a_step_saves_that_step_and_the_run_goes_on_bit_for_bit(
     children: Children, config: RunConfig, expected: Outcome, tmp_path: Path, number: int, code: int
@@ -39,6 +40,7 @@ def test_R8_a_signal_amid_a_step_saves_that_step_and_the_run_goes_on_bit_for_bit
     assert outcome(run) == expected
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     ("numbers", "code"),
     [([signal.SIGINT, signal.SIGINT], 130), ([signal.SIGTERM, signal.SIGTERM], -signal.SIGTERM)],

@@ -91,6 +91,7 @@ def test_S5_as_many_as_have_a_seat_are_not_turned_away(roomy: Loaded) -> None:
     assert set(ends(roomy.answers(MANY[:500], 32, min_length=40, max_length=40))) == {200}
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
 def test_S6_whoever_leaves_is_worked_for_no_more(patient: Loaded, stream: bool) -> None:
     left(patient, 60, stream)  # twice as many as have a place in the batch

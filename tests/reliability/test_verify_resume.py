@@ -87,6 +87,7 @@ def test_a_run_of_one_step_cannot_be_stopped(prepared: Path) -> None:
         Verification(run_config({"prepared": prepared}, {"steps": 1}), prepared, 20, "cpu")
 
 
+@pytest.mark.slow
 def test_dropout_that_is_drawn_anew_is_found_out(
     children: Children,
     prepared: Path,

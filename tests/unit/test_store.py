@@ -117,6 +117,7 @@ def test_a_folder_that_holds_something_else_is_not_replaced(tmp_path: Path) -> N
     assert (tmp_path / "letters" / "dear.txt").read_text() == "Dear reader"
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("name", FILES)
 def test_every_flipped_bit_is_found(model_folder: Path, name: str) -> None:
     whole = (model_folder / name).read_bytes()

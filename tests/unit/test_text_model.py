@@ -47,6 +47,7 @@ def sentences(count: int) -> list[str]:
     return [" ".join(dice.choices(WORDS, k=dice.randint(1, 12))) for _ in range(count)]
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
 def test_a_sentence_has_the_same_answer_alone_and_in_any_batch(positions: str) -> None:
     model = lively_model(positions=positions)
@@ -62,6 +63,7 @@ def test_a_sentence_has_the_same_answer_alone_and_in_any_batch(positions: str) -
         assert [result.score for result in together] == pytest.approx([result.score for result in alone], abs=1e-4)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
 def test_D1_a_beam_finds_the_same_hypotheses_alone_and_in_any_batch(length_penalty: float) -> None:
     model = lively_model()
@@ -273,6 +275,7 @@ def test_a_limit_below_one_is_refused(wrong: int) -> None:
         tiny_model().generate(["the cat"], max_length=wrong)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_the_limit_counts_the_tokens_of_the_answer(limit: int) -> None:
     results = lively_model().generate(sentences(30), max_length=limit)
@@ -416,6 +419,7 @@ def test_loading_nothing_is_a_model_error(tmp_path: Path) -> None:
         load(tmp_path / "nothing")
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("options", [{}, {"beam": 4}, {"beam": 3, "stop": "first"}, {"sample": True, "n_best": 3}])
 def test_every_engine_gives_the_same_answers(options: dict[str, Any]) -> None:
     model, texts = lively_model(), ["", *sentences(8)]

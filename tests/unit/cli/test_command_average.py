@@ -30,6 +30,7 @@ def mean(run: Path, *steps: int) -> dict[str, torch.Tensor]:
     return {name: torch.stack([each[name].double() for each in stored]).mean(0).float() for name in stored[0]}
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     ("options", "steps"),
     [([], (4, 5, 6)), (["--last", "2"], (5, 6)), (["--last", "1"], (6,)), (["--last", "3"], (4, 5, 6))],
@@ -76,6 +77,7 @@ def test_it_answers_as_the_trained_model_does(attendo: Command, tmp_path: Path) 
     assert load_model(tmp_path / "text-mean").generation == {"max_length_extra": 16}
 
 
+@pytest.mark.slow
 def test_a_run_that_fine_tuned_a_model_can_be_averaged(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     tiny_model(joint=True).save(tmp_path / "old")

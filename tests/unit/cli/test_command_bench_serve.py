@@ -38,6 +38,7 @@ def test_a_column_comes_with_what_is_in_it(attendo: Command) -> None:
     assert row.split()[:2] == ["server", "100/s"]
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_where_nothing_is_answered_it_says_why_and_fails(attendo: Command, more: tuple[str, ...]) -> None:
     with listening(StandIn(status=400)) as url:
@@ -75,6 +76,7 @@ def test_texts_and_fields_are_those_given(attendo: Command, tmp_path: Path) -> N
     assert {(each["source"], each["target"], each["alternatives"]) for each in stand_in.asked} == {("en", "de", 2)}
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(("wrong", "code"), [(False, 0), (True, 1)])
 def test_S12_texts_that_differ_under_load_are_an_exit_code(attendo: Command, wrong: bool, code: int) -> None:
     with listening(StandIn(delay=0.005, wrong_when_busy=wrong)) as url:

@@ -52,6 +52,7 @@ def test_lengths_of_the_training_sources_are_shown(attendo: Command, tmp_path: P
     assert "trained on sources of which 2.0% have several sentences; tokens: 50% up to 7, 100% up to 31\n" in shown
 
 
+@pytest.mark.slow
 def test_a_description_needs_no_compiler() -> None:
     """Importing torch._dynamo takes seconds."""
     program = (

@@ -54,6 +54,7 @@ def test_metrics_are_those_asked_for_each_once_and_in_order(
     assert done.output.splitlines()[1].split()[1] == "11.11"  # the empty line alone is right
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("settings", [{}, {"beam": 3}, {"beam": 3, "length_penalty": 0.0}, {"like": "marian"}])
 def test_the_translations_are_those_of_the_library_in_order(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path, settings: dict[str, float]

@@ -115,6 +115,7 @@ def test_the_other_may_be_a_model_with_the_same_options(
     assert f"{other}: " in done.errors
 
 
+@pytest.mark.slow
 def test_the_other_model_keeps_its_own_way_of_decoding(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path
 ) -> None:

@@ -67,6 +67,7 @@ def test_what_is_not_the_same_is_shown_and_not_written(
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_more_bleu_may_be_lost_where_that_is_said(
     attendo: Command, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ def folder(ours: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest
     return out
 
 
+@pytest.mark.short(1)
 def test_generate_answers_as_the_model_does(attendo: Command, ours: Path, folder: Path) -> None:
     answers = []
     for place, *options in ([ours], [folder], [folder, "--engine", folder.name]):
@@ -52,6 +53,7 @@ def test_score_and_evaluate_tell_the_same_numbers(attendo: Command, ours: Path, 
     assert (theirs.code, theirs.output) == (0, own.output)
 
 
+@pytest.mark.short(1)
 def test_verify_compares_batches_of_other_sizes(attendo: Command, folder: Path, tmp_path: Path) -> None:
     source, _ = write_pairs(tmp_path, times=3)
     told = attendo("verify", folder, "--source", source, "--json")

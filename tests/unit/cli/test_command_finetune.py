@@ -127,6 +127,7 @@ def test_a_run_is_replaced_only_when_told_to(
     assert attendo("finetune", *options, "--overwrite").code == 0
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("name", ["2024", "true", "a b", '"a"'])
 def test_a_model_folder_may_have_any_name(
     attendo: Command, files: list[str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

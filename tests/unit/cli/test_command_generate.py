@@ -61,6 +61,7 @@ def test_answers_are_those_of_the_library_in_order(attendo: Command, model_folde
     assert attendo("translate", model_folder, given=text(list(SOURCES))).output == done.output
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize(
     ("options", "settings"),
     [
@@ -132,6 +133,7 @@ def test_a_line_that_is_not_utf_8_is_named(attendo: Command, model_folder: Path)
     assert "attendo: standard input line 2 is not UTF-8" in failed.errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
 def test_answers_are_utf_8_in_every_locale(model_folder: Path, encoding: str) -> None:
     done = subprocess.run(
@@ -206,6 +208,7 @@ OPTIONS: list[tuple[list[str], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.short(8)
 @pytest.mark.parametrize(("options", "settings"), OPTIONS, ids=lambda each: " ".join(map(str, each)))
 def test_every_option_is_that_of_the_library(
     attendo: Command, model_folder: Path, options: list[str], settings: dict[str, Any]

@@ -55,6 +55,7 @@ def test_the_folder_answers_and_holds_the_certificate(attendo: Command, marian: 
     assert said.output.count("\n") == 2
 
 
+@pytest.mark.slow
 def test_given_sentences_are_compared(attendo: Command, marian: Path, tmp_path: Path) -> None:
     proof = tmp_path / "proof"
     proof.write_text("\n".join(some_lines(2, 9)), "utf-8")
@@ -136,6 +137,7 @@ def test_texts_are_cut_as_there(attendo: Command, marian: Path, tmp_path: Path) 
     assert "6 of 6 texts have the same ids as by MarianTokenizer" in told.output.splitlines()
 
 
+@pytest.mark.slow
 def test_a_tokenizer_that_cuts_otherwise_is_refused(attendo: Command, tmp_path: Path) -> None:
     """A word that was added to BART's vocabulary later is one id there."""
     folder = tmp_path / "bart"

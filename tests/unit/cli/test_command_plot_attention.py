@@ -54,6 +54,7 @@ def test_a_model_without_a_source_looks_at_what_it_read(attendo: Command, tmp_pa
     assert zh.error == "--site：只有解码器的模型不读源句；请选 decoder，或不写"
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     ("options", "titles"),
     [

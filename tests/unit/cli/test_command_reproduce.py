@@ -428,6 +428,7 @@ def test_models_of_all_seeds_answer_together(attendo: Command, data: Path, out: 
     assert alone.output.splitlines()[-1] == "not judged: what is expected is that of 2 networks together"
 
 
+@pytest.mark.slow
 def test_each_variant_is_trained_on_files_of_its_own(attendo: Command, data: Path, recipe: Recipe) -> None:
     path = recipe(VARIED)
     done = attendo("reproduce", path, "--out", "out", "--device", "cpu")

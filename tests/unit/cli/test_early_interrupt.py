@@ -35,6 +35,7 @@ def interrupt(folder: Path, number: int, before: str = "") -> subprocess.Complet
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(("number", "code", "line"), SIGNALS)
 @pytest.mark.parametrize("module", ["typer", "torch"])
 def test_a_signal_during_an_import_is_one_line(tmp_path: Path, module: str, number: int, code: int, line: str) -> None:
@@ -43,6 +44,7 @@ def test_a_signal_during_an_import_is_one_line(tmp_path: Path, module: str, numb
     assert (done.returncode, done.stderr) == (code, line)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(("number", "code", "line"), SIGNALS)
 def test_a_signal_that_an_extension_takes_for_an_import_error_is_one_line(
     tmp_path: Path, number: int, code: int, line: str

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 # As Python on Windows: without these modules, functions and signals.
 HIDE = """
 import os, signal, sys
@@ -13,6 +15,7 @@ del signal.SIGHUP, os.fork
 """
 
 
+@pytest.mark.slow
 def test_help_and_generation_need_no_posix(saved_model: Path) -> None:
     program = f"{HIDE}import attendo\nprint(attendo.load(sys.argv[1]).generate(['the cat'])[0].text)\n"
     program += "sys.argv = ['attendo', '--help']\nfrom attendo.cli.start import main\nmain()"

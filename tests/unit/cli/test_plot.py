@@ -51,6 +51,7 @@ def test_several_runs_get_theirs_where_one_stands(run: Path) -> None:
     assert Path("curves.png").is_file()
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(("name", "start"), [("a.svg", b"<?xml"), ("new/folder/a.PDF", b"%PDF"), ("b.png", b"\x89PNG")])
 def test_the_name_of_the_file_decides_what_it_is(run: Path, name: str, start: bytes) -> None:
     done = call(run, "-o", name, "--metric", "bleu", "--x", "tokens")
@@ -77,6 +78,7 @@ def test_mistakes_leave_no_file(run: Path) -> None:
     assert not Path("a.png").exists()
 
 
+@pytest.mark.slow
 def test_plotting_needs_no_torch(run: Path) -> None:
     code = "import sys; from pathlib import Path; from attendo.cli.plot import plot; plot([Path(sys.argv[1])])"
     code += "; assert 'torch' not in sys.modules"

@@ -64,6 +64,7 @@ def test_as_many_sources_as_targets_are_needed(attendo: Command, tmp_path: Path)
     assert "data.source names 2 and data.target 1 files" in failed.error
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("name", ["words.tsv", "words.csv", "words.jsonl"])
 def test_a_file_with_both_sides_may_stand_in_place_of_a_run_file(
     attendo: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -125,6 +125,7 @@ def test_D2_a_beam_of_one_is_greedy_bit_for_bit(length_penalty: float) -> None:
         assert torch.equal(getattr(greedy[-1], name), getattr(narrow[-1].hypotheses, name))
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("width", [2, 5])
 def test_D1_a_sentence_has_the_same_hypotheses_alone_and_among_others(width: int) -> None:
     limits = [(5 * n) % 9 + 1 for n in range(24)]

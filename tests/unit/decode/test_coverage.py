@@ -81,6 +81,7 @@ def spoken(frontier: Frontier) -> list[list[int]]:
     return [[token for token in row[1:] if token != PAD] for row in frontier.ids.tolist()]
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_coverage_is_that_of_a_look_at_the_finished_answer(small_network: Make, name: str) -> None:
     network, strategy, asked = lively(small_network), STRATEGIES[name], requests(7)

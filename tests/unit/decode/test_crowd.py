@@ -51,6 +51,7 @@ def worked_off(crowd: Crowd, waiting: "deque[Request]") -> dict[int, Told]:
     return found
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_D1_a_crowd_gives_the_answers_of_each_alone(small_network: Make, name: str) -> None:
     network, strategy, asked = lively(small_network), STRATEGIES[name], some_requests(8, range(8))
@@ -59,6 +60,7 @@ def test_D1_a_crowd_gives_the_answers_of_each_alone(small_network: Make, name: s
         assert worked_off(Crowd(Layout(network), strategy, RULES, most), deque(asked)) == expected
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize(
     ("positions", "strategy"),
     [("sinusoidal", Greedy()), ("sinusoidal", Beam(3)), ("learned", Beam(2)), ("rotary", Greedy()), ("none", Beam(2))],
@@ -85,6 +87,7 @@ def test_D2_sentences_may_come_at_any_step(small_network: Make, positions: str, 
     assert found | {2: []} == {number: expected[number] for number in range(12) if number not in left} | {2: []}
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("strategy", [Greedy(), Beam(2)], ids=["greedy", "beam"])
 def test_positions_that_nobody_looks_at_any_more_are_dropped(
     small_network: Make, strategy: Strategy, monkeypatch: pytest.MonkeyPatch

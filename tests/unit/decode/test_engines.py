@@ -41,6 +41,7 @@ def answers(engine: Engine, strategy: Strategy, asked: Sequence[Request]) -> lis
     ]
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("positions", [150, 1000], ids=["small batches", "one batch"])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_D1_the_cached_engine_answers_as_the_textbook_does(small_network: Make, name: str, positions: int) -> None:

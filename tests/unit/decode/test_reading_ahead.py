@@ -110,6 +110,7 @@ def engines(network: Transformer) -> list[CachedEngine | FastEngine | SearchEngi
     return [CachedEngine(network, 1000), FastEngine(network, 1000), SearchEngine(network, 99)]
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize(("name", "rules", "source"), CASES)
 def test_D1_every_engine_answers_as_the_textbook_does(small_network: Make, name: str, rules: str, source: bool) -> None:
     network = lively(small_network, num_encoder_layers=2 if source else 0)
@@ -122,6 +123,7 @@ def test_D1_every_engine_answers_as_the_textbook_does(small_network: Make, name:
         same(by_a_crowd(network, asked, strategy, RULES[rules], most=3), expected)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     ("strategy", "changes"),
     [

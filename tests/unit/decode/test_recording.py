@@ -79,6 +79,7 @@ def said(ids: Sequence[int]) -> list[int]:
     return [token for token in ids[1:] if token != PAD]
 
 
+@pytest.mark.short(5)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_recorded_search_gives_the_answers_of_the_unrecorded(name: str) -> None:
     recorder = Recorder(STRATEGIES[name])
@@ -89,6 +90,7 @@ def test_a_recorded_search_gives_the_answers_of_the_unrecorded(name: str) -> Non
         assert torch.equal(getattr(ours, field), getattr(theirs, field))
 
 
+@pytest.mark.short(5)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_what_is_left_in_the_tree_are_the_answers(name: str) -> None:
     answers, trees = found(STRATEGIES[name]), recorded(STRATEGIES[name])
@@ -181,6 +183,7 @@ def test_only_what_goes_on_is_continued(name: str) -> None:
         assert all((node.parent is None) == (node.step == 1) for node in tree.nodes)
 
 
+@pytest.mark.short(5)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_D1_a_sentence_has_the_same_tree_alone_and_among_others(name: str) -> None:
     among = recorded(STRATEGIES[name], (4, 1, 5, 3))

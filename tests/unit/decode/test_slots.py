@@ -53,6 +53,7 @@ def told(frontier: Frontier) -> list[tuple[list[int], bool, bool]]:
     return list(zip(rows, frontier.ended.tolist(), frontier.cut.tolist(), strict=True))
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("slots", [1, 4, 16])
 def test_D1_slots_give_the_answers_of_the_growing_batch(small_network: Make, name: str, slots: int) -> None:
@@ -67,6 +68,7 @@ def test_D1_slots_give_the_answers_of_the_growing_batch(small_network: Make, nam
         torch.testing.assert_close(found.log_probability, ours.log_probability, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "none"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_D2_rows_may_stand_at_different_positions(small_network: Make, positions: str, norm: str) -> None:
@@ -85,6 +87,7 @@ def test_short_sentences_do_not_wait_for_long_ones(small_network: Make) -> None:
     assert order == [1, 2, 3, 4, 5, 6, 0]
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("strategy", [Greedy(), Beam(3)], ids=["greedy", "beam"])
 def test_what_is_seen_late_changes_no_answer(
     small_network: Make, strategy: Strategy, monkeypatch: pytest.MonkeyPatch

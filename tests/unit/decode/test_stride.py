@@ -33,6 +33,7 @@ RULES: list[tuple[Rule, ...]] = [
 PREFIXES: list[list[tuple[int, ...]] | None] = [None, [(4,), (5, 4, 4), (), (4,), (5,)]]
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("rules", RULES, ids=str)
 @pytest.mark.parametrize("prefix", PREFIXES, ids=["", "prefix"])
 @pytest.mark.parametrize("strategy", [Greedy(), Greedy(free_end=True), Beam(1)], ids=str)

@@ -25,6 +25,7 @@ def test_every_step_is_looked_on(engine: str) -> None:
     assert looks == []
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("engine", ["textbook", "cached", "fast"])
 def test_what_is_raised_ends_the_search_and_the_next_one_is_as_ever(engine: str) -> None:
     model, left = tiny_model(), 3

@@ -49,6 +49,7 @@ def ids_of(told: object) -> dict[int, list[list[int]]]:
     return found
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_all_engines_say_the_same(network: Transformer, name: str) -> None:
     strategy = STRATEGIES[name]
@@ -62,6 +63,7 @@ def test_all_engines_say_the_same(network: Transformer, name: str) -> None:
         assert answers(engine, REQUESTS, strategy) == expected
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_sentences_may_come_and_go(network: Transformer, name: str) -> None:
     crowd = Crowd(Layout(network), STRATEGIES[name], RULES, most=3)

@@ -35,6 +35,7 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.short(6)
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_parameters_are_those_of_the_real_network(
     small_config: Callable[..., ModelConfig], changes: dict[str, Any]
@@ -43,6 +44,7 @@ def test_parameters_are_those_of_the_real_network(
     assert describe(config).parameters == count(Transformer(config))
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("tie", ["none", "output", "all"])
 def test_parameters_of_every_preset_are_those_of_the_real_network(preset: str, tie: str) -> None:

@@ -44,6 +44,7 @@ def test_an_svg_keeps_its_text_as_text_and_its_maps_as_vectors() -> None:
     )
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(("form", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
 def test_the_same_map_gives_the_same_bytes(form: str, start: bytes) -> None:
     first, second = (draw_maps([attention(("a",), ("b", "c"))], AXIS, 1, form)[0] for _ in range(2))
@@ -66,6 +67,7 @@ def test_every_map_of_a_grid_has_its_title_and_tokens_stand_at_the_edges() -> No
     assert found.count("我") == 2
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("count", [3, 30, 90])
 def test_the_picture_grows_with_the_tokens_and_labels_fit_their_cells(count: int) -> None:
     tokens = tuple(f"token{n}" for n in range(count))

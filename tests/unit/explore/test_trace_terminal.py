@@ -50,6 +50,7 @@ def test_the_walk_goes_from_tokens_to_text() -> None:
     assert "decoder.1.cross.scores" not in text
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("width", [60, 100])
 @pytest.mark.parametrize("choices", [{}, {"layer": 1}, {"head": 1, "language": "zh"}, {"step": 2, "layer": 0}])
 def test_no_line_is_wider_than_the_terminal(width: int, choices: dict[str, Any]) -> None:

@@ -164,6 +164,7 @@ def test_a_package_is_one_file(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["a.zip"]
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("to", ["ctranslate2", "hf"])
 def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, to: Format) -> None:
     if to == "hf":

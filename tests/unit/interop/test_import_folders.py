@@ -272,6 +272,7 @@ def test_languages_are_for_models_that_have_them(marian: Path, tmp_path: Path) -
     assert from_folder(tmp_path, target_language="de").unnamed_languages() == ["source"]
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("content", [b"#version: 0.2\na b c\n", b"\xff\n"])
 def test_damaged_merges_are_refused(tmp_path: Path, content: bytes) -> None:
     written(random_model("bart", vocab_size=len(write_bart(tmp_path))), tmp_path)
@@ -280,6 +281,7 @@ def test_damaged_merges_are_refused(tmp_path: Path, content: bytes) -> None:
         from_folder(tmp_path)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("lacking", [1, 20])
 def test_merges_that_make_what_the_vocabulary_lacks_are_told_or_refused(tmp_path: Path, lacking: int) -> None:
     names = write_bart(tmp_path)

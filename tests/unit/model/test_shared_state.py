@@ -27,6 +27,7 @@ def parents_of(sentences: int, width: int, dice: torch.Generator) -> Tensor:
     return first + torch.randint(width, first.shape, generator=dice)
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
 @pytest.mark.parametrize(("width", "padded"), [(1, False), (1, True), (3, True), (4, False)])
 @torch.no_grad()

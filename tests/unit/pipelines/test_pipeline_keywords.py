@@ -22,6 +22,7 @@ def test_the_names_are_those_of_transformers() -> None:
     assert {*NAMES, *NEW_TOKENS} <= transformers.GenerationConfig().to_dict().keys()
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize(
     ("theirs", "same"),
     [

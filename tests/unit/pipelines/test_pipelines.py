@@ -135,6 +135,7 @@ def test_so_many_texts_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> 
             pipe(TEXTS, batch_size=wrong)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("size", [None, 1, 3])
 def test_prefixes_and_constraints_stay_with_their_texts(size: int | None) -> None:
     model = answering()

@@ -135,6 +135,7 @@ def test_whoever_waits_too_long_hangs_up() -> None:
         until(lambda: stand_in.left == 2)
 
 
+@pytest.mark.slow
 def test_a_share_of_clients_leaves_and_the_server_sees_it() -> None:
     stand_in = StandIn(delay=PATIENCE)
     with listening(stand_in) as url:
@@ -175,6 +176,7 @@ def test_our_own_api_tells_its_tokens_and_takes_more_fields() -> None:
     assert stand_in.asked[0] == {"texts": ["the cat"], "beam": 4}
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     ("more", "pair"),
     [({}, ("en", "zh")), ({"source": "de"}, ("de", "en")), ({"source": "fr", "target": "en"}, ("fr", "en"))],
@@ -305,6 +307,7 @@ def test_servers_and_loads_take_turns_and_are_told_in_relation() -> None:
     assert results[0].summary.answered == pytest.approx(0.25 * sum(results[0].rounds), abs=3)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("wrong", [False, True])
 def test_S12_texts_that_differ_under_load_are_found(wrong: bool) -> None:
     texts = [f"text {n}" for n in range(20)]

@@ -43,6 +43,7 @@ def test_no_held_out_source_occurs_in_training(training: list[Pair], heldout: li
     assert {pair.source for pair in training}.isdisjoint(pair.source for pair in heldout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, *(pytest.param(each, marks=pytest.mark.slow) for each in (2, 3))])
 def test_every_word_of_the_test_is_known_from_training(seed: int) -> None:
     task = BuiltinTask(seed)

@@ -30,6 +30,7 @@ def test_the_builtin_task_makes_as_many_pairs_as_asked_for_and_the_same_each_tim
     assert texts(other) != texts(corpus)
 
 
+@pytest.mark.slow
 def test_what_the_builtin_task_validates_with_is_never_learned_from() -> None:
     (learned,), valid = corpora(DataConfig(task="builtin", pairs=3000), seed=1)
     assert valid is not None

@@ -59,6 +59,7 @@ def test_every_word_of_the_task_is_one_token_so_that_alignments_fit_attention() 
         assert target.pieces(target.encode(pair.target)) == list(pair.target_words)
 
 
+@pytest.mark.slow
 def test_the_vocabulary_of_the_demo_has_every_word_of_the_held_out_pairs() -> None:
     config = demo_config()
     (training,), valid = corpora(config.data, config.seed)

@@ -107,6 +107,7 @@ def test_a_handful_of_pairs_is_enough_to_ask_and_too_few_to_tell(count: int) -> 
     assert find_slipped([lengths(count)]).slipped == ()
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     ("source", "target"),
     [

@@ -46,6 +46,7 @@ def trained(folder: Path, examined: str, changes: dict[str, Any]) -> tuple[str, 
     return digest.hexdigest(), losses
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     ("examined", "changes"),
     [

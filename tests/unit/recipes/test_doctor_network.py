@@ -46,6 +46,7 @@ def batches_of(run: Run) -> list[Batch]:
     return some_batches(run.trainer.stream)
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize(
     "model",
     [
@@ -152,6 +153,7 @@ def other_pairs(batch: Batch) -> Batch:
     return replace(batch, numbers=batch.numbers[1:] + batch.numbers[:1])
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize(
     ("spoil", "fault"),
     [
@@ -276,6 +278,7 @@ def test_a_network_that_needs_a_lower_rate_gets_it(tmp_path: Path, monkeypatch: 
     assert (found.level, found.values["steps"] > 5) == ("ok", True)
 
 
+@pytest.mark.slow
 def test_a_network_that_learns_slowly_is_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attendo.recipes.doctor.learning.ATTEMPTS", ((0.02, 45),))
     found = overfitting(run.trainer.learner, few_pairs(batches_of(run), run.model.network))

@@ -75,6 +75,7 @@ def test_it_is_validated_with_them(old: Path) -> None:
     assert told.loss == pytest.approx(-sum(each.log_probability for each in scored) / tokens, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_mean_of_its_checkpoints_keeps_them_too(attendo: Command, old: Path, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     quick = settings("train.steps=3", "train.batch_tokens=64")

@@ -175,6 +175,7 @@ def test_settings_edited_by_hand_are_refused_and_an_override_is_meant(tmp_path: 
     assert ready(Run.resume(run.folder, CPU)).trainer.step == 6
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("changed", [{"model": {"d_model": 32}}, {"seed": 9}, {"train": {"ema": 0.5}}])
 def test_an_override_that_does_not_fit_leaves_the_run_as_it_was(tmp_path: Path, changed: dict[str, Any]) -> None:
     settings = config(tmp_path)
@@ -324,6 +325,7 @@ def test_other_circumstances_are_a_warning(tmp_path: Path, monkeypatch: pytest.M
     assert again.warnings == [f"threads was {before} and is 77: the last bits may differ"]
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("ema", [0.0, 0.5])
 @pytest.mark.parametrize("final", ["best", "last", "average"])
 def test_the_model_has_the_weights_asked_for(tmp_path: Path, final: str, ema: float) -> None:

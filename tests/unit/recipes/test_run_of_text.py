@@ -83,6 +83,7 @@ def test_samples_are_continuations_of_validation_text(tmp_path: Path) -> None:
         assert run.model.generate([sample.source], max_length=128)[0].text == sample.source + sample.output
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     "changes",
     [{}, {"train": {"r_drop": 1.0, "ema": 0.9, "accumulate": 2}}, {"tokenizer": {"kind": "bpe", "size": 300}}],
@@ -102,6 +103,7 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path: Path, changes: dict[str
         assert torch.equal(weight, {**other.model, **other.optimizer}[name]), name
 
 
+@pytest.mark.slow
 def test_it_learns_what_comes_next(tmp_path: Path) -> None:
     train = {"steps": 80, "batch_tokens": 256, "peak_lr": 1e-2, "validate_every": 80, "save_every": 80, "warmup": 5}
     settings = run_of_text(tmp_path, model={"num_encoder_layers": 0, "d_model": 32, "num_heads": 2}, train=train)

@@ -48,6 +48,7 @@ def wrong(model: TextModel, texts: Sequence[str] = SOURCES) -> list[Compared]:
 
 
 # Random networks of every option are compared in tests/reliability/test_verify_options.py.
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     "options",
     [each if n < 2 else pytest.param(each, marks=pytest.mark.slow) for n, each in enumerate(OPTIONS)],

@@ -76,6 +76,7 @@ def test_another_score_is_told() -> None:
     assert (told.different, told.largest) == (0, pytest.approx(0.25))
 
 
+@pytest.mark.slow
 def test_a_score_that_is_not_that_of_the_answer_is_told() -> None:
     told = found(told_wrongly=0.5)[SCORE]
     assert told.count > 0
@@ -91,6 +92,7 @@ def test_scores_of_answers_that_were_cut_are_compared_without_an_end() -> None:
     assert told.count > 0
 
 
+@pytest.mark.slow
 def test_a_hypothesis_that_is_not_the_best_is_compared_too() -> None:
     class WorseAlone(Changing):
         def _changed(self, result: Result) -> Result:

@@ -59,6 +59,7 @@ def test_each_head_has_the_time_of_a_request(server: Asking, monkeypatch: pytest
     assert len(asked) == 1 + len(heads)
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("path", POSTS)
 def test_whoever_looks_into_a_model_waits_no_longer_than_others(small_model: TextModel, path: str) -> None:
     server = Asking(NamedModel("small", small_model), settings=ServeSettings(deadline_seconds=1e-6))

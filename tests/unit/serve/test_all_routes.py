@@ -106,6 +106,7 @@ def test_what_needs_no_key_needs_none(locked: Asking) -> None:
         assert locked.client.get(path).status_code == 200, path
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("part", ["/v", "/hf", "/translate", pytest.param("/", marks=pytest.mark.slow)])
 def test_no_word_that_is_sent_is_written_down(opened: Asking, part: str) -> None:
     """Quickly where existing clients ask, and everywhere: looking into a model takes its time."""
@@ -191,6 +192,7 @@ def test_neither_a_link_nor_a_neighbour_of_the_page_is_served(tmp_path: Path, up
     assert answered.json()["error"]["code"] == "no_page"
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("path", ["/v1/chat/completions", f"{API}/generate", f"{API}/trace"])
 def test_a_name_of_a_model_is_no_path(opened: Asking, path: str) -> None:
     for up in UP:
@@ -208,6 +210,7 @@ _OTHERS = [
 ]
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("encoding", ["gzip", "br", *_OTHERS])
 def test_nothing_is_unpacked(opened: Asking, encoding: str) -> None:
     zeros = json.dumps({"text": "x" * 2 * EXPANDED}).encode()
@@ -226,6 +229,7 @@ def _refused_everywhere(opened: Asking, packed: bytes, encoding: str) -> None:
             assert "retry-after" not in answered.headers
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("name", ["bomb.docx", "bomb.zip", "bomb.txt", "bomb.html", "bomb.gz", "bomb.odt"])
 @pytest.mark.parametrize("path", ["/v2/document", "/translate_file"])
 def test_no_document_is_unpacked(opened: Asking, path: str, name: str) -> None:

@@ -25,6 +25,7 @@ DECODERS = [
 ]
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize(("decoder", "options"), DECODERS)
 def test_hypotheses_are_those_of_the_model(
     server: Asking, small_model: TextModel, decoder: dict, options: dict
@@ -47,6 +48,7 @@ def test_hypotheses_are_those_of_the_model(
         assert told["cut"] == each.cut
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("decoder", [DECODERS[0][0], DECODERS[2][0], DECODERS[4][0], DECODERS[5][0]])
 def test_streamed_text_joined_is_the_whole(server: Asking, decoder: dict) -> None:
     *parts, (last, whole) = server.events("answer", decoder=decoder, stream=True, alternatives=0)

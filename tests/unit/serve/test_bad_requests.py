@@ -53,6 +53,7 @@ def test_a_body_that_cannot_be_meant_is_refused(server: Asking, code: str, body:
     error_of(answered, 400, code)
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("path", POSTS)
 def test_every_endpoint_refuses_the_same_things(server: Asking, path: str) -> None:
     server.refused(path, 400, "empty_text", text="")
@@ -148,6 +149,7 @@ def test_learned_positions_have_an_end() -> None:
     assert server.post("trace", text="cat cat cat cat cat")["source"]["pieces"][-1] == "</s>"
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("path", POSTS)
 def test_a_model_that_reads_no_source_cannot_be_looked_into(path: str) -> None:
     server = Asking(NamedModel("storyteller", without_source()))

@@ -79,6 +79,7 @@ def told(result: Result) -> Any:
     return result.unknown, [(each.text, each.ids, each.cut, each.constraints) for each in result.hypotheses]
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("fixed", [False, True], ids=["crowd", "slots"])
 @pytest.mark.parametrize("options", [*OPTIONS[:2], OPTIONS[4] | {"n_best": 1}, *OPTIONS[8:12]], ids=str)
 def test_S15_a_stream_joined_is_the_answer(lively_model: TextModel, options: dict[str, Any], fixed: bool) -> None:
@@ -117,6 +118,7 @@ def test_split_texts_stream_sentence_by_sentence_and_beams_tell_something_before
     asking(batcher, work())
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("fixed", [False, True], ids=["crowd", "slots"])
 def test_short_requests_come_while_a_long_one_runs_and_leave_before_it(small_model: TextModel, fixed: bool) -> None:
     batcher, order = Batcher(small_model, fixed=fixed), list[str]()
@@ -261,6 +263,7 @@ def test_a_batcher_serves_one_event_loop_after_another() -> None:
     asyncio.run(batcher.drain())
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     "heavy",
     [

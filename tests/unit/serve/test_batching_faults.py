@@ -49,6 +49,7 @@ def codes(found: list[Any]) -> list[str]:
     return [each.code if isinstance(each, Refusal) else "" for each in found]
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("fixed", [False, True], ids=["crowd", "slots"])
 @pytest.mark.parametrize("options", [{}, {"beam": 2}], ids=["greedy", "beam"])
 def test_S10_a_poisoned_request_fails_alone(

@@ -45,6 +45,7 @@ def address() -> Iterator[str]:
         yield address
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(("with_symbol", "between"), [(True, "<turn>"), (False, "\n")])
 def test_turns_are_joined_by_the_symbol_where_the_tokenizer_has_it(with_symbol: bool, between: str) -> None:
     source = between.join(TURNS[:3])
@@ -73,6 +74,7 @@ def test_nobody_says_more_than_one_turn() -> None:
     assert content(told) == said("[turn]".join(TURNS[:3])) != said(SOURCE)
 
 
+@pytest.mark.slow
 def test_turns_are_read_as_far_back_as_they_fit() -> None:
     encode = answering(True, task="conversation").source_tokenizer.encode
     for first in range(3):
@@ -88,6 +90,7 @@ def test_a_stream_says_the_same() -> None:
     assert Streamed(serving().client.post(CHAT, json=body).text).text() == said(SOURCE)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("fields", [{"max_tokens": 2}, {"stop": [" "]}, {"max_completion_tokens": 1, "n": 2}])
 def test_limits_and_counts_are_those_of_the_answer_to_the_last_turn(fields: dict[str, Any]) -> None:
     server, model = serving(), answering(True, task="conversation")

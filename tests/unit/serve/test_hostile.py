@@ -120,6 +120,7 @@ def test_every_route_stands_all_of_it(port: int, asking: list[tuple[str, str]]) 
         assert len(_judged(port, {name: made(path) for name, made in BYTES.items()}, PROMISED)) == len(BYTES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bodies", [HEAVY, pytest.param((*BODIES,), marks=pytest.mark.slow)])
 def test_memory_does_not_grow(port: int, bodies: tuple[str, ...]) -> None:
     def all_once() -> None:

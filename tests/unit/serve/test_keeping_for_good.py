@@ -41,6 +41,7 @@ def test_of_a_server(app: Guard) -> None:
     assert kept[0] > MODULES
 
 
+@pytest.mark.slow
 def test_of_a_replica(app: Guard) -> None:
     sent: list[tuple[str, int]] = []
 

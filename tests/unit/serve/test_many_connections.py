@@ -49,6 +49,7 @@ def answered(client: socket.socket, sent: bytes = b"") -> Answer:
     return Answer(data)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: loc"])
 def test_whoever_asks_is_answered_and_the_longest_idle_are_closed(
     sent: bytes, caplog: pytest.LogCaptureFixture

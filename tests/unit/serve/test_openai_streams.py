@@ -68,6 +68,7 @@ def test_S15_two_hundred_streams_are_the_plain_texts(server: Asking) -> None:
         check_equal(server, text, **fields)
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize(
     "fields",
     [

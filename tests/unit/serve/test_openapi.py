@@ -126,6 +126,7 @@ def test_nothing_comes_that_the_file_has_not_said_in_a_hundred_tries_of_each(des
     assert max(statuses) < 500
 
 
+@pytest.mark.short(6)
 @pytest.mark.parametrize(("path", "body"), GOOD)
 def test_good_answers_have_the_shape_that_the_file_says(described: Any, path: str, body: dict[str, Any]) -> None:
     case = described[path]["POST"].Case(body=body, media_type="application/json")

@@ -102,6 +102,7 @@ def test_what_travels_to_a_replica_makes_a_server_that_is_ready(tmp_path: Path) 
     assert not app._app.office.shelf.all()[0].batcher.ready
 
 
+@pytest.mark.slow
 def test_S10_a_replica_whose_thread_dies_says_so_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(Watchdog.__init__, "__defaults__", (ended.append,))

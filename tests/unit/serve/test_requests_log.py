@@ -51,6 +51,7 @@ def test_a_request_has_one_line_of_text(gate: SmallGate) -> None:
     )
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(("kind", "rounds"), [("text", 10), ("json", 10), pytest.param("json", 100, marks=slow)])
 def test_no_word_of_a_thousand_requests_is_written(gate: SmallGate, kind: Any, rounds: int) -> None:
     """Nor in the answer to anybody else."""

@@ -65,6 +65,7 @@ def texts(results: Sequence[Result]) -> list[list[tuple[str, bool]]]:
     return [[(each.text, each.cut) for each in result.hypotheses] for result in results]
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("search", SEARCHES)
 def test_side_by_side_is_as_one_after_the_other(search: str) -> None:
     desk = Desk(**SEARCHES[search])
@@ -82,6 +83,7 @@ def test_a_limit_that_is_not_reached_takes_one_call_and_changes_nothing() -> Non
         assert found[2] == []
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("search", SEARCHES)
 def test_at_the_limit_few_are_asked_again(search: str) -> None:
     desk, sentences = Desk(**SEARCHES[search]), SENTENCES * 8

@@ -60,6 +60,7 @@ def two_hundred() -> tuple[float, float, float, list[float]]:
         return before, during, _percentile(port, seconds=10), lives
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("said", [b"", b"G", b"GET / HTTP/1.1\r\n"])
 def test_a_connection_that_says_next_to_nothing_is_closed(said: bytes) -> None:
     with served(_guard(_answering)) as port, connected(port) as client:
@@ -84,6 +85,7 @@ def test_a_connection_may_be_used_again_and_then_is_closed() -> None:
         assert received(client) == b""
 
 
+@pytest.mark.slow
 def test_what_takes_long_to_compute_is_waited_for() -> None:
     async def long(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.sleep(1.2)

@@ -86,6 +86,7 @@ def test_the_same_text_gives_the_same_files_in_another_process(tmp_path: Path) -
     assert seen[0] == seen[1]
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "words", "characters"])
 def test_the_text_is_not_kept(kind: str) -> None:
     def lines(count: int) -> Iterator[str]:

@@ -28,6 +28,7 @@ def model() -> TextModel:
     return lively_model()
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("asked", ASKED, ids=str)
 def test_answers_are_the_same_alone_and_on_every_engine(model: TextModel, asked: dict[str, Any]) -> None:
     texts = sentences(3)

@@ -60,6 +60,7 @@ def told(model: TextModel, **options: Any) -> list[tuple[Any, ...]]:
 OPTIONS: list[dict[str, Any]] = [{}, {"beam": 4, "n_best": 2}, {"sample": True, "n_best": 3, "seed": 5}]
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("options", OPTIONS, ids=["greedy", "beam", "samples"])
 def test_answers_are_the_same_where_fewer_fit_side_by_side(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch

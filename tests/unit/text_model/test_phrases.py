@@ -47,6 +47,7 @@ def test_what_is_banned_is_never_said(make: Callable[[], TextModel], beam: int) 
     assert [r.text for r, text in zip(found, answers, strict=True) if not holds(text, banned)] == free or beam > 1
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("make", KINDS)
 def test_a_ban_is_kept_also_where_a_phrase_is_written_as_no_tokenizer_would(
     make: Callable[[], TextModel], monkeypatch: pytest.MonkeyPatch
@@ -124,6 +125,7 @@ def test_in_scripts_without_spaces_both_ways_are_tried() -> None:
         assert "猫" in result.text
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("make", KINDS)
 @pytest.mark.parametrize("beam", [1, 5])
 def test_constraints_are_met(make: Callable[[], TextModel], beam: int) -> None:

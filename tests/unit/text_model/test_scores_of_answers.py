@@ -17,6 +17,7 @@ DECODERS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("name", DECODERS)
 def test_D3_the_score_of_an_answer_is_the_one_it_was_told_with(name: str) -> None:
     model, texts = lively_model(), sentences(10)

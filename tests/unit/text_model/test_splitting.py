@@ -78,6 +78,7 @@ TEXT = "the cat. a dog! I love NLP"
 SINGLE = {"trained_on": {"counted": 100, "with_end": 0.9, "several_sentences": 0.03}}
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize(
     ("about", "splits"),
     [

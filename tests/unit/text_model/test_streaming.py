@@ -12,6 +12,7 @@ from attendo.text_model import TextModel
 KINDS = [lively_model, pieces_model, bytes_model, characters_model]
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("make", KINDS)
 @pytest.mark.parametrize("options", [{}, {"sample": True}, {"beam": 3}, {"beam": 4, "groups": 2}])
 def test_the_pieces_joined_are_the_answer(make: Callable[[], TextModel], options: dict[str, Any]) -> None:
@@ -21,6 +22,7 @@ def test_the_pieces_joined_are_the_answer(make: Callable[[], TextModel], options
         assert "".join(model.stream(text, max_length=7, **options)) == answer
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize(
     "options",
     [

@@ -41,6 +41,7 @@ def test_alternatives_of_nothing_are_refused(text: str, count: int) -> None:
         lively_model().alternatives(text, count=count)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("options", [{}, {"beam": 3}, {"beam": 4, "groups": 2}])
 def test_a_tree_ends_in_the_answer(options: dict[str, int]) -> None:
     model = lively_model()
@@ -93,6 +94,7 @@ def test_an_ensemble_is_no_model_folder_and_has_no_trace(tmp_path: object) -> No
         both.generate(["the cat"], coverage_penalty=0.1)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("options", [{}, {"beam": 3}, {"sample": True, "n_best": 2}])
 def test_D1_an_ensemble_answers_the_same_on_the_fast_engine(options: dict[str, Any]) -> None:
     both = lively_model(seed=2).ensemble([lively_model(seed=3, num_decoder_layers=1)])

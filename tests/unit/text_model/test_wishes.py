@@ -122,6 +122,7 @@ def test_what_is_asked_for_without_words_is_refused_even_of_no_text() -> None:
         tiny_model().generate([], top_k=3)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("options", [{}, {"beam": 3}, {"sample": True}])
 def test_answers_begin_with_their_prefix(options: dict[str, Any]) -> None:
     model, texts = lively_model(), sentences(6, longest=5)

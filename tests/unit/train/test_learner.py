@@ -18,6 +18,7 @@ def weights(of: Learner) -> torch.Tensor:
     return torch.cat([weight.detach().flatten() for weight in of.network.parameters()])
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("changes", [{}, {"r_drop": 2.0}, {"optimizer": "adam", "weight_decay": 0.1}])
 def test_small_batches_of_unequal_length_learn_as_one_large_batch(changes: dict[str, object]) -> None:
     """Two rows of 4 and 3 target tokens in one, a row of 7 in the other: a mean of means would be another loss."""

@@ -263,6 +263,7 @@ def test_a_save_tells_where_and_how_much_and_keeps_the_facts(trainer: Trainers) 
     assert made.checkpoints.load(1).facts == {"step": 1, "known": 1}
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(("keep_last", "final", "kept"), [(1, "best", 1), (3, "best", 3), (3, "average", 5)])
 def test_so_many_checkpoints_are_kept_beside_the_best(trainer: Trainers, keep_last: int, final: str, kept: int) -> None:
     made = trainer((1.0, 5.0), steps=20, save_every=1, validate_every=2, keep_last=keep_last, final=final)
