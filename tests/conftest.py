@@ -1,8 +1,12 @@
 """What every test stands on: shapes checked at run time, one thread a worker, small networks, seeded randomness."""
 
+import functools
 import gc
+import io
+import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +14,15 @@ from typing import Any
 import pytest
 import shape_checks
 import torch
+import typer
 from hypothesis import settings
 from short_form import mark_further_cases, mark_spare_combinations
 
 shape_checks.install()
 
+from tiny import Command, Outcome  # noqa: E402
+
+from attendo.cli.main import main  # noqa: E402
 from attendo.model.config import ModelConfig  # noqa: E402
 from attendo.model.transformer import Transformer  # noqa: E402
 
@@ -46,6 +54,8 @@ SMALL: dict[str, Any] = {
     "dropout": 0.0,
 }
 
+# A process makes all commands once. Here hundreds of tests are one process, and to make them takes longer than most.
+get_command = functools.cache(typer.main.get_command)
 
 fsync = os.fsync
 
@@ -104,6 +114,25 @@ def same_products() -> Iterator[None]:
     enabled = torch.backends.mkldnn.enabled
     yield
     torch.backends.mkldnn.set_flags(enabled, _fp32_precision=None)
+
+
+@pytest.fixture
+def attendo(monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> Command:
+    """Calls `attendo` with these arguments and these bytes on standard input."""
+
+    def call(*arguments: str | Path, given: bytes = b"") -> Outcome:
+        monkeypatch.setattr(typer.main, "get_command", get_command)
+        monkeypatch.setattr(logging, "_handlerList", [])  # a server closes them: absl's would close pytest's stream
+        monkeypatch.setattr(sys, "argv", ["attendo", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), "utf-8"))
+        capsysbinary.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        written = capsysbinary.readouterr()
+        assert isinstance(left.value.code, int)
+        return Outcome(left.value.code, written.out.decode(), written.err.decode())
+
+    return call
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ def test_the_same_setting_gives_the_same_losses() -> None:
     assert first == second
 
 
+@pytest.mark.slow
 def test_without_a_mistake_it_learns() -> None:
     losses = run(Setting(steps=60)).losses
     assert sum(losses[-5:]) / 5 < losses[0] - 0.8

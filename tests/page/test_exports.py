@@ -36,6 +36,7 @@ def test_a_picture_can_be_png_too(visit: Any, tmp_path: Path) -> None:
     assert exported(visit.page, "png", tmp_path).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_one_file_opens_from_disk_and_shows_every_view(fresh_page: Any, address: str, tmp_path: Path) -> None:
     visit = Visit(fresh_page, address)
     visit.open(kind="beam")

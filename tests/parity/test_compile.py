@@ -12,14 +12,8 @@ HERE = Path(__file__).parent
 COMPILER = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 
 
-@pytest.mark.parametrize(
-    ("positions", "norm"),
-    [
-        ("sinusoidal", "pre"),
-        pytest.param("learned", "post", marks=pytest.mark.slow),
-        pytest.param("rotary", "pre", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("positions", "norm"), [("sinusoidal", "pre"), ("learned", "post"), ("rotary", "pre")])
 def test_forward_and_step_compile_without_a_graph_break(positions: str, norm: str) -> None:
     assert _compare("eager", positions, norm) == "equal\n"
 

@@ -37,6 +37,7 @@ def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(model, folder)
 
 
+@pytest.mark.slow
 def test_marian_comes_back_with_the_same_texts_for_the_same_texts(marian: Path, tmp_path: Path) -> None:
     model = from_folder(marian).model()
     export(model, tmp_path / "back", "hf", "float32", some_sentences(model, 6))

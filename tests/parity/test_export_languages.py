@@ -181,6 +181,7 @@ def test_a_tokenizer_that_would_cut_otherwise_there_stays_behind(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["mbart"]
 
 
+@pytest.mark.slow
 def test_a_network_of_ours_can_be_one_of_theirs(tmp_path: Path) -> None:
     """Positions begin behind the number of the pad token, wherever that is."""
     for offset in (2, 7):

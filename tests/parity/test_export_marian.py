@@ -31,7 +31,7 @@ def test_the_certificate_passes(tmp_path: Path, changes: dict[str, Any], capfd: 
     assert capfd.readouterr().err == ""  # no bars of theirs
 
 
-@pytest.mark.short(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"tie": "none"}, {"tie": "output", "activation": "gelu"}], ids=str)
 def test_norms_before_the_sub_layers_are_another_class_of_theirs(tmp_path: Path, changes: dict[str, Any]) -> None:
     certificate = _export(wordy(norm="pre", **changes), tmp_path / "out")
@@ -48,6 +48,7 @@ def test_sines_and_cosines_side_by_side_are_put_in_their_order(tmp_path: Path) -
     assert certificate.mean_difference < 1e-5
 
 
+@pytest.mark.slow
 def test_half_the_bits_pass(tmp_path: Path) -> None:
     certificate = _export(wordy(**MARIAN), tmp_path / "out", "float16")
     assert certificate.mean_difference is not None
@@ -122,6 +123,7 @@ def test_what_it_cannot_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_class_that_loads_it_is_told(tmp_path: Path) -> None:
     assert _export(wordy(**MARIAN), tmp_path / "post").notes[0].startswith("MarianMTModel loads it")
     told = _export(wordy(norm="pre"), tmp_path / "pre").notes[0]

@@ -14,7 +14,7 @@ from attendo.interop.from_folder import from_folder
 pytest.importorskip("transformers")
 
 
-@pytest.mark.short(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("tie", ["none", "all"])
 def test_an_exported_model_comes_back(tmp_path: Path, tie: str) -> None:
     model = pieces(norm="pre", position_layout="halves", tie=tie)

@@ -43,6 +43,7 @@ def test_a_folder_holds_all_that_is_needed(tmp_path: Path, joint: bool) -> None:
     assert opened.generation == {"max_length_extra": 7}
 
 
+@pytest.mark.slow
 def test_fp32_is_certified(tmp_path: Path) -> None:
     model = tiny_model()
     to_onnx(model, tmp_path / "out", "fp32")

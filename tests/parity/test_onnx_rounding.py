@@ -54,6 +54,7 @@ def test_a_loss_is_what_the_graph_loses_with_that_product_alone_in_bytes(
     assert max(found.values()) > 5 * min(found.values()) > 0  # or all would be one
 
 
+@pytest.mark.slow
 def test_the_products_that_stay_are_those_that_lose_most(tmp_path: Path) -> None:
     model = wordy(d_model=64, d_ff=128)
     differences = []

@@ -281,6 +281,7 @@ def test_a_package_of_argos_is_told_apart(tmp_path: Path) -> None:
         load(tmp_path / "en_de.argosmodel")
 
 
+@pytest.mark.slow
 def test_the_certificate_is_part_of_what_is_checked(model: TextModel, out: Callable[..., Path]) -> None:
     for to in ("onnx", "ctranslate2"):
         folder = out(model, to)

@@ -168,6 +168,7 @@ def test_R1_a_fault_amid_an_update_leaves_no_checkpoint_of_half_of_it(
     assert outcome(run.folder) == uninterrupted("dropout")
 
 
+@pytest.mark.slow
 def test_R1_who_asks_for_an_end_does_not_wait_for_a_validation(
     configs: Configs, uninterrupted: References, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """`attendo average`: the mean of the last checkpoints as a model folder."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,16 @@ SAVED = ("train.steps=6", "train.save_every=1", "train.validate_every=6")
 
 
 @pytest.fixture
-def run(attendo: Command, tmp_path: Path) -> Path:
-    """Of six checkpoints the last three are kept; the last one is the best."""
-    source, target = write_pairs(tmp_path)
-    options = ["--source", source, "--target", target, "--out", tmp_path / "run"]
-    done = attendo("train", *options, *settings(*QUICK_RUN, *SAVED))
-    assert done.code == 0, done.errors
-    return tmp_path / "run"
+def run(attendo: Command, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of six checkpoints the last three are kept; the last one is the best. Trained once, copied for each test."""
+    folder = tmp_path_factory.getbasetemp() / "run-to-average"
+    if not folder.exists():
+        folder.mkdir()
+        source, target = write_pairs(folder)
+        options = ["--source", source, "--target", target, "--out", folder / "run"]
+        done = attendo("train", *options, *settings(*QUICK_RUN, *SAVED))
+        assert done.code == 0, done.errors
+    return shutil.copytree(folder / "run", tmp_path / "run")
 
 
 def mean(run: Path, *steps: int) -> dict[str, torch.Tensor]:

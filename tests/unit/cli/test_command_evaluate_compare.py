@@ -88,6 +88,7 @@ def test_a_low_p_with_0_in_the_interval_is_told(
     assert "holds 0" not in done.output
 
 
+@pytest.mark.slow
 def test_the_other_may_be_a_model_with_the_same_options(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path
 ) -> None:

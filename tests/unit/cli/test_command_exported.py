@@ -53,7 +53,7 @@ def test_score_and_evaluate_tell_the_same_numbers(attendo: Command, ours: Path, 
     assert (theirs.code, theirs.output) == (0, own.output)
 
 
-@pytest.mark.short(1)
+@pytest.mark.slow
 def test_verify_compares_batches_of_other_sizes(attendo: Command, folder: Path, tmp_path: Path) -> None:
     source, _ = write_pairs(tmp_path, times=3)
     told = attendo("verify", folder, "--source", source, "--json")

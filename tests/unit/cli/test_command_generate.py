@@ -147,6 +147,7 @@ def test_answers_are_utf_8_in_every_locale(model_folder: Path, encoding: str) ->
     assert done.stdout.decode("utf-8").splitlines() == [result.text for result in tiny_model().generate(SOURCES)]
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_quietly_with_exit_code_130(model_folder: Path, tmp_path: Path) -> None:
     """Its messages go to a file: a pipe that nobody reads meanwhile may be full before the first answer."""
     with (

@@ -15,6 +15,7 @@ SMALL = ("preset=tiny", "tokenizer.kind=words", "model.d_model=16", "model.num_h
 @pytest.fixture(autouse=True)
 def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attendo.recipes.doctor.memory.measured", lambda learner, shape: None)
+    monkeypatch.setattr("attendo.recipes.doctor.learning.ATTEMPTS", ((0.02, 40),))
 
 
 @pytest.fixture
@@ -76,6 +77,7 @@ def test_a_test_set_among_the_training_text_is_a_fault(attendo: Command, run_fil
     assert leak["examples"][0].startswith("test pair 1 is line 1: ")
 
 
+@pytest.mark.slow
 def test_the_tests_of_a_recipe_are_looked_for_too(attendo: Command, run_file: Path) -> None:
     test = 'name = "last"\nsource = "t.source"\ntarget = "t.target"\nmetric = "bleu"\n'
     told = f'[reproduce]\nabout = "x"\n[[reproduce.test]]\n{test}'

@@ -293,7 +293,7 @@ def test_runs_are_told_apart_and_keep_their_colours(tmp_path: Path) -> None:
     assert names[1].endswith("$c$")
 
 
-@pytest.mark.short(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
 def test_the_same_runs_give_the_same_bytes_whatever_matplotlib_is_set_to(
     tmp_path: Path, form: str, start: bytes

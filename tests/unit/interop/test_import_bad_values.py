@@ -55,7 +55,7 @@ WRITE: dict[str, tuple[Callable[[Path], dict[str, int]], int]] = {
 }
 
 
-@pytest.mark.short(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FIELDS)
 def test_no_value_is_met_by_surprise(kind: str, tmp_path: Path) -> None:
     write, more = WRITE[kind]

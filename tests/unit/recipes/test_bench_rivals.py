@@ -73,7 +73,7 @@ def stopping() -> Any:
     return network
 
 
-@pytest.mark.short(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["transformers", "ctranslate2", "onnx"])
 @pytest.mark.parametrize("beam", [2, 5])
 def test_a_beam_of_natural_lengths_means_the_same(stopping: Any, tmp_path: Path, name: str, beam: int) -> None:

@@ -36,7 +36,7 @@ ODD_CHINESE = {
 }
 
 
-@pytest.mark.short(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("fact", ODD_ENGLISH)
 def test_no_english_sentence_is_odd(fact: str, pairs: list[Pair]) -> None:
     odd = re.compile(ODD_ENGLISH[fact])

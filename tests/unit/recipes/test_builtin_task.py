@@ -21,6 +21,7 @@ def heldout() -> list[Pair]:
     return BuiltinTask().heldout(1000)
 
 
+@pytest.mark.slow
 def test_every_source_has_one_target_and_one_alignment(training: list[Pair], heldout: list[Pair]) -> None:
     known: dict[str, Pair] = {}
     for pair in training + heldout:

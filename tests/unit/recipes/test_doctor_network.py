@@ -271,6 +271,7 @@ def test_a_few_pairs_are_learnt_by_heart(run: Run) -> None:
     assert found.values["last"] <= 0.1 * found.values["first"]
 
 
+@pytest.mark.slow
 def test_a_network_that_needs_a_lower_rate_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attendo.recipes.doctor.learning.ATTEMPTS", ((1e6, 5), (0.02, 200)))
     run = built_run(tmp_path, TEXT)

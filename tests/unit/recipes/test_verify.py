@@ -72,6 +72,7 @@ def test_a_cache_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {each.path for each in wrong(lively(), SOURCES * 2)} == FAST
 
 
+@pytest.mark.slow
 def test_a_beam_that_follows_the_wrong_rows_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FixedState, "follow", lambda self, parents: self)
     assert {(each.path, each.what) for each in wrong(lively())} == {("fast", "beam 4"), ("fast, one slot", "beam 4")}
@@ -152,6 +153,7 @@ def test_what_is_too_long_to_verify_with_is_left_out_by_name(tmp_path: Path) -> 
     assert {json.loads(line)["count"] for line in told.stdout.splitlines() if '"cached"' in line} == {1}
 
 
+@pytest.mark.slow
 def test_what_differs_is_shown_and_the_exit_code_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lively().save(tmp_path / "model")
     (tmp_path / "some.txt").write_text("\n".join(SOURCES), "utf-8")

@@ -110,6 +110,7 @@ def test_S10_trouble_in_a_tokenizer_is_told_to_whom_it_belongs(
     assert codes(asking(batcher, work())) == ["", "failed", ""]
 
 
+@pytest.mark.slow
 def test_where_there_is_memory_for_few_seats_few_answer(
     small_model: TextModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -56,6 +56,7 @@ def test_turns_are_joined_by_the_symbol_where_the_tokenizer_has_it(with_symbol: 
     assert said(SOURCE) != said("\n".join(TURNS[:3])) != said(TURNS[2])
 
 
+@pytest.mark.slow
 def test_no_more_turns_are_read_than_the_model_learned_from() -> None:
     assert content(answered(serving(context_turns=2))) == said("<turn>".join(TURNS[1:3]))
     assert content(answered(serving(context_turns=1))) == said(TURNS[2])
@@ -133,6 +134,7 @@ def test_the_library_of_openai_talks(address: str) -> None:
         assert streamed == said("<turn>".join(each["content"] for each in messages))
 
 
+@pytest.mark.slow
 def test_the_library_of_hugging_face_talks(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hub = pytest.importorskip("huggingface_hub")
     monkeypatch.setattr(pytest.importorskip("huggingface_hub.constants"), "HF_HUB_OFFLINE", False)

@@ -27,6 +27,7 @@ def app() -> Iterator[Guard]:
     gc.unfreeze()
 
 
+@pytest.mark.slow
 def test_of_a_server(app: Guard) -> None:
     kept: list[int] = []
 
