@@ -134,8 +134,7 @@ class ThreadTuner:
 
     def __init__(self, most: int, clock: Callable[[], float] = time.perf_counter) -> None:
         self.counts, self.load, self._clock = thread_counts(most), OtherLoad(), clock
-        free = [place for place, count in enumerate(self.counts) if _SINCE_IMPORT.leaves(count)]
-        self.place = self._used = max(free, default=0)  # index of the best number, and of the one in use
+        self.place = self._used = self._guess()  # index of the best number, and of the one in use
         self._begin: float | None = None
         self._elapsed = 0.0  # of the last step
         self._checked = self._due = clock()
@@ -146,6 +145,11 @@ class ThreadTuner:
     def threads(self) -> int:
         """The best number so far."""
         return self.counts[self.place]
+
+    def _guess(self) -> int:
+        """As many as have a core each; all of them where none has, for the system then shares cores by threads."""
+        free = [place for place, count in enumerate(self.counts) if _SINCE_IMPORT.leaves(count)]
+        return max(free) if free else len(self.counts) - 1
 
     def begin(self) -> None:
         """A step begins, in the thread that computes it."""

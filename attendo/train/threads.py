@@ -14,7 +14,9 @@ _LENGTH = 16  # tokens of a sentence in the trial
 _TOKENS = 2048  # of a batch in the trial, at most
 _SECONDS = 0.25  # that a pass may take: a longer one is tried with fewer sentences
 _PASSES = 4  # with each number of threads
-_WORTH = 1.05  # fewer threads must be so many times as fast: on cores that become free, more are faster
+# More threads are chosen up to this many times the time of fewer: on idle cores where it is close, for training then
+# uses cores that become free; on contended cores where they are clearly faster, for validations need fewer.
+_CLOSE, _CLEARLY = 1.05, 0.95
 
 
 def choose_threads(learner: Learner, most: int) -> int:
@@ -25,28 +27,31 @@ def choose_threads(learner: Learner, most: int) -> int:
     before = torch.get_num_threads()
     with torch.random.fork_rng(devices=[]):
         try:
-            load = OtherLoad()
-            batch = _make_batch(learner)
-            load.measure()
-            best, best_seconds = 1, _time_passes(learner, batch, 1, load)
+            batch, load = _make_batch(learner), OtherLoad()
+            best = 1
             for count in thread_counts(most)[1:]:
-                seconds = _time_passes(learner, batch, count, load)
-                if seconds > 2 * best_seconds:
+                fewer, more = _time_passes(learner, batch, (best, count), load)
+                if more > 2 * fewer:
                     break  # more of them only wait for each other longer
-                if seconds < _WORTH * best_seconds:
-                    best, best_seconds = count, min(seconds, best_seconds)
+                if more < (_CLOSE if load.leaves(count) else _CLEARLY) * fewer:
+                    best = count
         finally:
             torch.set_num_threads(before)
             learner.optimizer.zero_grad(set_to_none=True)
     return best
 
 
-def _time_passes(learner: Learner, batch: Batch, count: int, load: OtherLoad) -> float:
-    """Seconds of a pass. Threads that have no core each sleep while they wait, as they will in training."""
-    torch.set_num_threads(count)
-    THROTTLE.set(count > 1 and not load.leaves(count))
-    _pass(learner, batch)
-    return fmean(_pass(learner, batch) for _ in range(_PASSES))
+def _time_passes(learner: Learner, batch: Batch, counts: tuple[int, int], load: OtherLoad) -> tuple[float, float]:
+    """Mean seconds of a pass with each number of threads, in turns, so that other processes disturb both alike."""
+    taken: tuple[list[float], list[float]] = ([], [])
+    for _ in range(1 + _PASSES):
+        for count, seconds in zip(counts, taken, strict=True):
+            torch.set_num_threads(count)
+            load.measure()
+            THROTTLE.set(count > 1 and not load.leaves(count))  # as in training, threads without a core each sleep
+            seconds.append(_pass(learner, batch))
+    fewer, more = (fmean(seconds[1:]) for seconds in taken)  # the first pass of each allocates memory
+    return fewer, more
 
 
 def _pass(learner: Learner, batch: Batch) -> float:

@@ -10,7 +10,7 @@ import torch
 from learning import BATCH, learner
 from tiny import write_pairs
 
-from attendo.nn.cpu_threads import THROTTLE
+from attendo.nn.cpu_threads import THROTTLE, OtherLoad
 from attendo.recipes import run as run_module
 from attendo.recipes.run import Run
 from attendo.recipes.run_config import RunConfig
@@ -56,13 +56,20 @@ def begin_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, threads: int) ->
     return build(Run.begin(config(tmp_path), tmp_path / "run", CPU))
 
 
-@pytest.mark.parametrize(("seconds", "chosen"), [((8, 4, 2), 4), ((2, 4, 8), 1), ((4, 2, 3), 2), ((2, 2.05, 9), 2)])
-def test_the_fastest_number_is_chosen_and_more_threads_where_it_is_close(
-    monkeypatch: pytest.MonkeyPatch, seconds: tuple[float, ...], chosen: int
+@pytest.mark.parametrize(
+    ("seconds", "idle", "contended"),
+    [((8, 4, 2), 4, 4), ((2, 4, 8), 1, 1), ((4, 2, 3), 2, 2), ((2, 2.05, 9), 2, 1), ((2, 1.95, 9), 2, 1)],
+)
+def test_the_fastest_number_is_chosen_and_where_it_is_close_more_on_idle_cores_and_fewer_on_contended_ones(
+    monkeypatch: pytest.MonkeyPatch, seconds: tuple[float, ...], idle: int, contended: int
 ) -> None:
     taken = dict(zip((1, 2, 4), seconds, strict=True))
-    monkeypatch.setattr(threads_module, "_time_passes", lambda learner, batch, count, load: taken[count])
-    assert choose_threads(learner(), most=4) == chosen
+    monkeypatch.setattr(
+        threads_module, "_time_passes", lambda learner, batch, counts, load: tuple(taken[count] for count in counts)
+    )
+    for free, chosen in ((True, idle), (False, contended)):
+        monkeypatch.setattr(OtherLoad, "leaves", lambda self, threads, free=free: free)
+        assert choose_threads(learner(), most=4) == chosen
 
 
 @pytest.mark.parametrize("sizes", [{}, {"positions": "learned", "max_length": 6}, {"num_encoder_layers": 0}])
