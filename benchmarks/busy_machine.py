@@ -1,10 +1,11 @@
 """CPU work beside other processes: the threads that attendo chooses, beside every fixed number of threads.
 
-    python benchmarks/busy_machine.py [--seconds 4] [--rounds 3] [--works train_demo,generate] [--busy 1] [--json FILE]
+    python benchmarks/busy_machine.py [--seconds 2] [--rounds 9] [--works train_demo,generate] [--busy 1] [--json FILE]
 
 Three situations: idle cores, one busy process, as many busy processes as cores. In each, every way of choosing threads
-runs in processes of its own, in turns: attendo's own choice, `--threads N` for several N, and all cores with OpenMP's
-passive waiting. The figure of a way is the median of its rounds. `taskset -c 0,1 python ...` limits it to two cores.
+has a process of its own: attendo's own choice, `--threads N` for several N, and all cores with OpenMP's passive
+waiting. They work in turns, a few seconds each, for so many rounds; the figure of a way is the median of its rounds.
+`taskset -c 0,1 python ...` limits it to two cores.
 """
 
 import argparse
@@ -16,7 +17,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,12 +27,13 @@ WORKS = ("train_demo", "train_small", "validate", "generate", "generate_one", "s
 CHOSEN = "attendo's choice"
 WORDS = [f"w{number}" for number in range(1, 1500)]
 LENGTH = 24  # tokens of the longest sentence, and of an answer
+WARM_UP = 2  # units of work before the first turn
 
 
 def main() -> None:
     arguments = _parse_arguments()
     if arguments.child:
-        print(json.dumps(_run_works(arguments.works.split(","), arguments.seconds)))
+        _work_in_turns(arguments.child)
         return
     from attendo.nn.cpu_threads import available_cores, thread_counts
 
@@ -43,23 +46,60 @@ def main() -> None:
     ways[f"{cores} threads, passive"] = {"OMP_NUM_THREADS": str(cores), "OMP_WAIT_POLICY": "passive"}
     found: dict[str, dict[str, dict[str, list[float]]]] = {}
     for situation, busy in situations.items():
-        with _keep_busy(busy):
-            for _ in range(arguments.rounds):
-                for way, variables in ways.items():
-                    for work, rate in _start_child(arguments, variables).items():
-                        found.setdefault(work, {}).setdefault(situation, {}).setdefault(way, []).append(rate)
-                        print(f"{work}, {situation}, {way}: {rate:,.0f}", file=sys.stderr, flush=True)
+        for work in arguments.works.split(","):
+            with _keep_busy(busy):
+                rates = _compare(work, ways, arguments.rounds, arguments.seconds)
+            found.setdefault(work, {})[situation] = rates
+            print(f"{work}, {situation}: {rates}", file=sys.stderr, flush=True)
     _print_table(found, list(ways))
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(found, indent=1))
 
 
-def _start_child(arguments: argparse.Namespace, variables: dict[str, str]) -> dict[str, float]:
+def _compare(work: str, ways: dict[str, dict[str, str]], rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Units of work a second of every way, in every round."""
+    with ExitStack() as stack:
+        # One after the other, for a choice of threads must not be disturbed by that of the next.
+        children = {way: stack.enter_context(_start_child(work, variables)) for way, variables in ways.items()}
+        rates: dict[str, list[float]] = {way: [] for way in ways}
+        for number in range(rounds):
+            for way in list(ways)[:: 1 if number % 2 else -1]:
+                rates[way].append(children[way](seconds))
+    return rates
+
+
+@contextmanager
+def _start_child(work: str, variables: dict[str, str]) -> Iterator[Callable[[float], float]]:
+    """A process that works when it is called, for so many seconds, and returns its rate."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
-    command = [sys.executable, __file__, "--child", "--works", arguments.works, "--seconds", str(arguments.seconds)]
     environment = {**kept, "CUDA_VISIBLE_DEVICES": "", **variables}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    command = [sys.executable, __file__, "--child", work]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as child:
+        stdin, stdout = child.stdin, child.stdout
+        assert stdin is not None
+        assert stdout is not None
+
+        def call(seconds: float) -> float:
+            print(seconds, file=stdin, flush=True)
+            return float(stdout.readline())
+
+        call(0.0)
+        yield call
+        stdin.close()
+
+
+def _work_in_turns(work: str) -> None:
+    """For as many seconds as each line of standard input says; the units a second are written."""
+    with tempfile.TemporaryDirectory() as folder, globals()[f"_prepare_{work}"](Path(folder)) as do_unit:
+        for _ in range(WARM_UP):
+            do_unit()
+        for line in sys.stdin:
+            begin, units = time.perf_counter(), 0
+            while (elapsed := time.perf_counter() - begin) < float(line):
+                units += do_unit()
+            print(units / elapsed if units else 0.0, flush=True)
 
 
 @contextmanager
@@ -83,46 +123,42 @@ def _print_table(found: dict[str, Any], ways: list[str]) -> None:
             print(f"| {work} | {situation} | {' | '.join(f'{middle[way]:,.0f}' for way in ways)} | {ratio:.2f} |")
 
 
-def _run_works(works: list[str], seconds: float) -> dict[str, float]:
-    """Units of work a second: target tokens, or requests of a server."""
-    with tempfile.TemporaryDirectory() as folder:
-        return {work: globals()[f"_measure_{work}"](Path(folder), seconds) for work in works}
-
-
-def _measure_train_demo(folder: Path, seconds: float) -> float:
+@contextmanager
+def _prepare_train_demo(folder: Path) -> Iterator[Callable[[], int]]:
     from attendo.recipes.demo import demo_config
 
-    return _train(demo_config(), folder / "demo", seconds)
+    config = demo_config()
+    yield _train(config.replace(train=config.train.replace(**NO_VALIDATION)), folder)
 
 
-def _measure_train_small(folder: Path, seconds: float) -> float:
+@contextmanager
+def _prepare_train_small(folder: Path) -> Iterator[Callable[[], int]]:
     from attendo.recipes.run_config import RunConfig
 
-    train = {"batch_tokens": 2048, "validate_every": 10_000, "save_every": 10_000}
+    train = {"batch_tokens": 2048, **NO_VALIDATION}
     values = {"preset": "small", "data": {"task": "builtin"}, "tokenizer": {"kind": "words"}, "train": train}
-    return _train(RunConfig(**values), folder / "small", seconds)
+    yield _train(RunConfig(**values), folder)
 
 
-def _train(config: Any, folder: Path, seconds: float) -> float:
-    """From the second step on: the choice of threads comes before the first."""
+NO_VALIDATION = {"steps": 100_000, "validate_every": 100_000, "save_every": 100_000}
+
+
+def _train(config: Any, folder: Path) -> Callable[[], int]:
+    """Target tokens of a step."""
     import torch
 
     from attendo.recipes.run import Run
     from attendo.train.reports import Step
 
-    run = Run.begin(config, folder, torch.device("cpu"))
+    run = Run.begin(config, folder / "run", torch.device("cpu"))
     for _ in run.prepare():
         pass
-    tokens, begin = 0, 0.0
-    for report in run.train():
-        if isinstance(report, Step):
-            tokens, begin = (tokens + report.tokens, begin) if begin else (0, time.perf_counter())
-        if begin and time.perf_counter() - begin > seconds:
-            break
-    return tokens / (time.perf_counter() - begin)
+    steps = (report.tokens for report in run.train() if isinstance(report, Step))
+    return lambda: next(steps)
 
 
-def _measure_validate(folder: Path, seconds: float) -> float:
+@contextmanager
+def _prepare_validate(folder: Path) -> Iterator[Callable[[], int]]:
     """The loss of the demo's validation pairs, and their translations, as at a validation of a run."""
     import torch
 
@@ -133,67 +169,72 @@ def _measure_validate(folder: Path, seconds: float) -> float:
 
     config = demo_config()
     config = config.replace(train=config.train.replace(metrics=("bleu",), metric_pairs=128))
-    run = Run.begin(config, folder / "validate", torch.device("cpu"))
+    run = Run.begin(config, folder / "run", torch.device("cpu"))
     for _ in run.prepare():
         pass
     run.build()
     validate = Validator(run.model, run.data.valid[:128], run.trainer.learner)
     with keep_threads():
-        return _repeat(lambda number: len(validate(number).samples) and 128, seconds)
+        yield lambda: len(validate(0).samples) and 128
 
 
-def _measure_generate(folder: Path, seconds: float) -> float:
+@contextmanager
+def _prepare_generate(folder: Path) -> Iterator[Callable[[], int]]:
     model, texts = _make_model(), _make_texts(64)
-    return _repeat(lambda number: sum(len(each.ids) for each in model.generate(texts, max_length=LENGTH)), seconds)
+    yield lambda: sum(len(each.ids) for each in model.generate(texts, max_length=LENGTH))
 
 
-def _measure_generate_one(folder: Path, seconds: float) -> float:
+@contextmanager
+def _prepare_generate_one(folder: Path) -> Iterator[Callable[[], int]]:
+    model, texts = _make_model(), cycle(_make_texts(64))
+    yield lambda: len(model.generate([next(texts)], max_length=LENGTH)[0].ids)
+
+
+@contextmanager
+def _prepare_score(folder: Path) -> Iterator[Callable[[], int]]:
     model, texts = _make_model(), _make_texts(64)
-    return _repeat(lambda number: len(model.generate([texts[number % 64]], max_length=LENGTH)[0].ids), seconds)
+    yield lambda: len(model.score(texts, texts)) * LENGTH
 
 
-def _measure_score(folder: Path, seconds: float) -> float:
-    model, texts = _make_model(), _make_texts(64)
-    return _repeat(lambda number: len(model.score(texts, texts)) * LENGTH, seconds)
+@contextmanager
+def _prepare_serve_one(folder: Path) -> Iterator[Callable[[], int]]:
+    with _serve(folder) as ask:
+        yield lambda: ask(0)
 
 
-def _measure_serve_one(folder: Path, seconds: float) -> float:
-    return _serve(folder / "one", seconds, clients=1)
-
-
-def _measure_serve_eight(folder: Path, seconds: float) -> float:
-    return _serve(folder / "eight", seconds, clients=8)
-
-
-def _serve(folder: Path, seconds: float, clients: int) -> float:
-    """Requests a second of `attendo serve`, asked by so many clients at once."""
+@contextmanager
+def _prepare_serve_eight(folder: Path) -> Iterator[Callable[[], int]]:
+    """Eight clients, two requests each."""
     from concurrent.futures import ThreadPoolExecutor
+
+    with _serve(folder) as ask, ThreadPoolExecutor(8) as pool:
+        yield lambda: sum(pool.map(lambda client: ask(client) + ask(client), range(8)))
+
+
+@contextmanager
+def _serve(folder: Path) -> Iterator[Callable[[int], int]]:
+    """One request to `attendo serve` by the client with this number, each on a connection of its own."""
     from http.client import HTTPConnection
 
-    _make_model().save(folder)
-    command = [sys.executable, "-m", "attendo", "serve", str(folder), "--port", "0", "--languages", "en-de"]
-    texts = _make_texts(64)
+    _make_model().save(folder / "model")
+    command = [sys.executable, "-m", "attendo", "serve", str(folder / "model"), "--port", "0", "--languages", "en-de"]
+    texts = cycle(_make_texts(64))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         assert server.stdout is not None
         address = server.stdout.readline().strip().removeprefix("http://").rstrip("/")
+        connections = [HTTPConnection(address, timeout=600) for _ in range(8)]
 
-        def ask(first: int) -> int:
-            connection, done, end = HTTPConnection(address, timeout=600), 0, time.perf_counter() + seconds
-            while time.perf_counter() < end:
-                body = json.dumps({"q": texts[(first + done) % 64], "source": "en", "target": "de"})
-                connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
-                response = connection.getresponse()
-                response.read()
-                assert response.status == 200, response.status
-                done += 1
-            return done
+        def ask(client: int) -> int:
+            body = json.dumps({"q": next(texts), "source": "en", "target": "de"})
+            connections[client].request("POST", "/translate", body, {"Content-Type": "application/json"})
+            response = connections[client].getresponse()
+            response.read()
+            assert response.status == 200, response.status
+            connections[client].close()  # the server closes those that are idle while others have their turn
+            return 1
 
         try:
-            ask(0)  # warm
-            with ThreadPoolExecutor(clients) as pool:
-                begin = time.perf_counter()
-                done = sum(pool.map(ask, range(0, 8 * clients, 8)))
-                return done / (time.perf_counter() - begin)
+            yield ask
         finally:
             server.terminate()
 
@@ -221,24 +262,14 @@ def _make_texts(count: int) -> list[str]:
     return [" ".join(dice.choices(WORDS, k=dice.randrange(LENGTH // 2, LENGTH))) for _ in range(count)]
 
 
-def _repeat(work: Callable[[int], int], seconds: float) -> float:
-    for number in range(2):
-        work(number)
-    begin, done, number = time.perf_counter(), 0, 0
-    while time.perf_counter() - begin < seconds:
-        done += work(number)
-        number += 1
-    return done / (time.perf_counter() - begin)
-
-
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each work")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each turn")
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--works", default=",".join(WORKS))
     parser.add_argument("--busy", type=int, help="one situation alone: beside so many busy processes")
     parser.add_argument("--json", help="also write all figures to this file")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
