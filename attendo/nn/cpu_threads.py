@@ -22,6 +22,7 @@ import torch
 
 _CHECK_SECONDS = 0.2  # between two looks at what other processes do
 _NOISE = 0.1  # cores that the processes of an idle machine use
+_OTHER_LOAD = 0.5  # cores: a change by more means that another process came or went
 _ROUNDS, _TRIAL_SECONDS = range(3, 11), 0.12  # steps of each number of threads in a comparison, until it took so long
 _SHORTEST, _LONGEST = 0.5, 16.0  # seconds between two comparisons; doubled while the choice stays
 _BETTER = 0.95  # a number of threads must take at most this share of the time of another to replace it
@@ -58,6 +59,15 @@ class OtherLoad:
             others = (now[1] - before[1]) - (now[2] - before[2])
             self._found, self._last = max(0.0, others / seconds), now
         return self._found
+
+    @property
+    def cores(self) -> float:
+        """By the last measurement."""
+        return self._found
+
+    def restart(self) -> None:
+        """The time since the last measurement does not count: this process had nothing to do."""
+        self._last = self._read()
 
     def leaves(self, threads: int) -> bool:
         """Whether so many threads have a core each, by the last measurement."""
@@ -111,14 +121,17 @@ class WaitPolicy:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.load, self._clock = OtherLoad(), clock
-        self._checked = clock()
+        self._checked = self._ended = clock()
 
     def begin(self) -> None:
         """A unit of work begins."""
+        if self._clock() - self._ended > _CHECK_SECONDS:
+            self.load.restart()
 
     def end(self) -> None:
         """A unit of work has ended."""
         threads, now = torch.get_num_threads(), self._clock()
+        self._ended = now
         if threads > 1 and now - self._checked >= _CHECK_SECONDS:
             self._checked = now
             self.load.measure()
@@ -137,7 +150,8 @@ class ThreadTuner:
         self.place = self._used = self._guess()  # index of the best number, and of the one in use
         self._begin: float | None = None
         self._elapsed = 0.0  # of the last step
-        self._checked = self._due = clock()
+        self._checked = self._ended = self._due = clock()
+        self._compared_beside = self.load.cores  # that others used when the numbers were last compared
         self._pause = _SHORTEST
         self._trial: Iterator[None] | None = None
 
@@ -159,20 +173,20 @@ class ThreadTuner:
         if threads > 1:
             THROTTLE.set(not self.load.leaves(threads))
         self._begin = self._clock()
+        if self._begin - self._ended > _CHECK_SECONDS:
+            self.load.restart()
 
     def end(self) -> None:
         """The step has ended: choose for the next one."""
         if self._begin is not None:
-            now = self._clock()
+            now = self._ended = self._clock()
             self._elapsed, self._begin = now - self._begin, None
             self._choose(now)
 
     def _choose(self, now: float) -> None:
         if now - self._checked >= _CHECK_SECONDS:
             self._checked = now
-            before = self.load.leaves(self.threads)
-            self.load.measure()
-            if before != self.load.leaves(self.threads):  # other processes came or went
+            if abs(self.load.measure() - self._compared_beside) > _OTHER_LOAD:
                 self._pause, self._due = _SHORTEST, now
         if self._trial is None and now >= self._due:
             self._trial = self._compare()
@@ -182,7 +196,7 @@ class ThreadTuner:
 
     def _compare(self) -> Iterator[None]:
         """Time the neighbouring numbers of threads. It yields once a step; `_elapsed` has the time of that step."""
-        before = self.place
+        before, self._compared_beside = self.place, self.load.cores
         for other in (before - 1, before + 1):
             if not 0 <= other < len(self.counts) or self.place != before:
                 continue

@@ -102,6 +102,24 @@ def test_the_load_of_others_is_what_is_not_ours(monkeypatch: pytest.MonkeyPatch)
     assert load.measure() == pytest.approx(2.0), "too soon to tell: the statistics count hundredths of a second"
 
 
+def test_the_load_while_this_process_had_nothing_to_do_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([(0.0, 0.0, 0.0), (60.0, 120.0, 0.0), (61.0, 121.5, 1.0)])
+    monkeypatch.setattr(OtherLoad, "_read", lambda load: next(readings))
+    load = OtherLoad()
+    load.restart()
+    assert load.measure() == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("others", "threads"), [(0.0, 4), (1.0, 2), (3.0, 1), (3.4, 4)])
+def test_the_first_number_leaves_a_core_to_each_other_process_unless_all_are_taken(
+    monkeypatch: pytest.MonkeyPatch, others: float, threads: int
+) -> None:
+    machine = Machine(monkeypatch)
+    monkeypatch.setattr(cpu_threads._SINCE_IMPORT, "_cores", frozenset(range(4)))
+    monkeypatch.setattr(cpu_threads._SINCE_IMPORT, "_found", others)
+    assert ThreadTuner(4, machine.now).threads == threads
+
+
 def test_the_wait_policy_changes_how_threads_wait_and_never_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(4)
     readings = [0.0, 1.0, 1.0, 0.0]
