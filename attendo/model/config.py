@@ -59,7 +59,8 @@ class ModelConfig(Settings):
     position_layout: Literal["interleaved", "halves", "fairseq"] = Field(
         "interleaved", description="order of sines and cosines; fairseq: halves, with other frequencies"
     )
-    position_offset: Annotated[int, Field(ge=0)] = Field(0, description="number of the first position")
+    # Up to 2^24 float32 tells every position from the next.
+    position_offset: Annotated[int, Field(ge=0, le=2**24)] = Field(0, description="number of the first position")
     max_length: Count = Field(1024, description="longest sequence; learned positions only")
 
     tie: Literal["none", "output", "all"] = Field(

@@ -23,8 +23,10 @@ import torch
 _CHECK_SECONDS = 0.2  # between two looks at what other processes do
 _NOISE = 0.1  # cores that the processes of an idle machine use
 _OTHER_LOAD = 0.5  # cores: a change by more means that another process came or went
-_ROUNDS, _TRIAL_SECONDS = range(3, 11), 0.12  # steps of each number of threads in a comparison, until it took so long
+_FEWEST_ROUNDS = 3  # steps of each number of threads in a comparison
+_TRIAL_SECONDS, _CONTENDED_SECONDS = 0.12, 0.8  # of a comparison; beside other processes steps vary in length
 _SHORTEST, _LONGEST = 0.5, 16.0  # seconds between two comparisons; doubled while the choice stays
+_LOST = 0.05  # of all time may be lost by steps with the slower number
 _BETTER = 0.95  # a number of threads must take at most this share of the time of another to replace it
 
 
@@ -196,19 +198,22 @@ class ThreadTuner:
 
     def _compare(self) -> Iterator[None]:
         """Time the neighbouring numbers of threads. It yields once a step; `_elapsed` has the time of that step."""
-        before, self._compared_beside = self.place, self.load.cores
+        before, self._compared_beside, lost = self.place, self.load.cores, 0.0
+        limit = _TRIAL_SECONDS if self.load.leaves(self.threads) else _CONTENDED_SECONDS
         for other in (before - 1, before + 1):
             if not 0 <= other < len(self.counts) or self.place != before:
                 continue
             here, there = list[float](), list[float]()
-            while len(here) < _ROUNDS.stop and (len(here) < _ROUNDS.start or sum(here) + sum(there) < _TRIAL_SECONDS):
+            while len(here) < _FEWEST_ROUNDS or sum(here) + sum(there) < limit:
                 for self._used, times in ((before, here), (other, there)):
                     yield
                     times.append(self._elapsed)
+            lost += abs(sum(there) - sum(here))
             if fmean(there) < _BETTER * fmean(here):
                 self.place = other
         self._used = self.place
-        self._pause = min(_LONGEST, 2 * self._pause) if self.place == before else _SHORTEST
+        stays = max(min(_LONGEST, 2 * self._pause), lost / _LOST)
+        self._pause = stays if self.place == before else _SHORTEST
 
 
 @contextmanager

@@ -130,6 +130,12 @@ def test_a_setting_that_would_do_nothing_is_refused(changes: dict[str, Any], mes
         ModelConfig(vocab_size=5, **changes)
 
 
+def test_positions_that_float32_cannot_tell_apart_are_refused() -> None:
+    assert ModelConfig(vocab_size=5, position_offset=2**24).position_offset == 2**24
+    with pytest.raises(UsageError, match="position_offset.* less than or equal to 16777216"):
+        ModelConfig(vocab_size=5, position_offset=10**29)
+
+
 def test_the_preset_paper_is_the_base_model_of_the_paper() -> None:
     paper, base = (ModelConfig.preset(name, vocab_size=37_000) for name in ("paper", "base"))
     assert paper == base.replace(norm="post", tie="all")
