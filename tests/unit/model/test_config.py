@@ -132,7 +132,7 @@ def test_a_setting_that_would_do_nothing_is_refused(changes: dict[str, Any], mes
 
 def test_positions_that_float32_cannot_tell_apart_are_refused() -> None:
     assert ModelConfig(vocab_size=5, position_offset=2**24).position_offset == 2**24
-    with pytest.raises(UsageError, match="position_offset.* less than or equal to 16777216"):
+    with pytest.raises(UsageError, match=r"position_offset.* less than or equal to 16777216"):
         ModelConfig(vocab_size=5, position_offset=10**29)
 
 
