@@ -166,7 +166,6 @@ def test_a_head_is_switched_off_turned_down_and_all_are_ranked(visit: Any) -> No
     page.wait_for_function("() => !location.hash.includes('heads')")
 
 
-@pytest.mark.slow
 def test_checkpoints_decoders_and_sources_are_compared(visit: Any) -> None:
     page = visit.page
     view = visit.open("compare")

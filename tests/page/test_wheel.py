@@ -106,7 +106,6 @@ def test_the_project_has_no_build_step_for_its_page() -> None:
     assert files.isdisjoint({"package.json", "package-lock.json", "node_modules", "tsconfig.json", "vite.config.js"})
 
 
-@pytest.mark.slow
 def test_what_was_installed_from_the_wheel_serves_the_page_and_all_that_it_loads(served: str) -> None:
     without_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
