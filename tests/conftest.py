@@ -71,6 +71,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_further_cases(items)
 
 
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what was imported stays: there is no garbage in it to look for
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before its fixtures. Unit tests do not wait for the disk: a run syncs fifty times, for milliseconds each."""
