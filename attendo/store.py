@@ -157,6 +157,11 @@ def check_manifest(folder: Path, kind: str, version: int) -> dict[str, Any]:
         _set_aside(folder).rename(folder)
     if not folder.is_dir():
         raise ModelError(f"{folder} is not a folder: give the folder that holds manifest.json, such as runs/demo/model")
+    if kind == FORMAT and not path.exists() and not (folder / "weights.safetensors").exists():
+        found = "it has no manifest.json" if any(folder.iterdir()) else "it is empty"
+        raise ModelError(
+            f"{folder} is not a model folder: {found}; give one that attendo wrote, such as runs/demo/model"
+        )
     manifest = read_json(path)
     content = {key: value for key, value in manifest.items() if key != "sha256"}
     if manifest.get("sha256") != _digest(content):

@@ -42,7 +42,7 @@ class NotTheSameError(ModelError):
     """The files answer otherwise than the model; nothing of them is left."""
 
     def __init__(self, goal: Path, certificate: Certificate) -> None:
-        way_out = "; max_loss allows more" if certificate.judged_by == "lost_bleu" else ""
+        way_out = "; a larger max_loss (--max-loss) allows more" if certificate.judged_by == "lost_bleu" else ""
         reasons = "; ".join(certificate.reasons)
         super().__init__(f"{goal} is not written, it would not be the same model: {reasons}{way_out}")
         self.certificate = certificate

@@ -261,7 +261,7 @@ def test_a_folder_is_opened_for_what_it_is(model: TextModel, out: Callable[..., 
             r"is a t5 model of transformers, which attendo does not support yet; it imports marian, bart",
         ),
         ({"model.bin": {}}, "looks like a model of CTranslate2 that attendo did not write"),
-        ({"config.json": []}, r"manifest\.json cannot be read"),
+        ({"config.json": []}, r"is not a model folder: it has no manifest\.json; give one"),
         (
             {"manifest.json": {"format": "attendo.export", "facts": {"to": "hf"}}},
             "was exported to hf, which attendo does not run",

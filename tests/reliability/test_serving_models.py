@@ -100,7 +100,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "tokenizer of another": (_other_tokenizer, "they belong to different models"),
     "tokenizers swapped": (_swapped_tokenizers, "tokenizer.json"),
     "generation missing": (_take("generation.json"), "generation.json is missing"),
-    "a folder with nothing in it": (_empty, "manifest.json"),
+    "a folder with nothing in it": (_empty, "is not a model folder: it is empty"),
     "a file": (_file, "is not a folder"),
     "no folder": (_take_all, "is not a folder"),
 }

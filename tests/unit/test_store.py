@@ -238,6 +238,14 @@ def test_a_file_or_nothing_in_place_of_the_folder(tmp_path: Path) -> None:
         assert str(tmp_path / name) in expect_fault(tmp_path / name)
 
 
+def test_a_folder_without_a_model_is_told_from_a_damaged_one(model_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "is not a model folder: it is empty; give one that attendo wrote" in expect_fault(tmp_path / "empty")
+    assert "is not a model folder: it has no manifest.json" in expect_fault(tmp_path)
+    (model_folder / "manifest.json").unlink()
+    assert "manifest.json cannot be read" in expect_fault(model_folder)
+
+
 def test_a_tokenizer_of_another_size_is_refused(model_folder: Path) -> None:
     Words.build(["quite other words stand here and there are many more of them"]).save(model_folder, "target")
     reseal(model_folder)

@@ -82,7 +82,7 @@ def test_more_bleu_may_be_lost_where_that_is_said(
     told = attendo("export", model_folder, tmp_path / "out", *given)
     assert told.code == 4
     assert "FAILED: 0.70 BLEU are lost, more than 0.5" in told.output
-    assert told.errors.endswith("0.70 BLEU are lost, more than 0.5; max_loss allows more\n")
+    assert told.errors.endswith("0.70 BLEU are lost, more than 0.5; a larger max_loss (--max-loss) allows more\n")
     told = attendo("export", model_folder, tmp_path / "out", *given, "--max-loss", "0.8")
     assert told.code == 0
     assert "at most 0.8" in told.output
