@@ -95,6 +95,7 @@ def test_the_bill_of_materials_names_everything_once(script: Any, wanted: dict[s
     assert any("pkg:pypi/sympy@" in ref for ref in needs[torch["bom-ref"]])
 
 
+@pytest.mark.slow
 def test_it_is_written_to_a_file_the_same_each_time_by_a_python_alone(tmp_path: Path) -> None:
     for name in ("one.json", "two.json"):
         subprocess.run([sys.executable, str(SCRIPT), str(tmp_path / name)], check=True)

@@ -45,7 +45,7 @@ def test_marian_comes_back_with_the_same_texts_for_the_same_texts(marian: Path, 
     assert len(set(_told(marian))) > 3
 
 
-@pytest.mark.short(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [True, False])
 def test_bart_comes_back_with_the_same_texts_for_the_same_texts(tmp_path: Path, tied: bool) -> None:
     size = len(write_bart(tmp_path))
@@ -66,6 +66,7 @@ def test_what_bart_cannot_hold_is_told_in_full() -> None:
     assert BART.obstacles(wordy(positions="learned", **changes).network.config) == told
 
 
+@pytest.mark.slow
 def test_marian_goes_on_to_ctranslate2_and_argos(marian: Path, tmp_path: Path) -> None:
     model = from_folder(marian).model()
     sentences = some_sentences(model, 6)

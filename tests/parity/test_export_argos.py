@@ -47,6 +47,7 @@ def test_a_package_translates_the_way_argos_calls_it(tmp_path: Path) -> None:
     assert [_shown(each.hypotheses[0]) for each in told] == [_shown(_pieces(model, each.ids)) for each in ours]
 
 
+@pytest.mark.slow
 def test_the_same_model_is_the_same_file_but_for_the_times_it_took(tmp_path: Path) -> None:
     contents: list[dict[str, bytes]] = []
     for name in ("one.argosmodel", "two.argosmodel"):
@@ -70,6 +71,7 @@ def test_what_a_package_cannot_hold_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_package_is_left_alone_and_a_package_replaced(tmp_path: Path) -> None:
     file = tmp_path / "a.argosmodel"
     file.write_text("precious")

@@ -133,6 +133,7 @@ def test_a_language_that_is_not_told_can_be_told_there(made: Callable[..., Folde
     assert _tokenizer(tmp_path, "de")(TEXTS[0]).input_ids == _tokenizer(first, "de")(TEXTS[0]).input_ids
 
 
+@pytest.mark.slow
 def test_what_answers_begin_from_may_be_a_token_of_its_own(made: Callable[..., Folder], tmp_path: Path) -> None:
     """As it is once a model has been trained on."""
     first, before = made("mbart")

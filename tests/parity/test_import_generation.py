@@ -72,6 +72,7 @@ def test_answers_are_those_of_generate(marian: Folder, settings: dict[str, Any])
     assert not any(note.startswith("not taken over") for note in found.notes)
 
 
+@pytest.mark.slow
 def test_a_beginning_that_is_a_symbol_is_taken_over(marian: Folder) -> None:
     folder = marian(forced_bos_token_id=2, num_beams=2)
     found = from_folder(folder)

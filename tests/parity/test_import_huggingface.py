@@ -54,7 +54,7 @@ def test_other_settings_are_kept(tmp_path: Path, name: str) -> None:
     assert_passed(certificate(imported(tmp_path, kind, **changes), count=8))
 
 
-@pytest.mark.short(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bart", "m2m_100"])
 def test_answers_with_a_prefix_are_the_same(tmp_path: Path, kind: str) -> None:
     assert_passed(certificate(imported(tmp_path, kind), count=8, target_prefix=(9,)))
@@ -108,6 +108,7 @@ def test_the_control_tokens_are_where_ours_are(tmp_path: Path) -> None:
     assert all(found.network.output.bias[each] > -100 for each in (PAD, UNK, EOS))
 
 
+@pytest.mark.slow
 def test_sharded_half_precision_weights_are_read(tmp_path: Path) -> None:
     model = random_model("marian").half()
     model.save_pretrained(tmp_path, max_shard_size="10KB")

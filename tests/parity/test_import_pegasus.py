@@ -32,6 +32,7 @@ def test_an_exported_model_comes_back(tmp_path: Path, tie: str) -> None:
     assert_passed(certificate(found, count=20))
 
 
+@pytest.mark.slow
 def test_a_pegasus_model_with_another_tokenizer_is_refused(tmp_path: Path) -> None:
     model = pieces(norm="pre", position_layout="halves")
     export(model, tmp_path / "exported", "hf", sentences=some_sentences(model))

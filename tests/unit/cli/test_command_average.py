@@ -62,6 +62,7 @@ def test_the_rest_is_as_in_the_run(attendo: Command, run: Path, tmp_path: Path) 
     assert len(load(tmp_path / "mean", "cpu").generate(SOURCES)) == len(SOURCES)
 
 
+@pytest.mark.slow
 def test_it_answers_as_the_trained_model_does(attendo: Command, tmp_path: Path) -> None:
     """By the settings that the run file has, and those that follow from its data."""
     source, target = write_pairs(tmp_path)

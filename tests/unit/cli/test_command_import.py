@@ -132,6 +132,7 @@ def test_what_is_left_behind_is_told(attendo: Command, marian: Path, tmp_path: P
     assert note in attendo("import", folder, tmp_path / "another", "--no-proof").errors.splitlines()
 
 
+@pytest.mark.slow
 def test_texts_are_cut_as_there(attendo: Command, marian: Path, tmp_path: Path) -> None:
     told = attendo("import", marian, tmp_path / "model")
     assert "6 of 6 texts have the same ids as by MarianTokenizer" in told.output.splitlines()
@@ -155,6 +156,7 @@ def test_a_tokenizer_that_cuts_otherwise_is_refused(attendo: Command, tmp_path: 
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.slow
 def test_a_tokenizer_that_transformers_cannot_load_is_told(
     attendo: Command, marian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

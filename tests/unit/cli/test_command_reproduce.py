@@ -414,6 +414,7 @@ def test_who_comes_second_is_told_what_reproduce_can_do(data: Path, out: Path, r
         command._begun(run, config, torch.device("cpu"), {})
 
 
+@pytest.mark.slow
 def test_models_of_all_seeds_answer_together(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
     path = recipe(PLAIN.replace("seeds =", "ensemble = true\nseeds ="))
     done = attendo("reproduce", path, "--out", out, "--device", "cpu")

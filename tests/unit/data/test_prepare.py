@@ -20,6 +20,7 @@ from attendo.text.config import TokenizerConfig
 BUILTIN = DataConfig(task="builtin")
 
 
+@pytest.mark.slow
 def test_every_pair_becomes_ids_or_is_kept_back(tmp_path: Path) -> None:
     pairs = sentences(2500)
     prepared = prepare_all(tmp_path / "data", ListCorpus(pairs))

@@ -69,7 +69,7 @@ def test_many_heads_stand_below_each_other() -> None:
     assert tall[0] < wide[0]
 
 
-@pytest.mark.short(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
 def test_the_same_numbers_give_the_same_bytes(form: str, start: bytes) -> None:
     first, second = (draw_heads(report(1, 2), "entropy", form)[0] for _ in range(2))

@@ -59,6 +59,7 @@ def test_no_more_turns_are_read_than_the_model_learned_from() -> None:
     assert said(model, "<turn>".join(TURNS[-2:])) != said(model, "<turn>".join(TURNS))
 
 
+@pytest.mark.slow
 def test_turns_are_read_as_far_back_as_they_fit() -> None:
     model = answering(True)
     for read in range(1, 5):

@@ -95,6 +95,7 @@ def test_a_trained_model_knows_it_from_its_files(attendo: Command, tmp_path: Pat
     assert averaged_model(tmp_path / "run", steps[-1:]).about == about
 
 
+@pytest.mark.slow
 def test_a_run_on_single_sentences_leaves_a_model_that_splits_texts(attendo: Command, tmp_path: Path) -> None:
     source, target = tmp_path / "train.a", tmp_path / "train.b"
     source.write_text("He is at home.\nI love you.\n" * 20, "utf-8")

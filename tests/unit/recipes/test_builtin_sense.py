@@ -7,6 +7,8 @@ import pytest
 
 from attendo.recipes.builtin import BuiltinTask, Pair
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def pairs() -> list[Pair]:
@@ -36,7 +38,6 @@ ODD_CHINESE = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fact", ODD_ENGLISH)
 def test_no_english_sentence_is_odd(fact: str, pairs: list[Pair]) -> None:
     odd = re.compile(ODD_ENGLISH[fact])

@@ -13,7 +13,7 @@ from attendo.recipes.builtin.task import PATTERNS
 
 @pytest.fixture(scope="module")
 def training() -> list[Pair]:
-    return list(islice(BuiltinTask().train(), 20_000))
+    return list(islice(BuiltinTask().train(), 8_000))
 
 
 @pytest.fixture(scope="module")

@@ -46,6 +46,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> TextModel:
     return run.model
 
 
+@pytest.mark.slow
 def test_every_word_of_the_task_is_one_token_so_that_alignments_fit_attention() -> None:
     task = BuiltinTask(1)
     pairs = [*islice(task.train(), 2000), *task.heldout(300)]
@@ -73,6 +74,7 @@ def test_the_vocabulary_of_the_demo_has_every_word_of_the_held_out_pairs() -> No
         assert not target.unknown(row.target)
 
 
+@pytest.mark.slow
 def test_scores_count_exact_answers_and_name_every_head(model: TextModel) -> None:
     scores = evaluate(model, BuiltinTask(1), count=40)
     assert len(scores.translations) == 40

@@ -58,6 +58,7 @@ def accumulates(weight: torch.Tensor) -> Any:
     return weight.expand_as(weight).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_wider_batch_and_more_to_remember_take_more() -> None:
     plain = estimate(learner(), WIDE)
     twice = estimate(learner(), replace(WIDE, rows=2 * WIDE.rows))

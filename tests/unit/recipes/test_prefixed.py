@@ -53,6 +53,7 @@ def old(tmp_path: Path) -> Path:
     return tmp_path / "old"
 
 
+@pytest.mark.slow
 def test_a_model_keeps_them_and_learns_to_say_them(attendo: Command, old: Path, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     quick = settings("train.steps=40", "train.batch_tokens=64", "train.peak_lr=1e-2", "train.warmup=2")

@@ -103,6 +103,7 @@ def test_text_without_validation_pairs_is_refused(tmp_path: Path) -> None:
         list(run.prepare())
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_model_and_another_seed_another(tmp_path: Path) -> None:
     same, again, other = (
         weights(trained(config(tmp_path, seed=seed), tmp_path / name)) for name, seed in (("a", 1), ("b", 1), ("c", 2))

@@ -72,6 +72,7 @@ def test_the_validation_loss_is_that_of_every_token_behind_the_first_of_its_wind
     assert validation.loss == pytest.approx(sum(losses) / len(losses), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_samples_are_continuations_of_validation_text(tmp_path: Path) -> None:
     run = begun(run_of_text(tmp_path, train={"steps": 2, "samples": 1}), tmp_path / "run")
     (validation,) = [report for report in run.train() if isinstance(report, Validation)]
@@ -232,6 +233,7 @@ def test_the_doctor_sees_windows_that_are_not_the_text(tmp_path: Path, monkeypat
     assert levels["shift"] == "fault"
 
 
+@pytest.mark.slow
 def test_all_engines_are_verified(tmp_path: Path) -> None:
     run = begun(run_of_text(tmp_path), tmp_path / "run")
     model = TextModel(replace(run.model.stored, generation={"max_length_extra": 5}))

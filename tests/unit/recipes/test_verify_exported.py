@@ -84,6 +84,7 @@ def test_a_score_that_is_not_that_of_the_answer_is_told() -> None:
     assert not told.equal
 
 
+@pytest.mark.slow
 def test_scores_of_answers_that_were_cut_are_compared_without_an_end() -> None:
     model: Any = Changing()
     model._model.network.output.bias.data[EOS] = -50.0  # none ends

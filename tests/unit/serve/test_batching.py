@@ -222,6 +222,7 @@ def test_more_kinds_than_take_turns_are_all_answered(small_model: TextModel, mon
     assert [type(heard[-1]) for heard in others] == [Finished] * 3
 
 
+@pytest.mark.slow
 def test_kinds_that_nobody_asks_for_are_forgotten(small_model: TextModel) -> None:
     batcher = Batcher(small_model)
     expected = [small_model.generate(["the cat"], sample=True, seed=seed)[0].text for seed in range(12)]
@@ -263,7 +264,7 @@ def test_a_batcher_serves_one_event_loop_after_another() -> None:
     asyncio.run(batcher.drain())
 
 
-@pytest.mark.short(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "heavy",
     [
@@ -291,6 +292,7 @@ def test_nobody_waits_for_what_cannot_be_seated(small_model: TextModel, heavy: d
     asking(batcher, work())
 
 
+@pytest.mark.slow
 def test_who_sat_down_meanwhile_goes_on_afterwards(small_model: TextModel) -> None:
     """Also where what was under way is done in torch's inference mode, whose tensors nobody else may change."""
     batcher = Batcher(small_model)

@@ -175,6 +175,7 @@ def test_a_translation_is_of_the_last_turn_alone(server: Asking, plain: str) -> 
     assert [each["message"]["content"] for each in told["choices"]] == [plain]
 
 
+@pytest.mark.slow
 def test_a_conversation_is_read_as_far_back_as_fits() -> None:
     model = random_model(9)
     talk = NamedModel("talk", model, about=About(task="conversation"))

@@ -74,6 +74,7 @@ def test_answers_are_the_same_where_fewer_fit_side_by_side(
     assert memory.made[-1] < memory.made[0]
 
 
+@pytest.mark.slow
 def test_what_was_answered_before_memory_ran_out_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two side by side: at the twelfth step some are answered, and some are not."""
     how: dict[str, Any] = {"engine": "fast", "batch_tokens": 32}

@@ -56,6 +56,7 @@ def test_greedy_comes_token_by_token() -> None:
         assert all(pieces)
 
 
+@pytest.mark.slow
 def test_no_character_comes_by_halves() -> None:
     """With bytes drawn at random, whole characters of several bytes are there, and broken ones too."""
     model = bytes_model()

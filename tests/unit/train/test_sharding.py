@@ -36,7 +36,7 @@ def parted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 WINDOWS = [collate_windows(Sequences.of([[5, 6, 7, 8], [9, 10, 11, 12]]), first_is_given=False)]
 
 
-@pytest.mark.short(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "changes", "batches"),
     [
