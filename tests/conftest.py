@@ -30,6 +30,9 @@ from attendo.model.transformer import Transformer  # noqa: E402
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Users do not have it: what they see must be flushed.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # Always, alone or beside other workers, and so in the commands that tests start: the last bits of a sum depend on it.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"

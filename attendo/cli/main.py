@@ -1,5 +1,6 @@
 """The command line. A command is imported when it is called, so that help and mistakes are answered at once."""
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -274,7 +275,26 @@ def main() -> None:
     except SystemExit as leaving:
         # click and rich leave with 1 when whoever read our output has seen enough (`| head -1`). That is no failure.
         code = 0 if isinstance(leaving.__context__, BrokenPipeError) else leaving.code
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(_flush(code if isinstance(code, int) else 0))
+
+
+def _flush(code: int) -> int:
+    """Write what is left of the output while an error of it can still be told; Python would do so after `main`."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+    except OSError as error:
+        _discard_output()
+        return code or _fail(f"output: {error.strerror}", 1)
+    return code
+
+
+def _discard_output() -> None:
+    """What is still in the buffer cannot be written, and Python would try once more when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _refuse(error: Any) -> int:

@@ -119,6 +119,15 @@ def test_a_place_that_cannot_be_written_is_one_line(attendo: Command, tmp_path: 
         assert str(tmp_path / "file") in failed.error
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_an_output_that_cannot_be_written_is_one_line_and_exit_code_1() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "attendo: output: No space left on device\n")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
