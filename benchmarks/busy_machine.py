@@ -4,7 +4,7 @@
 
 Three situations: idle cores, one busy process, as many busy processes as cores. In each, every way of choosing threads
 has a process of its own: attendo's own choice, `--threads N` for several N, and all cores with OpenMP's passive
-waiting. They work in turns, a few seconds each, for so many rounds; the figure of a way is the median of its rounds.
+waiting. They work in turns of `--seconds`, for `--rounds` rounds. The figure of a way is the median of its rounds.
 `taskset -c 0,1 python ...` limits it to two cores.
 """
 
@@ -70,7 +70,7 @@ def _compare(work: str, ways: dict[str, dict[str, str]], rounds: int, seconds: f
 
 @contextmanager
 def _start_child(work: str, variables: dict[str, str]) -> Iterator[Callable[[float], float]]:
-    """A process that works when it is called, for so many seconds, and returns its rate."""
+    """Start a process for one work. Calling the result makes it work for some seconds and returns its rate."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
     environment = {**kept, "CUDA_VISIBLE_DEVICES": "", **variables}
     command = [sys.executable, __file__, "--child", work]
@@ -267,7 +267,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=2.0, help="of each turn")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--works", default=",".join(WORKS))
-    parser.add_argument("--busy", type=int, help="one situation alone: beside so many busy processes")
+    parser.add_argument("--busy", type=int, help="measure one situation only: beside this number of busy processes")
     parser.add_argument("--json", help="also write all figures to this file")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     return parser.parse_args()

@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # what was imported stays: there is no garbage in it to look for
+    gc.freeze()  # imported modules stay until the end, so the garbage collector need not scan them
 
 
 @pytest.hookimpl(tryfirst=True)

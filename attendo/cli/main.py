@@ -279,7 +279,7 @@ def main() -> None:
 
 
 def _flush(code: int) -> int:
-    """Write what is left of the output while an error of it can still be told; Python would do so after `main`."""
+    """Write buffered output before the process ends, so that an error can still be reported; return the exit code."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -291,10 +291,10 @@ def _flush(code: int) -> int:
 
 
 def _discard_output() -> None:
-    """What is still in the buffer cannot be written, and Python would try once more when it ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    """Send buffered output to the null device: Python flushes standard output once more at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
 def _refuse(error: Any) -> int:

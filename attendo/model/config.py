@@ -59,7 +59,7 @@ class ModelConfig(Settings):
     position_layout: Literal["interleaved", "halves", "fairseq"] = Field(
         "interleaved", description="order of sines and cosines; fairseq: halves, with other frequencies"
     )
-    # Up to 2^24 float32 tells every position from the next.
+    # float32 holds every integer up to 2^24, so neighbouring positions stay different.
     position_offset: Annotated[int, Field(ge=0, le=2**24)] = Field(0, description="number of the first position")
     max_length: Count = Field(1024, description="longest sequence; learned positions only")
 

@@ -22,11 +22,11 @@ import torch
 
 _CHECK_SECONDS = 0.2  # between two looks at what other processes do
 _NOISE = 0.1  # cores that the processes of an idle machine use
-_OTHER_LOAD = 0.5  # cores: a change by more means that another process came or went
+_LOAD_CHANGE = 0.5  # cores; a larger change means that another process started or ended
 _FEWEST_ROUNDS = 3  # steps of each number of threads in a comparison
 _TRIAL_SECONDS, _CONTENDED_SECONDS = 0.12, 0.8  # of a comparison; beside other processes steps vary in length
 _SHORTEST, _LONGEST = 0.5, 16.0  # seconds between two comparisons; doubled while the choice stays
-_LOST = 0.05  # of all time may be lost by steps with the slower number
+_MAX_OVERHEAD = 0.05  # share of the time that comparisons may cost
 _BETTER = 0.95  # a number of threads must take at most this share of the time of another to replace it
 
 
@@ -64,11 +64,11 @@ class OtherLoad:
 
     @property
     def cores(self) -> float:
-        """By the last measurement."""
+        """Cores that other processes used in the last measurement."""
         return self._found
 
     def restart(self) -> None:
-        """The time since the last measurement does not count: this process had nothing to do."""
+        """Start a new measurement: this process was idle, so what others did meanwhile does not count."""
         self._last = self._read()
 
     def leaves(self, threads: int) -> bool:
@@ -163,7 +163,10 @@ class ThreadTuner:
         return self.counts[self.place]
 
     def _guess(self) -> int:
-        """As many as have a core each; all of them where none has, for the system then shares cores by threads."""
+        """The index of the largest number with a core for each thread; of the largest number if no core is free.
+
+        On contended cores the system gives each thread a share, so more threads get more processor time.
+        """
         free = [place for place, count in enumerate(self.counts) if _SINCE_IMPORT.leaves(count)]
         return max(free) if free else len(self.counts) - 1
 
@@ -188,7 +191,7 @@ class ThreadTuner:
     def _choose(self, now: float) -> None:
         if now - self._checked >= _CHECK_SECONDS:
             self._checked = now
-            if abs(self.load.measure() - self._compared_beside) > _OTHER_LOAD:
+            if abs(self.load.measure() - self._compared_beside) > _LOAD_CHANGE:
                 self._pause, self._due = _SHORTEST, now
         if self._trial is None and now >= self._due:
             self._trial = self._compare()
@@ -212,7 +215,7 @@ class ThreadTuner:
             if fmean(there) < _BETTER * fmean(here):
                 self.place = other
         self._used = self.place
-        stays = max(min(_LONGEST, 2 * self._pause), lost / _LOST)
+        stays = max(min(_LONGEST, 2 * self._pause), lost / _MAX_OVERHEAD)
         self._pause = stays if self.place == before else _SHORTEST
 
 

@@ -2,7 +2,6 @@
 
 import os
 import random
-import sys
 
 import numpy as np
 import torch
@@ -19,18 +18,10 @@ def seed_everything(seed: int, world: World) -> None:
 
 
 def use_deterministic(asked: bool) -> None:
-    """Only kernels that give the same bits each time. On a GPU matrix products refuse to without this setting.
-
-    `torch.use_deterministic_algorithms` imports torch's compiler, which takes 1.4 s. Where nothing has imported it yet,
-    the compiler reads the same wish from the environment when something does.
-    """
+    """Only kernels that give the same bits each time. On a GPU matrix products refuse to without this setting."""
     if asked:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    os.environ["TORCHINDUCTOR_DETERMINISTIC"] = str(int(asked))
-    if "torch._inductor.config" in sys.modules:
-        torch.use_deterministic_algorithms(asked)
-    else:
-        torch.set_deterministic_debug_mode("error" if asked else "default")
+    torch.use_deterministic_algorithms(asked)
 
 
 def random_tensors(device: torch.device, world: World) -> dict[str, Tensor]:
