@@ -1,10 +1,12 @@
 """CPU work beside other processes: the threads that attendo chooses, beside every fixed number of threads.
 
-    python benchmarks/busy_machine.py [--seconds 2] [--rounds 9] [--works train_demo,generate] [--busy 1] [--json FILE]
+    python benchmarks/busy_machine.py [--seconds 1] [--rounds 30] [--works train_demo,generate] [--busy 1] [--json FILE]
 
 Three situations: idle cores, one busy process, as many busy processes as cores. In each, every way of choosing threads
 has a process of its own: attendo's own choice, `--threads N` for several N, and all cores with OpenMP's passive
-waiting. They work in turns of `--seconds`, for `--rounds` rounds. The figure of a way is the median of its rounds.
+waiting. They work in turns of `--seconds`, for `--rounds` rounds. The figure of a way is the mean of its rounds: beside
+as many busy processes as cores, a thread has a core for itself in one turn and half of one in the next, so a median
+tells which of the two came more often.
 `taskset -c 0,1 python ...` limits it to two cores.
 """
 
@@ -20,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import cycle
 from pathlib import Path
-from statistics import median
+from statistics import fmean
 from typing import Any
 
 WORKS = ("train_demo", "train_small", "validate", "generate", "generate_one", "score", "serve_one", "serve_eight")
@@ -118,9 +120,9 @@ def _print_table(found: dict[str, Any], ways: list[str]) -> None:
     print("|---" * (len(ways) + 3) + "|")
     for work, situations in found.items():
         for situation, rates in situations.items():
-            middle = {way: median(rates[way]) for way in ways}
-            ratio = middle[CHOSEN] / max(rate for way, rate in middle.items() if way != CHOSEN)
-            print(f"| {work} | {situation} | {' | '.join(f'{middle[way]:,.0f}' for way in ways)} | {ratio:.2f} |")
+            means = {way: fmean(rates[way]) for way in ways}
+            ratio = means[CHOSEN] / max(rate for way, rate in means.items() if way != CHOSEN)
+            print(f"| {work} | {situation} | {' | '.join(f'{means[way]:,.0f}' for way in ways)} | {ratio:.2f} |")
 
 
 @contextmanager
@@ -264,8 +266,8 @@ def _make_texts(count: int) -> list[str]:
 
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each turn")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
+    parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--works", default=",".join(WORKS))
     parser.add_argument("--busy", type=int, help="measure one situation only: beside this number of busy processes")
     parser.add_argument("--json", help="also write all figures to this file")

@@ -1,7 +1,7 @@
 """Several searches at once, each in a thread of its own."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
 from threading import Event
@@ -12,6 +12,7 @@ import torch
 from attendo.decode.watching import between_steps, looked_on_by
 
 Result = TypeVar("Result")
+_SIGNAL_SECONDS = 0.1  # within which an interrupt is seen
 
 
 class _Stopped(Exception):  # noqa: N818  (it is no error)
@@ -50,7 +51,11 @@ def _in_threads(first: Callable[[], Result], others: Sequence[Callable[[], Resul
     with ThreadPoolExecutor(len(others)) as pool:
         waiting = [pool.submit(computed, call, stop_if_failed) for call in others]
         try:
-            return [computed(first, look), *(each.result() for each in waiting)]
+            own = computed(first, look)
+            # A signal that arrives just before a wait without a limit is seen after it only.
+            while wait(waiting, _SIGNAL_SECONDS).not_done:
+                pass
+            return [own, *(each.result() for each in waiting)]
         except _Stopped:
             errors = [each.exception() for each in waiting]
             raise next(each for each in errors if each and not isinstance(each, _Stopped)) from None

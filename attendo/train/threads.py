@@ -13,7 +13,7 @@ from attendo.train.learner import Learner
 _LENGTH = 16  # tokens of a sentence in the trial
 _TOKENS = 2048  # of a batch in the trial, at most
 _SECONDS = 0.25  # that a pass may take: a longer one is tried with fewer sentences
-_PASSES = 4  # with each number of threads
+_PASSES, _CONTENDED_PASSES = 4, 10  # with each number of threads; beside other processes passes vary in length
 # More threads are chosen up to this many times the time of fewer: on idle cores where it is close, for training then
 # uses cores that become free; on contended cores where they are clearly faster, for validations need fewer.
 _CLOSE, _CLEARLY = 1.05, 0.95
@@ -27,7 +27,8 @@ def choose_threads(learner: Learner, most: int) -> int:
     before = torch.get_num_threads()
     with torch.random.fork_rng(devices=[]):
         try:
-            batch, load = _make_batch(learner), OtherLoad()
+            load = OtherLoad()  # which measures while the batch is made
+            batch = _make_batch(learner)
             best = 1
             for count in thread_counts(most)[1:]:
                 fewer, more = _time_passes(learner, batch, (best, count), load)
@@ -44,7 +45,8 @@ def choose_threads(learner: Learner, most: int) -> int:
 def _time_passes(learner: Learner, batch: Batch, counts: tuple[int, int], load: OtherLoad) -> tuple[float, float]:
     """Mean seconds of a pass with each number of threads, in turns, so that other processes disturb both alike."""
     taken: tuple[list[float], list[float]] = ([], [])
-    for _ in range(1 + _PASSES):
+    load.measure()
+    for _ in range(1 + (_PASSES if load.leaves(max(counts)) else _CONTENDED_PASSES)):
         for count, seconds in zip(counts, taken, strict=True):
             torch.set_num_threads(count)
             load.measure()
