@@ -8,6 +8,7 @@ from page_server import VIEWS, Visit
 DARK = ("alignment", "ablation")  # between them they have every kind of control
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     "view", [view if view in DARK else pytest.param(view, marks=pytest.mark.slow) for view in VIEWS]
 )
@@ -16,6 +17,7 @@ def test_axe_finds_nothing_serious(visit: Any, view: str) -> None:
     assert serious_for_axe(visit) == []
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     "view", [each if each in DARK else pytest.param(each, marks=pytest.mark.slow) for each in VIEWS]
 )
@@ -68,6 +70,7 @@ def test_a_person_without_a_mouse_translates_looks_and_intervenes(fresh_page: An
     assert visit.troubles() == []
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("view", ["training", "alignment"])
 def test_on_a_telephone_the_tab_of_the_view_is_in_sight(visit: Any, view: str) -> None:
     visit.page.set_viewport_size({"width": 390, "height": 800})
@@ -77,6 +80,7 @@ def test_on_a_telephone_the_tab_of_the_view_is_in_sight(visit: Any, view: str) -
     assert box["x"] + box["width"] <= 390
 
 
+@pytest.mark.slow
 def test_arrow_keys_walk_through_maps_tokens_bars_and_the_tree(visit: Any) -> None:
     page = visit.page
     view = visit.open()

@@ -56,6 +56,7 @@ def test_what_is_refused_for_now_can_be_asked_again(visit: Any) -> None:
     visit.forgive("status of 429")
 
 
+@pytest.mark.slow
 def test_a_word_that_the_vocabulary_lacks_is_named_beside_its_sign(visit: Any) -> None:
     view = visit.open(text="I saw zebra and yak", target="猫 zebra")
     lines = view.locator(".stage .tokens")

@@ -18,7 +18,7 @@ def exported(page: Any, kind: str, folder: Path) -> Path:
     return path
 
 
-@pytest.mark.short(3)
+@pytest.mark.short(1)
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_is_exported_as_picture_and_data(visit: Any, view: str, tmp_path: Path) -> None:
     visit.open(view, pins="cross.0.0", kind="beam")

@@ -21,6 +21,7 @@ def click_map(page: Any, grid: str, column: int) -> None:
     page.locator(grid).click(position={"x": place["x"] + 9, "y": place["y"] + 9})
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_is_drawn_from_its_address_in_chinese_in_the_dark_and_on_a_telephone(visit: Any, view: str) -> None:
     visit.page.emulate_media(color_scheme="dark")
@@ -114,6 +115,7 @@ def test_a_forced_token_changes_what_follows_and_can_be_forgotten(visit: Any) ->
     page.wait_for_function("() => !document.querySelector('.token.forced')")
 
 
+@pytest.mark.slow
 def test_steps_play_by_themselves_and_pause(visit: Any) -> None:
     page = visit.page
     visit.open("steps")

@@ -53,7 +53,7 @@ def test_a_token_that_is_being_typed_stays_from_step_to_step(visit: Any) -> None
     assert view.locator("#other-piece").input_value() == "坐"
 
 
-@pytest.mark.short(4)
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     ("view", "control", "keys"),
     [

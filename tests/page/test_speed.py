@@ -30,6 +30,7 @@ setInterval(() => { const now = performance.now(); window.gaps.push(now - before
 WATCH = "new PerformanceObserver((list) => (window.long ??= []).push(...list.getEntries().map((e) => e.duration)))"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layers", "heads", "tokens"),
     [

@@ -84,7 +84,7 @@ def engine(folder: Path) -> CTranslate2Engine:
     return CTranslate2Engine(open_exported(folder, threads=1))
 
 
-@pytest.mark.short(4)
+@pytest.mark.short(2)
 @pytest.mark.parametrize("options", HONOURED, ids=str)
 def test_answers_and_all_that_is_told_of_them_are_ours(
     model: TextModel, engine: CTranslate2Engine, options: dict[str, Any]

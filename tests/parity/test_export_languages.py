@@ -54,7 +54,7 @@ def made(tmp_path: Path) -> Callable[..., Folder]:
     return make
 
 
-@pytest.mark.short(2)
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     ("name", "changes", "languages"),
     [

@@ -20,7 +20,7 @@ SOURCES = ["w01 w40 w17", "w03", "w55 w02 w02 w31 w08", "w20 w21 w22 w23", "w11 
 FIXED: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": 9, "at_limit": "free"}
 
 
-@pytest.mark.short(3)
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     "stored",
     [

@@ -49,7 +49,7 @@ def said_there(folder: Path, found: Imported) -> list[tuple[int, ...]]:
     return answers
 
 
-@pytest.mark.short(3)
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     "settings",
     [

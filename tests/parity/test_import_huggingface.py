@@ -47,7 +47,7 @@ def test_answers_are_the_same(tmp_path: Path, name: str, count: int) -> None:
     assert_passed(certificate(imported(tmp_path, kind, **changes, decoder_layers=1), count))
 
 
-@pytest.mark.short(2)
+@pytest.mark.short(1)
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_settings_are_kept(tmp_path: Path, name: str) -> None:
     kind, changes = OTHERS[name]

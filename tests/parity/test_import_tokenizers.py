@@ -112,6 +112,7 @@ def test_m2m100_asked_for_text_is_given_the_languages(made: Make, tmp_path: Path
     assert len({len(result.ids) for result in results}) > 1
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("in_one_file", [False, True])
 def test_bart(made: Make, tmp_path: Path, in_one_file: bool) -> None:
     def write(folder: Path) -> dict[str, int]:

@@ -53,7 +53,7 @@ REQUESTS = [
 TOKENS = 16  # of a batch: there are several
 
 
-@pytest.mark.short(2)
+@pytest.mark.short(1)
 @pytest.mark.parametrize(("strategy", "threads"), [(each, 2) for each in STRATEGIES] + [(Beam(4), 3)], ids=str)
 def test_threads_find_what_one_finds(small_network: MakeNetwork, strategy: Strategy, threads: int) -> None:
     network = small_network()

@@ -92,7 +92,7 @@ def test_what_lay_in_the_memory_of_a_state_does_not_matter(
     torch.testing.assert_close(theirs, ours, **CLOSE)
 
 
-@pytest.mark.short(2)
+@pytest.mark.short(1)
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
 @pytest.mark.parametrize("changes", [{}, {"norm": "post", "positions": "rotary", "d_key": 6, "d_value": 4}], ids=str)
 def test_searches_find_the_same(small_network: MakeNetwork, strategy: Strategy, changes: dict[str, Any]) -> None:

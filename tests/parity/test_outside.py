@@ -79,7 +79,7 @@ def ctranslate2(model: TextModel, out: Callable[..., Path]) -> TextModel:
     return load(out(model, "ctranslate2"))
 
 
-@pytest.mark.short(3)
+@pytest.mark.short(1)
 @pytest.mark.parametrize("options", OF_OURS, ids=str)
 def test_onnx_takes_every_option_and_answers_as_the_model_does(
     model: TextModel, onnx: TextModel, options: dict[str, Any]
@@ -88,14 +88,14 @@ def test_onnx_takes_every_option_and_answers_as_the_model_does(
     assert_same(onnx.generate(TEXTS, **options), model.generate(TEXTS, **ours))
 
 
-@pytest.mark.short(2)
+@pytest.mark.short(1)
 @pytest.mark.parametrize("options", OF_CTRANSLATE2, ids=str)
 def test_greedy_by_ctranslate2_is_ours(model: TextModel, ctranslate2: TextModel, options: dict[str, Any]) -> None:
     ours = {name: value for name, value in options.items() if name != "engine"}
     assert_same(ctranslate2.generate(TEXTS, **options), model.generate(TEXTS, **ours))
 
 
-@pytest.mark.short(2)
+@pytest.mark.short(1)
 @pytest.mark.parametrize("options", BEAMS, ids=str)
 def test_a_beam_by_ctranslate2_has_its_meaning_and_the_models_lengths(
     model: TextModel, ctranslate2: TextModel, options: dict[str, Any]

@@ -30,7 +30,7 @@ def model() -> TextModel:
     return model
 
 
-@pytest.mark.short(5)
+@pytest.mark.short(2)
 @pytest.mark.parametrize("engine", ["textbook", "cached", "fast"])
 @pytest.mark.parametrize("options", WAYS, ids=str)
 def test_every_engine_names_the_text(model: TextModel, engine: str, options: dict[str, Any]) -> None:

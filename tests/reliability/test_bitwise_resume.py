@@ -122,6 +122,7 @@ def test_R1_a_run_stopped_and_resumed_is_the_uninterrupted_one(
     assert [line["step"] for line in found.steps] == list(range(1, STEPS + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", [in_short(each, short={"moving average"}) for each in VARIANTS])
 def test_R1_a_signal_between_two_batches_of_an_update_waits_for_its_end(
     configs: Configs, uninterrupted: References, tmp_path: Path, variant: str, monkeypatch: pytest.MonkeyPatch

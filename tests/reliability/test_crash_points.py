@@ -22,6 +22,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize(
     ("how", "call", "every"),
     [

@@ -75,7 +75,7 @@ def a_broken_disk(size: int) -> Iterator[None]:
         yield
 
 
-@pytest.mark.short(2)
+@pytest.mark.short(1)
 @pytest.mark.parametrize("fault", [room_for, no_room_for_tensors, no_room_at_all, no_room_to_sync, a_broken_disk])
 def test_R5_training_goes_on_and_saves_when_there_is_room_again(
     run: Run, expected: Any, fault: Callable[[int], Any]

@@ -10,7 +10,7 @@ def test_D1_200_sentences_alone_and_in_random_batches(decoder: str) -> None:
     check(decoder, sentences=200)
 
 
-@pytest.mark.short(4)
+@pytest.mark.short(2)
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_D1_32_sentences_alone_and_in_random_batches(decoder: str) -> None:
     check(decoder, sentences=32)

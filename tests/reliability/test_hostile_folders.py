@@ -35,11 +35,11 @@ def fuzz(count: int, *kinds: str, seed: int = 0) -> list[dict[str, Any]]:
 
 
 def test_a_few_changes_of_a_folder_are_refused_in_one_line_or_harmless() -> None:
-    kinds = fuzz(8, "words", "bpe", "ctranslate2")
-    assert len(kinds) == 3
+    kinds = fuzz(6, "words", "ctranslate2")
+    assert len(kinds) == 2
     for found in kinds:
         assert found["odd"] == []
-        assert found["refused"] + found["valid"] == 8
+        assert found["refused"] + found["valid"] == 6
         assert found["refused"] > 0
 
 

@@ -40,7 +40,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Breaker:
     return break_at
 
 
-@pytest.mark.short(2)
+@pytest.mark.short(1)
 @pytest.mark.parametrize("factor", [float("nan"), float("inf")])
 @pytest.mark.parametrize("optimizer", ["adamw", "adam"])
 def test_R10_a_step_without_a_number_changes_no_bit_and_is_counted(

@@ -81,6 +81,7 @@ def test_a_bomb_goes_off_where_it_is_unpickled(sentinel: Path) -> None:
     assert sentinel.exists()
 
 
+@pytest.mark.short(3)
 def test_in_a_model_folder_it_is_refused(tmp_path: Path, sentinel: Path, bomb: bytes) -> None:
     folder = model(tmp_path)
     for name in MODEL_FILES:

@@ -32,6 +32,7 @@ def test_R9_several_processes_learn_from_the_same_pairs_in_the_same_order_as_one
     assert len(one) == 2 * STEPS
 
 
+@pytest.mark.slow
 def test_R9_a_run_with_two_processes_stopped_and_resumed_is_the_same_to_the_last_bit(trained: Trained) -> None:
     assert outcome(trained(2) / "run") == outcome(trained(2, 2) / "run")
 
@@ -66,6 +67,7 @@ def test_R9_a_signal_to_one_process_stops_them_all_at_the_same_step_to_be_resume
     assert outcome(run) == outcome(trained(2) / "run")
 
 
+@pytest.mark.slow
 def test_R10_a_gradient_that_is_no_number_on_one_process_is_skipped_by_all(
     children: Children, prepared: Path, tmp_path: Path
 ) -> None:
@@ -78,6 +80,7 @@ def test_R10_a_gradient_that_is_no_number_on_one_process_is_skipped_by_all(
     assert skipped == {"step": 5, "pairs": [number for batch in pairs(tmp_path)[8:10] for number in batch]}
 
 
+@pytest.mark.slow
 @pytest.mark.short(1)
 @pytest.mark.parametrize(
     ("pieces", "workers"),

@@ -69,6 +69,7 @@ def told_to_end(children: Children, folder: Path, held: Path, *faults: Job) -> t
         return noticed, time.monotonic() - begin
 
 
+@pytest.mark.slow
 def test_S8_who_would_take_too_long_is_told_so(children: Children, folder: Path) -> None:
     with Service(children, folder, "--set", "drain_seconds=1", before=[VERY_SLOW]) as service:
         service.until_ready()

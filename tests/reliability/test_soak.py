@@ -22,7 +22,7 @@ KINDS: list[tuple[Api, dict[str, Any]]] = [
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("settled", "requests"), [(60, 160), pytest.param(1000, 10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("settled", "requests"), [(40, 100), pytest.param(1000, 10_000, marks=pytest.mark.slow)])
 def test_S11_nothing_grows(children: Children, tmp_path: Path, settled: int, requests: int) -> None:
     folder = tmp_path / "model"
     with serving(folder) if requests > MANY else forked(children, folder) as server:

@@ -55,7 +55,7 @@ def test_no_option_and_no_choice_of_one_is_forgotten(script: ModuleType) -> None
         assert choices() - tried == set()
 
 
-@pytest.mark.short(2)
+@pytest.mark.short(1)
 @pytest.mark.parametrize("options", TOGETHER, ids=str)
 def test_all_paths_of_a_random_network_agree(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: Options

@@ -47,6 +47,7 @@ def sentences(count: int) -> list[str]:
     return [" ".join(dice.choices(WORDS, k=dice.randint(1, 12))) for _ in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.short(1)
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
 def test_a_sentence_has_the_same_answer_alone_and_in_any_batch(positions: str) -> None:
@@ -275,6 +276,7 @@ def test_a_limit_below_one_is_refused(wrong: int) -> None:
         tiny_model().generate(["the cat"], max_length=wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.short(1)
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_the_limit_counts_the_tokens_of_the_answer(limit: int) -> None:

@@ -209,7 +209,7 @@ OPTIONS: list[tuple[list[str], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.short(8)
+@pytest.mark.short(4)
 @pytest.mark.parametrize(("options", "settings"), OPTIONS, ids=lambda each: " ".join(map(str, each)))
 def test_every_option_is_that_of_the_library(
     attendo: Command, model_folder: Path, options: list[str], settings: dict[str, Any]

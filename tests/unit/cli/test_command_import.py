@@ -110,6 +110,7 @@ def test_no_proof_and_a_proof_exclude_each_other(attendo: Command, marian: Path,
     assert "--no-proof makes no comparison" in told.error
 
 
+@pytest.mark.slow
 def test_languages_are_named_or_asked_for(attendo: Command, tmp_path: Path) -> None:
     folder = tmp_path / "m2m100"
     folder.mkdir()
@@ -120,6 +121,7 @@ def test_languages_are_named_or_asked_for(attendo: Command, tmp_path: Path) -> N
     assert package.load(tmp_path / "model").generation.source_prefix == ("__en__",)
 
 
+@pytest.mark.slow
 def test_what_is_left_behind_is_told(attendo: Command, marian: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(marian, tmp_path / "marian")
     path = folder / "generation_config.json"

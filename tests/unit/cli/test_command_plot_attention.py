@@ -73,6 +73,7 @@ def test_several_heads_are_a_grid(attendo: Command, model_folder: Path, options:
     assert done.errors == f"{len(titles)} maps, {titles[0]} to {titles[-1]}, written to x.svg\n"
 
 
+@pytest.mark.slow
 def test_the_stored_alignment_head_is_drawn_unless_another_is_named(attendo: Command, tmp_path: Path) -> None:
     model = tiny_model()
     model.scores["alignment_head"] = {"layer": 0, "head": 1}

@@ -68,6 +68,7 @@ def test_json_is_one_object_a_line_and_nothing_else(attendo: Command, run_file: 
     assert "causal leak" not in done.errors
 
 
+@pytest.mark.slow
 def test_a_test_set_among_the_training_text_is_a_fault(attendo: Command, run_file: Path) -> None:
     given = ("--test-source", "a.source", "--test-target", "a.target")
     done = attendo("doctor", run_file, *given, "--json", *settings(*SMALL))
@@ -157,6 +158,7 @@ def test_too_many_bad_lines_are_a_finding_with_examples(attendo: Command, run_fi
     assert "data.max_bad_ratio, now 0.01" in done.output
 
 
+@pytest.mark.slow
 def test_text_that_looks_like_markup_is_shown_as_it_is(attendo: Command, run_file: Path) -> None:
     for name in ("a.source", "a.target"):
         with Path(name).open("a") as file:

@@ -22,6 +22,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_R7_every_flipped_bit_of_every_file_is_found(whole: Path, tmp_path: Path) -> None:
     dice = random.Random(0)
     files = sorted(path.name for path in whole.iterdir())

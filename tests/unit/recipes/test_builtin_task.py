@@ -39,6 +39,7 @@ def test_one_sentence_has_the_same_combinations_wherever_it_comes_from() -> None
             assert known.setdefault(sentence.english, combinations) == combinations
 
 
+@pytest.mark.slow
 def test_no_held_out_source_occurs_in_training(training: list[Pair], heldout: list[Pair]) -> None:
     assert len({pair.source for pair in heldout}) == 1000
     assert {pair.source for pair in training}.isdisjoint(pair.source for pair in heldout)

@@ -86,6 +86,7 @@ def test_scores_count_exact_answers_and_name_every_head(model: TextModel) -> Non
     assert {head.counted for head in scores.heads.scores()} == {counted}
 
 
+@pytest.mark.slow
 def test_heads_score_the_same_whatever_the_batch(model: TextModel) -> None:
     pairs = BuiltinTask(1).heldout(30)
     assert score_heads(model, pairs, rows=1).scores() == score_heads(model, pairs, rows=30).scores()

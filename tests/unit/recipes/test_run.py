@@ -349,6 +349,7 @@ def test_the_model_has_the_weights_asked_for(tmp_path: Path, final: str, ema: fl
     assert all(map(torch.equal, network.parameters(), run.model.network.parameters()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["damaged", "gone"])
 def test_without_the_best_checkpoint_the_model_written_at_its_validation_stays(tmp_path: Path, loss: str) -> None:
     run, best = run_whose_second_step_is_best(tmp_path)

@@ -84,6 +84,7 @@ def test_samples_are_continuations_of_validation_text(tmp_path: Path) -> None:
         assert run.model.generate([sample.source], max_length=128)[0].text == sample.source + sample.output
 
 
+@pytest.mark.slow
 @pytest.mark.short(1)
 @pytest.mark.parametrize(
     "changes",

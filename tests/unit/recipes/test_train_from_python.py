@@ -95,6 +95,7 @@ def test_what_cannot_be_meant_is_a_usage_error(
         attendo.train(**settings)
 
 
+@pytest.mark.slow
 def test_texts_in_memory_train_a_model_that_continues(tmp_path: Path) -> None:
     settings = {**SMALL, "model": {**SMALL["model"], "num_encoder_layers": 0}, "tokenizer": {"kind": "characters"}}
     texts = ["to be or not to be, that is the question. " * 4] * 10

@@ -61,6 +61,7 @@ def test_all_paths_of_a_network_agree(options: dict[str, Any]) -> None:
     assert all(each.count >= len(SOURCES) for each in found if each.path.startswith(("cached", "fast")))
 
 
+@pytest.mark.slow
 def test_a_cache_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(self: FixedState, ids: Tensor, mask: Tensor | None) -> Any:
         state, seen = read(self, ids, mask)
@@ -134,6 +135,7 @@ def test_a_precision_is_tried_with_what_it_allows() -> None:
     assert (found.equal, found.allowed >= recipe.TOLERANCE[torch.bfloat16]) == (True, True)
 
 
+@pytest.mark.slow
 def test_what_overflows_is_not_the_same_as_itself() -> None:
     model = lively()
     with torch.no_grad():

@@ -56,6 +56,7 @@ def asked(lively_model: TextModel) -> Asked:
     return [(options, some, lively_model.generate(some, **options)) for options, some in calls]
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("fixed", [False, True], ids=["crowd", "slots"])
 def test_S12_answers_are_those_of_each_alone(lively_model: TextModel, asked: Asked, fixed: bool) -> None:
     batcher = Batcher(lively_model, BatchLimits(side_by_side=5), fixed)

@@ -81,6 +81,7 @@ def test_models_that_go_on_with_a_text(fields: dict[str, Any]) -> None:
     in_chinese(Asking(NamedModel("lm", continuing())).raw("generate", **{"texts": ["I saw the cat"], **fields}))
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("decoder", TO_THE_PAGE, ids=str)
 def test_views_of_the_page(short: Asking, decoder: dict[str, Any]) -> None:
     for path in ("answer", "steps", "tree", "trace", "ablate", "rank"):

@@ -66,6 +66,7 @@ def test_a_folder_that_holds_no_model_is_told(attendo: Command, tmp_path: Path) 
     assert "is not a folder" in failed.error
 
 
+@pytest.mark.slow
 def test_the_browser_is_opened_when_the_page_can_be_answered(
     attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,6 +122,7 @@ def command(address: str, *arguments: str, key: str = KEY, given: str = "") -> s
     return subprocess.run(whole, input=given, capture_output=True, text=True, env=environment, check=False)
 
 
+@pytest.mark.slow
 def test_the_command_line(address: str, chinese: str, tmp_path: Path) -> None:
     told = command(address, "text", "--to", "ZH", "--show-detected-source", ENGLISH)
     assert told.stdout == f"Detected source language: EN\n{chinese}\n", told.stderr

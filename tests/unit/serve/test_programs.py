@@ -46,7 +46,7 @@ def test_every_option_of_the_library_can_be_asked_for_but_those_of_the_machine()
     assert known - OF_THE_MACHINE - tried == {"split", "long_source", "source_prefix", "target_prefix"}
 
 
-@pytest.mark.short(6)
+@pytest.mark.short(3)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: ",".join(options) or "none")
 def test_answers_are_those_of_the_model(server: Asking, small_model: TextModel, options: dict[str, Any]) -> None:
     texts = [TEXT, "", SOURCES[1]]

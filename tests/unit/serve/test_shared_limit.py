@@ -65,6 +65,7 @@ def texts(results: Sequence[Result]) -> list[list[tuple[str, bool]]]:
     return [[(each.text, each.cut) for each in result.hypotheses] for result in results]
 
 
+@pytest.mark.slow
 @pytest.mark.short(1)
 @pytest.mark.parametrize("search", SEARCHES)
 def test_side_by_side_is_as_one_after_the_other(search: str) -> None:

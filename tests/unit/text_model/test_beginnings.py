@@ -39,7 +39,7 @@ def test_an_answer_is_the_text_and_its_most_probable_continuation(positions: str
         assert result.source_tokens == len(text)
 
 
-@pytest.mark.short(4)
+@pytest.mark.short(2)
 @pytest.mark.parametrize(
     "options",
     [

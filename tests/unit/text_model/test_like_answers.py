@@ -42,6 +42,7 @@ def test_answers_are_the_same_alone_and_on_every_engine(model: TextModel, asked:
             assert one.score == pytest.approx(other.score, abs=1e-4)
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("asked", ASKED, ids=str)
 def test_a_stream_joined_is_the_answer(model: TextModel, asked: dict[str, Any]) -> None:
     alone = {name: value for name, value in asked.items() if name != "n_best"}

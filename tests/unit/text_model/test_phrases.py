@@ -192,6 +192,7 @@ def test_a_constraint_is_met_by_a_word_of_its_own_and_not_inside_a_longer_one(
         assert re.search(rf"(?<!\w){phrase}(?!\w)", result.text)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("make", [characters_model, bytes_model])
 def test_where_a_space_is_a_token_a_word_begins_behind_it_or_at_the_beginning(make: Callable[[], TextModel]) -> None:
     for result in make().generate(sentences(3, longest=4), beam=4, constraints=["NLP"], max_length=24):
