@@ -13,8 +13,8 @@ command -v chromium > /dev/null || { echo "Setting up Chromium for the tests of 
   || echo "No Chromium here, and none could be installed: tests of the page will be skipped"
 endef
 
-# One process of tests a core, two at least, for tests also wait; four at most, for each takes more than a gigabyte.
-WORKERS := $(shell $(PYTHON) -c 'import os; cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2; print(max(2, min(4, cores)))' 2> /dev/null || echo 2)
+# One process of tests more than cores, for tests also wait; four at most, for each takes more than a gigabyte.
+WORKERS := $(shell $(PYTHON) -c 'import os; cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2; print(min(4, cores + 1))' 2> /dev/null || echo 3)
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 # A thousand tests that take half a minute together: the rules for the source, the layers, the tokenizers, the data.
 NOT_QUICK := %/test_documents.py %/test_dependencies.py %/test_layers.py

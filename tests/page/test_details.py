@@ -9,6 +9,7 @@ UNASKED = "the small dog sat home"  # by no other test: the page may keep what i
 REFUSAL = {"code": "busy", "message": "too many requests wait", "message_zh": "等待的请求太多"}
 
 
+@pytest.mark.slow
 def test_forced_tokens_stay_marked_in_what_was_read(visit: Any) -> None:
     view = visit.open("steps", step=1)
     view.locator(".bars button:not(.chosen)").first.click()
@@ -22,6 +23,7 @@ def test_forced_tokens_stay_marked_in_what_was_read(visit: Any) -> None:
     assert read.nth(1).get_attribute("title") == "forced"
 
 
+@pytest.mark.slow
 def test_a_token_that_is_none_is_refused_where_it_was_typed_and_the_view_stays(visit: Any) -> None:
     view = visit.open("steps", step=1)
     answer = view.locator(".tokens").first.inner_text()
@@ -41,6 +43,7 @@ def test_a_token_that_is_none_is_refused_where_it_was_typed_and_the_view_stays(v
     visit.forgive("status of 4")
 
 
+@pytest.mark.slow
 def test_what_is_refused_for_now_can_be_asked_again(visit: Any) -> None:
     visit.open()
     visit.page.route("**/api/v1/ledger", lambda route: route.fulfill(status=429, json={"error": REFUSAL}))
@@ -71,6 +74,7 @@ def test_a_word_that_the_vocabulary_lacks_is_named_beside_its_sign(visit: Any) -
     assert view.locator("heat-map").evaluate("map => map.data.columnLabels") == ["<s>", "猫", "zebra <unk>"]
 
 
+@pytest.mark.slow
 def test_a_map_of_a_long_source_is_no_strip_and_one_of_a_long_target_no_tower(visit: Any) -> None:
     view = visit.open(text=" ".join(["cat"] * 100), target="猫 坐")
     layout = view.locator("heat-map").evaluate("map => map.layout")
@@ -93,6 +97,7 @@ def test_a_cell_of_a_map_that_is_not_square_is_the_one_pointed_at(visit: Any) ->
     assert "坐" in view.locator("heat-map .readout").inner_text()
 
 
+@pytest.mark.slow
 def test_the_chart_of_the_steps_has_both_scales_and_the_tokens(visit: Any) -> None:
     view = visit.open("steps")
     steps = visit.ask("/steps", prefix=[])["steps"]
@@ -121,6 +126,7 @@ def test_what_rounds_to_nothing_has_no_sign(visit: Any, call: str, shown: str) -
     assert visit.page.evaluate(f"import('/page/dom.js').then(({{ number, signed }}) => {call})") == shown
 
 
+@pytest.mark.slow
 def test_a_tree_that_is_wider_than_the_page_says_that_it_scrolls(visit: Any) -> None:
     view = visit.open("tree", kind="beam", max_length=4)
     hint = view.locator(".scrolls")

@@ -79,6 +79,7 @@ def test_pointing_at_a_token_lights_the_other_side_both_ways(visit: Any) -> None
     assert soon(lambda: page.locator(".curves path").count() > 0)
 
 
+@pytest.mark.slow
 def test_words_specials_layers_and_heads_change_the_map(visit: Any) -> None:
     page = visit.page
     view = visit.open()
@@ -92,6 +93,7 @@ def test_words_specials_layers_and_heads_change_the_map(visit: Any) -> None:
     assert soon(lambda: state(page).get("head") == "1")
 
 
+@pytest.mark.slow
 def test_two_heads_are_pinned_side_by_side_and_let_go_again(visit: Any) -> None:
     page = visit.page
     view = visit.open("heads")

@@ -4,6 +4,7 @@ import base64
 from typing import Any
 
 import numpy as np
+import pytest
 
 
 def shown(value: float | None, digits: int = 3) -> str:
@@ -16,6 +17,7 @@ def signed(value: float, digits: int) -> str:
     return f"+{shown(value, digits)}" if round(value, digits) > 0 else shown(value, digits)
 
 
+@pytest.mark.slow
 def test_maps_are_those_of_the_trace(visit: Any) -> None:
     view = visit.open(show="head", layer=1, head=1)
     answer = visit.ask("/trace", target=None)
@@ -32,6 +34,7 @@ def test_maps_are_those_of_the_trace(visit: Any) -> None:
     assert entropies == [shown(token["entropy"]) for token in answer["tokens"]]
 
 
+@pytest.mark.slow
 def test_mean_and_maximum_are_over_all_heads_that_are_asked_for(visit: Any) -> None:
     answer = visit.ask("/trace", target=None)
     place = answer["maps"]["encoder_self"]
@@ -75,6 +78,7 @@ def test_the_ranking_of_the_beam_is_the_servers(visit: Any) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_losses_with_and_without_the_mask_are_the_servers(visit: Any) -> None:
     view = visit.open("mask", mask_layer=1, mask_head=1)
     answer = visit.ask("/mask", target=None, layer=1, head=1)

@@ -110,6 +110,7 @@ def test_a_text_an_answer_pieces_and_the_names_of_a_model_stay_text(watched: Wat
     assert watched.harm() == []
 
 
+@pytest.mark.slow
 def test_an_error_and_what_may_be_done_about_it_stay_text(watched: Watched, payloads: Sequence[str]) -> None:
     place = "view-alignment .complaint > p"
     watched.show("alignment", place, HARMLESS, text=f"{FAILS}{HARMLESS}")
@@ -121,6 +122,7 @@ def test_an_error_and_what_may_be_done_about_it_stay_text(watched: Watched, payl
     assert watched.harm() == []
 
 
+@pytest.mark.slow
 def test_the_names_of_metrics_stay_text(watched: Watched, payloads: Sequence[str]) -> None:
     """All of them are there at once; each is then the one that is drawn."""
     place, fields = "view-training .card h3", {"text": HARMLESS, "model": HARMLESS}

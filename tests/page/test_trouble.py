@@ -50,6 +50,7 @@ def test_a_view_survives_a_server_that_is_gone_and_comes_back(fresh_page: Any, s
         fresh_page.locator("view-alignment heat-map").wait_for()
 
 
+@pytest.mark.slow
 def test_a_text_that_is_too_long_gets_a_choice_not_a_hang(fresh_page: Any, stub: Stub, stub_address: str) -> None:
     stub.most = 256
     Visit(fresh_page, stub_address).open(text=" ".join(["word"] * 512))

@@ -121,6 +121,7 @@ def test_R6_where_all_are_damaged_every_reason_is_named_in_one_line(checkpoints:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_R6_the_command_line_passes_over_a_damaged_checkpoint_and_says_why(
     children: Children, prepared: Path, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ SETTLED = 200  # steps after which everything has been done a few times
 
 
 @pytest.mark.parametrize(
-    ("workers", "steps"), [(2, 300), *(pytest.param(each, 2000, marks=pytest.mark.slow) for each in (0, 2))]
+    ("workers", "steps"), [(2, 240), *(pytest.param(each, 2000, marks=pytest.mark.slow) for each in (0, 2))]
 )
 def test_R11_memory_files_and_threads_do_not_grow(children: Children, tmp_path: Path, steps: int, workers: int) -> None:
     text = write_text(tmp_path, pairs=200, words=(5, 5))

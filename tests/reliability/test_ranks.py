@@ -42,6 +42,7 @@ def test_R9_a_checkpoint_of_two_processes_holds_the_random_state_of_both(trained
     assert {name.split("/")[0] for name in random} == {"rank0", "rank1"}
 
 
+@pytest.mark.slow
 def test_R9_another_number_of_processes_is_told(children: Children, trained: Trained, tmp_path: Path) -> None:
     said = together(children, 1, tmp_path, ["--resume", str(trained(2, 2) / "run")])[0].errors
     assert "warning: world_size was 2 and is 1" in said
@@ -81,7 +82,6 @@ def test_R10_a_gradient_that_is_no_number_on_one_process_is_skipped_by_all(
 
 
 @pytest.mark.slow
-@pytest.mark.short(1)
 @pytest.mark.parametrize(
     ("pieces", "workers"),
     [(False, 2), (True, 4), pytest.param(False, 4, marks=SLOW), pytest.param(True, 2, marks=SLOW)],

@@ -95,6 +95,7 @@ def said(asking: Asking) -> dict[tuple[int, str], float]:
     return {(number, each["text"]): each["score"] for number, each in enumerate(results)}
 
 
+@pytest.mark.slow
 def test_S10_a_dead_thread_is_told_and_ends_the_process(children: Children, folder: Path, tmp_path: Path) -> None:
     held = tmp_path / "held"
     with Service(children, folder, before=[hold(held), fault("death")]) as service:

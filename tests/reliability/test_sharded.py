@@ -19,6 +19,7 @@ SHARDED: dict[str, Any] = {"sharding": "full", "final": "last", "samples": 2, "m
 ENDING_ALONE = pytest.mark.parametrize("ranks", [(2, 1), pytest.param((1, 2, 4, 1), marks=pytest.mark.slow)], ids=str)
 
 
+@pytest.mark.slow
 @ENDING_ALONE
 def test_R9_divided_weights_learn_as_whole_ones_do(trained: Trained, ranks: tuple[int, ...]) -> None:
     assert_same_network(trained(1), trained(*ranks, **SHARDED))

@@ -48,7 +48,6 @@ def sentences(count: int) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.short(1)
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
 def test_a_sentence_has_the_same_answer_alone_and_in_any_batch(positions: str) -> None:
     model = lively_model(positions=positions)
@@ -277,7 +276,6 @@ def test_a_limit_below_one_is_refused(wrong: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.short(1)
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_the_limit_counts_the_tokens_of_the_answer(limit: int) -> None:
     results = lively_model().generate(sentences(30), max_length=limit)

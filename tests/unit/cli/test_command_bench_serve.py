@@ -28,6 +28,7 @@ def test_it_prints_a_row_a_load_with_what_became_of_the_requests(attendo: Comman
     assert "round 1 of 1: server, 50/s" in done.errors
 
 
+@pytest.mark.slow
 def test_a_column_comes_with_what_is_in_it(attendo: Command) -> None:
     with listening(StandIn(delay=0.1, most=1)) as url:
         done = attendo("bench", "serve", url, *QUICK, "--rate", "100", "--leave", "0.5", "--leave-within", "0.03")
@@ -49,12 +50,14 @@ def test_where_nothing_is_answered_it_says_why_and_fails(attendo: Command, more:
     assert done.errors.endswith("not one request was answered: there is nothing to measure\n")
 
 
+@pytest.mark.slow
 def test_where_all_have_left_nothing_is_wrong(attendo: Command) -> None:
     with listening(StandIn(delay=0.5)) as url:
         done = attendo("bench", "serve", url, *QUICK, "--rate", "50", "--leave", "1", "--leave-within", "0.01")
     assert (done.code, "rejected" in done.errors) == (0, False)
 
 
+@pytest.mark.slow
 def test_a_stream_has_tokens_and_a_first_one(attendo: Command) -> None:
     with listening(stand_in := StandIn()) as url:
         done = attendo("bench", "serve", url, *QUICK, "--clients", "2", "--api", "openai", "--key", "secret", "--json")
@@ -67,6 +70,7 @@ def test_a_stream_has_tokens_and_a_first_one(attendo: Command) -> None:
     assert "secret" not in done.output + done.errors
 
 
+@pytest.mark.slow
 def test_texts_and_fields_are_those_given(attendo: Command, tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("one\ntwo\n", "utf-8")
     with listening(stand_in := StandIn()) as url:

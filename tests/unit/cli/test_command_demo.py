@@ -61,6 +61,7 @@ def test_a_run_on_other_data_is_not_replaced_by_the_demo(attendo: Command, tmp_p
     assert (out / "run.toml").read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_a_demo_that_is_stopped_keeps_its_model(
     attendo: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -55,6 +55,7 @@ def test_scores_are_shown_before_the_first_step(
     assert "best so far" not in first
 
 
+@pytest.mark.slow
 def test_it_learns_in_small_steps_unless_told_otherwise(
     attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
 ) -> None:
@@ -65,6 +66,7 @@ def test_it_learns_in_small_steps_unless_told_otherwise(
     assert not run.keys() & {"preset", "tokenizer"}
 
 
+@pytest.mark.slow
 def test_how_long_follows_from_the_data_and_is_told(
     attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
 ) -> None:
@@ -74,6 +76,7 @@ def test_how_long_follows_from_the_data_and_is_told(
     assert "model.tie" not in done.errors
 
 
+@pytest.mark.slow
 def test_every_validation_tells_the_scores_on_the_old_pairs_beside_the_new(
     attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
 ) -> None:
@@ -87,6 +90,7 @@ def test_every_validation_tells_the_scores_on_the_old_pairs_beside_the_new(
     assert validation["old"]["loss"] != validation["loss"]
 
 
+@pytest.mark.slow
 def test_a_model_without_such_pairs_tells_the_new_scores_only(
     attendo: Command, files: list[str | Path], tmp_path: Path
 ) -> None:
@@ -96,6 +100,7 @@ def test_a_model_without_such_pairs_tells_the_new_scores_only(
     assert "old loss" not in done.errors
 
 
+@pytest.mark.slow
 def test_only_dropout_of_the_network_can_be_changed(
     attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
 ) -> None:
@@ -116,6 +121,7 @@ def test_a_model_that_is_not_there_leaves_no_run_folder(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_run_is_replaced_only_when_told_to(
     attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ def test_a_run_file_says_what_to_prepare(attendo: Command, tmp_path: Path) -> No
     assert open_prepared(tmp_path / "data").source_tokenizer.kind == "characters"
 
 
+@pytest.mark.slow
 def test_runs_use_it_as_it_is(attendo: Command, prepared: Path, tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in prepared.iterdir()}
     for name in ("a", "b"):

@@ -178,6 +178,7 @@ def test_a_recipe_that_comes_out_as_expected_passes(attendo: Command, data: Path
     assert learned["train.source"] == hashlib.sha256((data / "train.source").read_bytes()).hexdigest()
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_written_down(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
     assert attendo("reproduce", recipe(PLAIN + LOSS), "--out", out, "--device", "cpu").code == 0
     told = results(out)
@@ -214,6 +215,7 @@ def test_a_recipe_that_comes_out_worse_fails(attendo: Command, data: Path, out: 
     assert "seed 2: complete, in" in done.errors
 
 
+@pytest.mark.slow
 def test_without_files_the_tests_are_of_the_validation_pairs(
     attendo: Command, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +246,7 @@ def test_data_may_have_been_moved_or_be_in_the_folder_of_its_name(
     assert "seed 1: complete" in done.errors
 
 
+@pytest.mark.slow
 def test_a_run_that_was_interrupted_goes_on_and_is_then_taken_as_it_is(
     attendo: Command, data: Path, recipe: Recipe
 ) -> None:
@@ -263,6 +266,7 @@ def test_a_run_that_was_interrupted_goes_on_and_is_then_taken_as_it_is(
     assert weights.stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_early_for_patience_is_complete(attendo: Command, data: Path, recipe: Recipe) -> None:
     path = recipe(PLAIN)
     never = "steps = 9\npatience = 1\npeak_lr = 1e-30\nvalidate_every = 1\n"
@@ -292,6 +296,7 @@ def test_how_far_a_run_is_can_be_told_from_its_folder(data: Path, out: Path, rec
     assert state_of(out / "seed-2", config.replace(seed=2), {}) == "begun"
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_from_a_model_named_from_here_is_known_again(
     data: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

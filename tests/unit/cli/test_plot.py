@@ -51,7 +51,7 @@ def test_several_runs_get_theirs_where_one_stands(run: Path) -> None:
     assert Path("curves.png").is_file()
 
 
-@pytest.mark.short(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "start"), [("a.svg", b"<?xml"), ("new/folder/a.PDF", b"%PDF"), ("b.png", b"\x89PNG")])
 def test_the_name_of_the_file_decides_what_it_is(run: Path, name: str, start: bytes) -> None:
     done = call(run, "-o", name, "--metric", "bleu", "--x", "tokens")

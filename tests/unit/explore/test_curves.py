@@ -150,6 +150,7 @@ def test_runs_whose_metrics_are_links_into_one_folder_have_their_own_names(tmp_p
     assert [run.name for run in read_histories([tmp_path / "a", tmp_path / "b"])] == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_long_paths_are_told_apart_in_the_legend(tmp_path: Path) -> None:
     places = [write(tmp_path / name / ("of-a-long-name-" * 3) / "checkpoints" / "seed-1", LINES) for name in "ab"]
     names = curves_figure(read_histories(places), ["loss"], "step").legends[0].get_texts()

@@ -62,6 +62,7 @@ def test_nothing_of_it_imports_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_clients_ask_again_when_they_are_answered() -> None:
     stand_in = StandIn(delay=0.02)
     with listening(stand_in) as url:
@@ -75,6 +76,7 @@ def test_clients_ask_again_when_they_are_answered() -> None:
     assert {each.text for each in found} == {0, 1}
 
 
+@pytest.mark.slow
 def test_what_there_was_before_is_not_looked_through_while_requests_are_timed() -> None:
     """For what nobody needs any more: it would take longer than many an answer, and count as the server's time."""
     kept: list[int] = []
@@ -115,6 +117,7 @@ def test_arrivals_follow_from_the_seed_and_the_rate() -> None:
     assert {each.text for each in plans} == set(range(7))
 
 
+@pytest.mark.slow
 def test_what_is_turned_away_is_counted_by_status() -> None:
     with listening(StandIn(delay=0.1, most=1)) as url:
         load = Load(rate=100, seconds=0.3)
@@ -199,6 +202,7 @@ def test_a_reply_that_is_no_answer_has_failed() -> None:
     assert found[0].why == "there is no translatedText in the answer"
 
 
+@pytest.mark.slow
 def test_nobody_there_is_told_and_a_server_that_dies_is_counted() -> None:
     with listening(StandIn()) as url:
         pass

@@ -29,6 +29,7 @@ def test_every_source_has_one_target_and_one_alignment(training: list[Pair], hel
         assert (first.target, first.alignment) == (pair.target, pair.alignment)
 
 
+@pytest.mark.slow
 def test_one_sentence_has_the_same_combinations_wherever_it_comes_from() -> None:
     known: dict[tuple[str, ...], frozenset[str]] = {}
     dice = Random(3)

@@ -101,6 +101,7 @@ def test_the_sentences_shown_begin_with_those_of_the_study_texts() -> None:
     assert len({each.pair.source for each in shown}) == 9
 
 
+@pytest.mark.slow
 def test_maps_are_in_order_of_layer_and_head_with_rows_named_by_the_tokens_predicted(model: TextModel) -> None:
     trace = model.trace(SHOWN)
     maps = attention_maps(trace)

@@ -85,7 +85,6 @@ def test_samples_are_continuations_of_validation_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.short(1)
 @pytest.mark.parametrize(
     "changes",
     [{}, {"train": {"r_drop": 1.0, "ema": 0.9, "accumulate": 2}}, {"tokenizer": {"kind": "bpe", "size": 300}}],

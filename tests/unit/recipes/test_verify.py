@@ -48,7 +48,7 @@ def wrong(model: TextModel, texts: Sequence[str] = SOURCES) -> list[Compared]:
 
 
 # Random networks of every option are compared in tests/reliability/test_verify_options.py.
-@pytest.mark.short(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [each if n < 2 else pytest.param(each, marks=pytest.mark.slow) for n, each in enumerate(OPTIONS)],
@@ -119,6 +119,7 @@ def test_a_hypothesis_too_few_or_an_answer_that_is_missing_is_a_difference() -> 
     assert not beside().equal
 
 
+@pytest.mark.slow
 def test_scores_of_answers_that_were_all_cut_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     model = lively()
     with torch.no_grad():

@@ -66,10 +66,12 @@ def test_another_answer_is_told_with_an_example() -> None:
     assert told["onnx, batches of 7", "greedy"].equal
 
 
+@pytest.mark.slow
 def test_another_answer_that_is_as_good_is_a_tie() -> None:
     assert found(alone="quite another")[ALONE].equal
 
 
+@pytest.mark.slow
 def test_another_score_is_told() -> None:
     told = found(apart=0.25)[ALONE]
     assert not told.equal

@@ -81,6 +81,7 @@ def test_every_route_but_a_few_asks_for_a_key(locked: Asking) -> None:
             assert KEY not in answered.text
 
 
+@pytest.mark.slow
 def test_a_key_opens_every_route(locked: Asking) -> None:
     statuses = {
         (method, path): locked.client.request(

@@ -76,6 +76,7 @@ def test_settings_that_do_not_go_together(server: Asking, fields: dict[str, Any]
     in_chinese(server.raw("generate", texts=[TEXT], **fields))
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("fields", TO_ONE_THAT_GOES_ON, ids=str)
 def test_models_that_go_on_with_a_text(fields: dict[str, Any]) -> None:
     in_chinese(Asking(NamedModel("lm", continuing())).raw("generate", **{"texts": ["I saw the cat"], **fields}))

@@ -74,6 +74,7 @@ def test_tags_and_what_is_ignored_survive(server: Asking) -> None:
     assert translated(server, text=[kept], tag_handling="html", ignore_tags="x, keep")[0]["text"] == kept
 
 
+@pytest.mark.slow
 def test_tags_do_not_tell_the_language() -> None:
     both = [
         NamedModel(source, models()["forth"], about=About(source_language=source, target_language="de"))

@@ -89,6 +89,7 @@ ray.shutdown()
 """
 
 
+@pytest.mark.slow
 def test_what_travels_to_a_replica_makes_a_server_that_is_ready(tmp_path: Path) -> None:
     model = random_model()
     model.save(tmp_path / "model")

@@ -66,7 +66,6 @@ def texts(results: Sequence[Result]) -> list[list[tuple[str, bool]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.short(1)
 @pytest.mark.parametrize("search", SEARCHES)
 def test_side_by_side_is_as_one_after_the_other(search: str) -> None:
     desk = Desk(**SEARCHES[search])

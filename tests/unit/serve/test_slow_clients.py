@@ -95,6 +95,7 @@ def test_what_takes_long_to_compute_is_waited_for() -> None:
         assert exchanged(port, request("/", method="GET")).status == 200
 
 
+@pytest.mark.slow
 def test_who_does_not_read_is_not_written_to_for_ever() -> None:
     stopped = threading.Event()
 
