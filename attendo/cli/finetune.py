@@ -26,6 +26,10 @@ def finetune(
         list[Path] | None, typer.Option(help="Instead of the two: running text, for a model that continues text.")
     ] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
+    freeze: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PART", help="Do not train embeddings, encoder, decoder or output. Repeatable."),
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a run that is in the folder already.")
     ] = False,
@@ -51,7 +55,8 @@ def finetune(
     check_free(out, overwrite)
     # A model that is damaged, not there or of the other kind is told before a run folder is made.
     fixed = _fitting(model, load_model(model_folder(model)).network.config, (source, target), text)
-    changes = [*GENTLE, *fixed, f"start_from={toml_literal(str(model))}", *(change or [])]
+    frozen = [f"train.freeze={toml_literal(freeze)}"] if freeze else []
+    changes = [*GENTLE, *fixed, *frozen, f"start_from={toml_literal(str(model))}", *(change or [])]
     config = new_config(None, {"source": source, "target": target, "text": text}, changes)
     with joined(pick_device(device)) as (world, own_device):
         done = follow(Run.begin(config, out, own_device, overwrite, world))

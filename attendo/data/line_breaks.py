@@ -21,8 +21,8 @@ def for_running_text(config: TokenizerConfig) -> TokenizerConfig:
     """One vocabulary, with a symbol for line breaks where the kind would lose them."""
     if config.kind == "spaced":
         raise UsageError("tokenizer.kind spaced does not keep the white space of running text: take bpe or characters")
-    if config.joint or config.target_kind is not None:
-        name = "joint" if config.joint else "target_kind"
+    if config.joint or config.target_kind is not None or config.target_file is not None:
+        name = "joint" if config.joint else "target_file" if config.target_file else "target_kind"
         raise UsageError(f"tokenizer.{name} is about two sides, and running text has but one: leave it out")
     if config.dropout:
         raise UsageError("tokenizer.dropout would make windows of running text longer than data.window: leave it out")

@@ -55,7 +55,7 @@ def prepare(
     if settings.text is not None:
         yield from _prepare_text(settings, tokenizer, seed, folder)
         return
-    asked, tokenizer = tokenizer, _knowing_symbols(tokenizer, settings)
+    asked, tokenizer = tokenizer, _read_files(_knowing_symbols(tokenizer, settings))
     with NewFolder(folder.absolute()) as place:
         sample = Sample(seed) if isinstance(tokenizer, TokenizerConfig) else Sample(seed, pairs=0)
         reading = read_through(training, valid, settings, seed, place, sample)
@@ -89,7 +89,7 @@ def _prepare_text(
     """The same of running text, for which a bad line is an error."""
     asked = tokenizer
     if isinstance(tokenizer, TokenizerConfig):
-        tokenizer = for_running_text(tokenizer)
+        tokenizer = _read_files(for_running_text(tokenizer))
     kind = tokenizer.kind if isinstance(tokenizer, TokenizerConfig) else tokenizer[1].kind
     with NewFolder(folder.absolute()) as place:
         yield Preparing("reading", 0, None)
@@ -150,6 +150,13 @@ def _knowing_symbols(tokenizer: TokenizerConfig | Tokenizers, settings: DataConf
         return tokenizer if known == tokenizer.symbols else tokenizer.replace(symbols=known)
     if unknown := [symbol for symbol in symbols if symbol not in tokenizer[0].symbols]:
         raise UsageError(f"{unknown[0]} is no symbol of the source tokenizer: use its own tags and features, or none")
+    return tokenizer
+
+
+def _read_files(tokenizer: TokenizerConfig | Tokenizers) -> TokenizerConfig | Tokenizers:
+    """The tokenizers in `tokenizer.file` and `target_file`, before any text is read; settings without a file stay."""
+    if isinstance(tokenizer, TokenizerConfig) and tokenizer.file is not None:
+        return build_tokenizers((), (), tokenizer)
     return tokenizer
 
 

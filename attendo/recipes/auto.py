@@ -89,12 +89,16 @@ def applied(given: Mapping[str, Any], choices: Iterable[Choice]) -> dict[str, An
 def _choose_text(given: Mapping[str, Any], amount: Amount) -> Iterable[Choice]:
     pairs = f"{amount.pairs:,} pairs"
     prepared = _is_given(given, "data.prepared")
-    kind = amount.kind if prepared else _get(given, "tokenizer.kind", "bpe")
+    own_file = _is_given(given, "tokenizer.file")
+    kind = amount.kind if prepared else None if own_file else _get(given, "tokenizer.kind", "bpe")
     if kind in ("bpe", "unigram") and not prepared:
         size = _by_size(amount.pairs, {3_000: 1000, 15_000: 4000, 100_000: 8000, 1_000_000: 16_000}, 32_000)
         yield Choice("tokenizer.size", size, pairs)
     joint, reason = amount.alphabets_overlap > 0.8, f"{amount.alphabets_overlap:.0%} of letters are used on both sides"
-    if _get(given, "model.tie", None) == "all":
+    if own_file:
+        joint = not _is_given(given, "tokenizer.target_file")
+        reason = "tokenizer.file serves both sides" if joint else "each side has its own file"
+    elif _get(given, "model.tie", None) == "all":
         joint, reason = True, "model.tie all needs it"
     if not prepared:
         yield Choice("tokenizer.joint", joint, reason)
@@ -108,7 +112,7 @@ def _choose_for_running_text(given: Mapping[str, Any], amount: Amount) -> Iterab
     prepared, size, goes_on = _is_given(given, "data.prepared"), amount.tokens, _is_given(given, "start_from")
     text = f"{size:,} {'tokens' if prepared else 'characters'}"
     kind = _get(given, "tokenizer.kind", "characters" if size < 5_000_000 else "bpe")
-    if not (prepared or goes_on):
+    if not (prepared or goes_on or _is_given(given, "tokenizer.file")):
         yield Choice("tokenizer.kind", kind, text)
         if kind in ("bpe", "unigram"):
             yield Choice("tokenizer.size", _by_size(size, {1_000_000: 1000, 20_000_000: 4000}, 16_000), text)

@@ -257,6 +257,10 @@ def to_be_found_again(config: RunConfig) -> RunConfig:
     config = config.replace(data=config.data.anchored())
     if config.start_from is not None:
         config = config.replace(start_from=config.start_from.absolute())
+    files = {name: getattr(config.tokenizer, name) for name in ("file", "target_file")}
+    if files["file"] is not None:
+        found = {name: path.absolute() for name, path in files.items() if path is not None}
+        config = config.replace(tokenizer=config.tokenizer.replace(**found))
     return config
 
 

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable
 from itertools import chain
+from pathlib import Path
 
+from attendo.errors import DataError, ModelError
 from attendo.text.characters import Characters
 from attendo.text.config import Kind, TokenizerConfig
 from attendo.text.decomposed import Decomposed
+from attendo.text.foreign_pieces import ForeignPieces
 from attendo.text.raw_bytes import Bytes
 from attendo.text.spaced import Spaced
 from attendo.text.subwords import SentencePiece
@@ -20,10 +23,24 @@ def build_tokenizers(
 
     The same texts and settings give the same tokenizers, byte for byte, on every machine.
     """
+    if config.file is not None:
+        source = _read(config.file, config)
+        if config.joint:
+            return source, source
+        return source, _read(config.target_file or config.file, config)
     if config.joint:
         joint = _build(chain(sources, targets), config.kind, config)
         return joint, joint
     return _build(sources, config.kind, config), _build(targets, config.target_kind or config.kind, config)
+
+
+def _read(path: Path, config: TokenizerConfig) -> Tokenizer:
+    try:
+        return ForeignPieces.adopt(path.read_bytes(), config.symbols)
+    except OSError as error:
+        raise DataError(f"tokenizer.file: {path} cannot be read: {error.strerror}") from None
+    except ModelError as error:
+        raise DataError(f"tokenizer.file: {path}: {error}") from None
 
 
 def _build(texts: Iterable[str], kind: Kind, config: TokenizerConfig) -> Tokenizer:

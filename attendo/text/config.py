@@ -1,5 +1,6 @@
 """How text becomes ids: the settings of a tokenizer."""
 
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -19,6 +20,10 @@ class TokenizerConfig(Settings):
         "characters without their marks, and the marks; spaced: what stands between spaces",
     )
     target_kind: Kind | None = Field(None, description="of the target side, where it is another one")
+    file: Path | None = Field(
+        None, description="a SentencePiece model of your own (.model), used as it is instead of learning pieces"
+    )
+    target_file: Path | None = Field(None, description="that of the target side, if it is another one than file")
     size: Annotated[int, Field(ge=8)] = Field(8000, description="vocabulary at most; of each side unless joint")
     joint: bool = Field(False, description="one vocabulary for source and target, as tie all needs")
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
@@ -28,6 +33,7 @@ class TokenizerConfig(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        self._check_files()
         if self.joint and self.target_kind not in (None, self.kind):
             raise ValueError(
                 f"tokenizer.joint is one vocabulary for both sides: kind {self.kind} and target_kind "
@@ -40,6 +46,17 @@ class TokenizerConfig(Settings):
         checked_symbols(self.symbols)
         return self
 
+    def _check_files(self) -> None:
+        if self.file is None:
+            if self.target_file is not None:
+                raise ValueError("tokenizer.target_file is of the target side alone: name tokenizer.file too")
+            return
+        for name in ("kind", "target_kind", "size", "dropout"):
+            if name in self.model_fields_set and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"tokenizer.file is a tokenizer already: leave tokenizer.{name} out")
+        if self.joint and self.target_file is not None:
+            raise ValueError("tokenizer.joint is one vocabulary for both sides: leave tokenizer.target_file out")
+
     @property
     def kinds(self) -> set[str]:
         """Of both sides."""
@@ -47,6 +64,7 @@ class TokenizerConfig(Settings):
 
     @model_serializer(mode="wrap")
     def _without_idle_size(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What is written down can be read back: with bytes a size would be refused."""
+        """What is written down can be read back: with bytes a size would be refused, with a file also a kind."""
         values: dict[str, Any] = handler(self)
-        return {name: value for name, value in values.items() if name != "size" or self.kinds != {"bytes"}}
+        idle = {"kind", "target_kind", "size"} if self.file else {"size"} if self.kinds == {"bytes"} else set()
+        return {name: value for name, value in values.items() if name not in idle}

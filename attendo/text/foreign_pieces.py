@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from attendo.errors import ModelError
 from attendo.text.files import read_bytes, write_header
 from attendo.text.given_vocabulary import GivenVocabulary, read_entries
-from attendo.text.sentencepiece_file import open_processor
-from attendo.text.symbols import split_at
+from attendo.text.sentencepiece_file import PieceKind, open_processor, pieces
+from attendo.text.symbols import checked_symbols, split_at
 from attendo.text.tokenizer import (
     CONTROL_PIECES,
     EOS,
@@ -42,6 +42,15 @@ class ForeignPieces(GivenVocabulary):
     def __post_init__(self) -> None:
         self._number()
         object.__setattr__(self, "_processor", open_processor(self.model))
+
+    @classmethod
+    def adopt(cls, model: bytes, symbols: Sequence[str] = ()) -> "ForeignPieces":
+        """All pieces of a SentencePiece model, with new symbols before them; a fault is a `ModelError`."""
+        spoken = {PieceKind.NORMAL, PieceKind.USER_DEFINED, PieceKind.BYTE}
+        found = [piece.text for piece in pieces(model) if piece.kind in spoken and piece.text not in symbols]
+        if len(set(found)) < len(found):
+            raise ModelError("this SentencePiece model has one piece twice")
+        return cls(model, (*symbols, *found), checked_symbols(symbols))
 
     @classmethod
     def read(cls, folder: Path, name: str, header: dict[str, object]) -> "ForeignPieces":

@@ -12,6 +12,7 @@ Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 DEFAULT_PEAK = 1e-3
 Metric = Literal["bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "error_rate", "word_error_rate"]
+Part = Literal["embeddings", "encoder", "decoder", "output"]
 Best = Literal["loss", "bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "error_rate", "word_error_rate"]
 
 
@@ -48,6 +49,9 @@ class TrainConfig(Settings):
     label_smoothing: Share = Field(0.1, description="share of the probability that is spread over all tokens alike")
     r_drop: Annotated[float, Field(ge=0)] = Field(
         0.0, description="weight of the divergence between two passes with different dropout (R-Drop); 0 is one pass"
+    )
+    freeze: tuple[Part, ...] = Field(
+        (), description="parts whose weights do not change; a weight that two parts share counts for both"
     )
     ema: Share = Field(0.0, description="decay of the moving average of weights that is validated and saved; 0 is none")
 

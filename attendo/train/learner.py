@@ -26,7 +26,7 @@ from attendo.train.compiled import CompiledBlocks, for_any_shape, mask_of_all
 from attendo.train.config import TrainConfig
 from attendo.train.loss import training_loss
 from attendo.train.moving_average import MovingAverage
-from attendo.train.optimizer import make_optimizer, set_rate
+from attendo.train.optimizer import freeze, make_optimizer, set_rate
 from attendo.train.schedule import learning_rate
 from attendo.train.whole import Whole
 from attendo.train.world import World
@@ -55,6 +55,7 @@ class Learner:
         self.precision = pick_precision(config.precision, self.device)
         settle_bf16(self.device, torch.bfloat16 if self.precision == "bf16" else torch.float32)
         self.step = 0
+        freeze(network, config.freeze)
         self.holding = held(network, config, world)
         self.optimizer = make_optimizer(self.holding.network, config)
         self.average = MovingAverage(self.holding.network, config.ema) if config.ema else None
@@ -71,7 +72,7 @@ class Learner:
         if self.captures:
             self._learn = CapturedPasses(self._learn_as_it_comes, CudaRecorder(self.device))
             for weight in network.parameters():  # recorded passes add to gradients that stay where they are
-                weight.grad = torch.zeros_like(weight)
+                weight.grad = torch.zeros_like(weight) if weight.requires_grad else None
 
     def update(self, batches: Sequence[Batch]) -> Update:
         """Learn from batches as if they were one."""

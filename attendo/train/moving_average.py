@@ -20,9 +20,10 @@ class MovingAverage:
         """`skipped` is 1 on the device where the step changed nothing; the average then stays too."""
         decay = min(self.decay, (1 + step) / (10 + step))  # early weights are soon forgotten
         keep = torch.where(skipped > 0, 1.0, decay)
-        averages = list(self.weights.values())
+        trained = {name: weight for name, weight in self.network.named_parameters() if weight.requires_grad}
+        averages = [self.weights[name] for name in trained]
         torch._foreach_mul_(averages, keep)
-        torch._foreach_add_(averages, torch._foreach_mul(list(self.network.parameters()), 1 - keep))
+        torch._foreach_add_(averages, torch._foreach_mul(list(trained.values()), 1 - keep))
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

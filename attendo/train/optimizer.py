@@ -1,11 +1,33 @@
-"""The optimizer: which weights decay, and how its memory is named in a file."""
+"""The optimizer: which weights change and decay, and how its memory is named in a file."""
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 
-from attendo.train.config import TrainConfig
+from attendo.errors import UsageError
+from attendo.train.config import Part, TrainConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+_MODULES: dict[Part, tuple[str, ...]] = {
+    "embeddings": ("source", "target"),
+    "encoder": ("encoder", "encoder_norm"),
+    "decoder": ("decoder", "decoder_norm"),
+    "output": ("output",),
+}
+
+
+def freeze(network: nn.Module, parts: tuple[Part, ...]) -> None:
+    """The weights of these parts get no gradient. A part without weights of its own is a `UsageError`."""
+    for part in parts:
+        modules = [getattr(network, name, None) for name in _MODULES[part]]
+        weights = [weight for module in modules if isinstance(module, nn.Module) for weight in module.parameters()]
+        if not weights:
+            raise UsageError(f"train.freeze: this network has no weights of its own in {part}: leave {part} out")
+        for weight in weights:
+            weight.requires_grad_(False)
+    if not any(weight.requires_grad for weight in network.parameters()):
+        raise UsageError(f"train.freeze: {', '.join(parts)} are all weights of this network: leave one part out")
 
 
 def make_optimizer(network: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
@@ -47,11 +69,15 @@ def expected_tensors(network: nn.Module) -> dict[str, Tensor]:
     step = torch.zeros(())
     return {
         f"{moment}/{name}": step if moment == "step" else weight
-        for name, weight in network.named_parameters()
+        for name, weight in _trained(network)
         for moment in MOMENTS
     }
 
 
 def load_optimizer_tensors(optimizer: torch.optim.Optimizer, network: nn.Module, tensors: dict[str, Tensor]) -> None:
-    for name, weight in network.named_parameters():
+    for name, weight in _trained(network):
         optimizer.state[weight] = {moment: tensors[f"{moment}/{name}"].to(weight.device).clone() for moment in MOMENTS}
+
+
+def _trained(network: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    return ((name, weight) for name, weight in network.named_parameters() if weight.requires_grad)

@@ -86,9 +86,7 @@ def watched(fresh_page: Any, hostile_address: str) -> Watched:
     return Watched(fresh_page, hostile_address)
 
 
-@pytest.fixture(
-    params=[PAYLOADS[::30], pytest.param(PAYLOADS, marks=pytest.mark.slow)], ids=["some", "all of them"]
-)
+@pytest.fixture(params=[PAYLOADS[::30], pytest.param(PAYLOADS, marks=pytest.mark.slow)], ids=["some", "all of them"])
 def payloads(request: pytest.FixtureRequest) -> Sequence[str]:
     return tuple(request.param)
 

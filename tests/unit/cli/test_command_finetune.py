@@ -1,6 +1,7 @@
 """`attendo finetune`: a model goes on learning, and what it forgets is told."""
 
 import json
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -142,3 +143,32 @@ def test_a_model_folder_may_have_any_name(
     tiny_model().save(Path(name))
     assert attendo("finetune", name, *files, "--out", "run", *QUICK).code == 0
     assert tomllib.loads(Path("run/run.toml").read_text())["start_from"] == str(tmp_path / name)
+
+
+def test_a_frozen_encoder_is_that_of_the_old_model_also_when_the_run_is_resumed(
+    attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    more = settings("train.peak_lr=1e-2", "train.save_every=1", "train.final=last")
+    done = attendo("finetune", old, *files, "--out", run, "--freeze", "encoder", *QUICK, *more)
+    assert done.code == 0, done.errors
+    before, after = (load_model(each).network for each in (old, run / "model"))
+    weights = dict(after.named_parameters())
+    shutil.rmtree(run / "checkpoints" / "step-00000003")
+    assert attendo("train", "--resume", run).code == 0
+    assert (run / "checkpoints" / "step-00000003").is_dir()
+    for name, weight in load_model(run / "model").network.named_parameters():
+        assert torch.equal(weight, weights[name])
+    changed = {
+        name.split(".")[0] for name, weight in before.named_parameters() if not torch.equal(weight, weights[name])
+    }
+    assert "decoder" in changed
+    assert "encoder" not in changed
+
+
+def test_a_part_that_does_not_exist_is_refused_with_those_that_do(
+    attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
+) -> None:
+    done = attendo("finetune", old, *files, "--out", tmp_path / "run", "--freeze", "head")
+    assert done.code == 2
+    assert "'embeddings', 'encoder', 'decoder' or 'output'" in done.errors

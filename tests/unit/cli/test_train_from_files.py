@@ -9,6 +9,8 @@ from tiny import QUICK_RUN, SOURCES, TARGETS, Command, settings, tiny_model, wri
 
 from attendo.data.prepared import open_prepared
 from attendo.recipes.run_config import stored_config
+from attendo.text import SentencePiece
+from attendo.text_model import load
 
 WORDS = settings("preset=tiny", "tokenizer.kind=words")
 QUICK = settings(*(each for each in QUICK_RUN if not each.startswith("train.steps")))
@@ -164,3 +166,26 @@ def test_text_may_be_several_files_and_documents_of_a_field(attendo: Command, tm
     done = attendo("prepare", *named, "--field", "body", *small)
     assert done.code == 0, done.errors
     assert " windows of 16 tokens" in done.output
+
+
+def test_an_own_sentencepiece_model_is_used_as_it_is(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    own = SentencePiece.train([*SOURCES, *TARGETS], 300)
+    (tmp_path / "own.model").write_bytes(own.model)
+    files = ("--source", source, "--target", target)
+    quick = settings(*(each for each in QUICK_RUN if not each.startswith(("train.steps", "tokenizer."))))
+    named = settings(f"tokenizer.file={tmp_path / 'own.model'}")
+    missing = attendo("train", *files, "--out", tmp_path / "run", *settings("tokenizer.file=none.model"), *quick)
+    assert missing.code == 3
+    assert "attendo: tokenizer.file: " in missing.errors
+    assert missing.errors.endswith("none.model cannot be read: No such file or directory\n")
+    done = attendo("train", *files, "--out", tmp_path / "run", "--steps", "2", *named, *quick)
+    assert done.code == 0, done.errors
+    (tmp_path / "own.model").unlink()  # the run and the model folder have their own copy
+    model = load(tmp_path / "run" / "model", "cpu").stored
+    assert model.source_tokenizer.pieces(model.source_tokenizer.encode(SOURCES[0])) == own.pieces(
+        own.encode(SOURCES[0])
+    )
+    assert model.source_tokenizer == model.target_tokenizer
+    assert model.network.config.tie == "all"
+    assert attendo("generate", tmp_path / "run" / "model", SOURCES[0]).code == 0

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from attendo.errors import DataError
 from attendo.text import Bytes, Characters, SentencePiece, Words
 from attendo.text.build import build_tokenizers
 from attendo.text.config import TokenizerConfig
 from attendo.text.sentencepiece_file import model_kind
+from attendo.text.tokenizer import label
 
 SOURCES = ["the cat sat on the mat", "<2de> do you like cats?"] * 4
 TARGETS = ["die Katze saß auf der Matte", "magst du Katzen?"] * 4
@@ -124,3 +126,45 @@ def test_each_side_gets_its_own_kind() -> None:
     source, target = build_tokenizers(["cat"], ["k æ t"], asked)
     assert (source.kind, target.kind) == ("characters", "spaced")
     assert target.pieces(target.encode("æ t")) == ["æ", "t"]
+
+
+@pytest.fixture(scope="module")
+def own_models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """SentencePiece models as its own command trains them: other control ids; the first folds case."""
+    folder = tmp_path_factory.mktemp("own")
+    for name, texts, rule in (("en", SOURCES, "nmt_nfkc_cf"), ("de", TARGETS, "nmt_nfkc")):
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(texts),
+            model_prefix=str(folder / name),
+            vocab_size=40,
+            hard_vocab_limit=False,
+            normalization_rule_name=rule,
+            minloglevel=5,
+        )
+    return folder / "en.model", folder / "de.model"
+
+
+def test_own_sentencepiece_models_cut_as_the_sentencepiece_library_does(own_models: tuple[Path, Path]) -> None:
+    config = TokenizerConfig(file=own_models[0], target_file=own_models[1])
+    tokenizers = build_tokenizers((), (), config)
+    for tokenizer, path, text in zip(tokenizers, own_models, (SOURCES[0], TARGETS[0]), strict=True):
+        library = SentencePieceProcessor(model_file=str(path))
+        ids = tokenizer.encode(text)
+        assert tokenizer.pieces(ids) == [label(piece.replace("▁", " ")) for piece in library.encode(text, out_type=str)]
+        assert tokenizer.decode(ids) == text
+
+
+def test_an_own_model_brings_its_normalization_and_takes_symbols(own_models: tuple[Path, Path]) -> None:
+    source, target = build_tokenizers((), (), TokenizerConfig(file=own_models[0], joint=True, symbols=("<2de>",)))
+    assert source is target
+    assert source.encode("The CAT") == source.encode("the cat")
+    tag, *rest = source.encode("<2de> the cat")
+    assert tag == 4
+    assert source.decode(rest) == "the cat"
+
+
+def test_a_file_that_is_no_sentencepiece_model_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.model").write_bytes(b"not a model")
+    for name, reason in (("a.model", "this is not a SentencePiece model"), ("b.model", "cannot be read")):
+        with pytest.raises(DataError, match=rf"tokenizer\.file: .*{name}.*{reason}"):
+            build_tokenizers((), (), TokenizerConfig(file=tmp_path / name))

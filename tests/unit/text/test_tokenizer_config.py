@@ -1,5 +1,7 @@
 """Settings of a tokenizer: what does nothing is refused, and what is written can be read back."""
 
+from pathlib import Path
+
 import pytest
 
 from attendo.errors import UsageError
@@ -42,3 +44,15 @@ def test_the_sides_may_be_of_two_kinds_but_not_in_one_vocabulary() -> None:
     with pytest.raises(UsageError, match=r"which kind spaced does not have"):
         TokenizerConfig(kind="bpe", target_kind="spaced", dropout=0.1)
     assert TokenizerConfig(kind="bytes", target_kind="words", size=300).size == 300
+
+
+def test_an_own_file_excludes_settings_of_learned_tokenizers() -> None:
+    with pytest.raises(UsageError, match=r"tokenizer\.file is a tokenizer already: leave tokenizer\.size out"):
+        TokenizerConfig(file=Path("a.model"), size=300)
+    with pytest.raises(UsageError, match=r"name tokenizer\.file too"):
+        TokenizerConfig(target_file=Path("a.model"))
+    with pytest.raises(UsageError, match=r"leave tokenizer\.target_file out"):
+        TokenizerConfig(file=Path("a.model"), target_file=Path("b.model"), joint=True)
+    config = TokenizerConfig(file=Path("a.model"), target_file=Path("b.model"))
+    assert TokenizerConfig(**config.model_dump(mode="json")) == config
+    assert "kind" not in config.model_dump()

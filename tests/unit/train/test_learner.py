@@ -1,12 +1,14 @@
 """One update at a time: batches that add up, two passes that must agree, precisions, and what a device allows."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from learning import BATCH, BOTH, OTHER, SHORT, batch, config, learner
 
 from attendo.errors import UsageError
+from attendo.train.config import Part
 from attendo.train.learner import Learner, pick_compile, pick_precision, uses_capture
 from attendo.train.loss import summed_loss, training_loss
 from attendo.train.world import World
@@ -138,3 +140,44 @@ def test_every_update_shows_on_the_weights_for_whoever_keeps_copies_of_them(chan
     trained.update([BATCH])
     after = [weight._version for weight in trained.network.parameters()]
     assert all(new > old for new, old in zip(after, before, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("parts", "fixed"),
+    [
+        (("encoder",), {"encoder", "encoder_norm"}),
+        (("embeddings", "decoder"), {"source", "target", "decoder", "decoder_norm"}),
+        (("output",), {"output"}),
+    ],
+)
+def test_frozen_parts_keep_their_bits_and_the_others_change(parts: tuple[Part, ...], fixed: set[str]) -> None:
+    frozen = learner(config(freeze=parts, weight_decay=0.1, ema=0.9), tie="none")
+    before = {name: weight.clone() for name, weight in frozen.network.named_parameters()}
+    for _ in range(3):
+        frozen.update([BATCH, OTHER])
+    assert frozen.average is not None
+    for name, weight in frozen.network.named_parameters():
+        same = torch.equal(weight, before[name]) and torch.equal(frozen.average.weights[name], before[name])
+        assert same == (name.split(".")[0] in fixed), name
+
+
+def test_the_gradients_of_other_parts_are_those_without_freezing() -> None:
+    plain, frozen = learner(config(clip_norm=0.0)), learner(config(clip_norm=0.0, freeze=("encoder",)))
+    for each in (plain, frozen):
+        each.update([BATCH])
+    ours = dict(frozen.network.named_parameters())
+    for name, weight in plain.network.named_parameters():
+        if not name.startswith("encoder"):
+            assert torch.equal(weight, ours[name]), name
+
+
+@pytest.mark.parametrize(
+    ("parts", "sizes", "reason"),
+    [
+        (("encoder",), {"num_encoder_layers": 0, "source_vocab_size": None}, "no weights of its own in encoder"),
+        (("embeddings", "encoder", "decoder", "output"), {}, "are all weights of this network"),
+    ],
+)
+def test_freezing_nothing_or_everything_is_refused(parts: tuple[Part, ...], sizes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        learner(config(freeze=parts), **sizes)
