@@ -75,6 +75,7 @@ def serve(
         bool, typer.Option("--metrics-open", help="Tell /metrics to others than this machine, without a key.")
     ] = False,
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
+    log_level: Annotated[str, typer.Option(help="info (a line for each request), warning or error.")] = "info",
     change: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Another limit, such as waiting=64.")
     ] = None,
@@ -106,6 +107,7 @@ def serve(
         "documents_folder": documents_folder,
         "metrics_open": metrics_open,
         "log_format": log_format,
+        "log_level": log_level,
     }
     settings = _settings(options, [host, *(allow_host or [])], key_file, change or [])
     as_what = (device, precision, languages or (), task or (), threads)

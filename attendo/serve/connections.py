@@ -32,7 +32,7 @@ def uvicorn_options(settings: ServeSettings) -> dict[str, Any]:
         "h11_max_incomplete_event_size": 2 * settings.header_bytes,  # up to here the guard refuses with words
         "server_header": False,
         "access_log": False,
-        "log_config": log_config(settings.log_format),
+        "log_config": log_config(settings.log_format, settings.log_level.upper()),
     }
 
 

@@ -81,6 +81,9 @@ class ServeSettings(Settings):
     )
 
     log_format: Literal["text", "json"] = Field("text", description="of the lines that a server writes of itself")
+    log_level: Literal["info", "warning", "error"] = Field(
+        "info", description="the least important lines that are written; info has one for each request"
+    )
 
     @field_validator("hosts")
     @classmethod

@@ -11,6 +11,7 @@ from tiny import Command, tiny_model
 from attendo.errors import UsageError
 from attendo.interop.onnx_files import to_onnx
 from attendo.serve import running, settings
+from attendo.serve.connections import uvicorn_options
 from attendo.serve.guard import Guard
 from attendo.serve.key_file import read_keys
 from attendo.serve.settings import LOOPBACK
@@ -108,11 +109,14 @@ def test_settings_are_those_that_were_given(
     monkeypatch.setenv("ATTENDO_KEYS", f"{KEY}, another-key")
     options = ("--deadline", "2.5", "--cors-origin", "https://a.example", "--cors-origin", "https://b.example")
     more = ("--documents-folder", tmp_path, "--metrics-open", "--log-format", "json", "--set", "waiting=7")
+    more += ("--log-level", "warning")
     app, _ = started(translator, *options, *more)
     settings = app.office.settings
     assert settings.keys == (KEY, "another-key")
     assert settings.cors_origins == ("https://a.example", "https://b.example")
-    assert (settings.deadline_seconds, settings.waiting, settings.log_format) == (2.5, 7, "json")
+    assert (settings.deadline_seconds, settings.waiting) == (2.5, 7)
+    assert (settings.log_format, settings.log_level) == ("json", "warning")
+    assert uvicorn_options(settings)["log_config"]["loggers"]["attendo"]["level"] == "WARNING"
     assert (settings.documents_folder, settings.metrics_open, settings.hosts) == (tmp_path, True, (*LOOPBACK,))
 
 
