@@ -52,7 +52,7 @@ def check_room(folder: Path, needed: int) -> None:
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise DiskFullError(f"{folder} has {free:,} bytes free and {needed:,} are needed: make room")
+        raise DiskFullError("disk_space_too_small", folder=folder, free=free, needed=needed)
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def explained(path: Path, needed: int) -> Iterator[None]:
         if not _means_full(error):
             raise
         size = f"about {needed:,} bytes are" if needed else "more room is"
-        raise DiskFullError(f"{path} cannot be written, the disk is full: {size} needed") from None
+        raise DiskFullError("disk_full", path=path, size=size) from None
 
 
 def _means_full(error: Exception) -> bool:
@@ -77,7 +77,7 @@ def _means_full(error: Exception) -> bool:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keeps other processes out of a folder meanwhile; the system lets go of it however this one ends."""
-    with _held(folder / LOCK, f"another process is at work in {folder}: wait for it, or stop it first"):
+    with _held(folder / LOCK, UsageError("folder_in_use", folder=folder)):
         yield
 
 
@@ -86,10 +86,10 @@ def alone(goal: Path) -> Iterator[None]:
     """Keeps others from writing `goal` meanwhile. Folders that are made to hold it go again if it did not come."""
     made = [folder for folder in goal.parents if not folder.exists()]
     if (file := next((each for each in goal.parents if each.is_file()), None)) is not None:
-        raise UsageError(f"{goal} cannot be written, {file} is a file: name another place")
+        raise UsageError("parent_is_a_file", path=goal, file=file)
     try:
         goal.parent.mkdir(parents=True, exist_ok=True)
-        busy = f"another process is writing {goal}: wait for it, or stop it first"
+        busy = UsageError("path_being_written", path=goal)
         with _held(goal.with_name(f"{TEMPORARY}{goal.name}{LOCK}"), busy):
             yield
     finally:
@@ -99,7 +99,7 @@ def alone(goal: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _held(path: Path, busy: str) -> Iterator[None]:
+def _held(path: Path, busy: UsageError) -> Iterator[None]:
     """A file that one can hold at a time, and that is gone afterwards."""
     with explained(path, 0):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
@@ -108,7 +108,7 @@ def _held(path: Path, busy: str) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
-        raise UsageError(busy) from None
+        raise busy from None
     if not _is_at(path, handle):  # who held it has just removed it
         os.close(handle)
         with _held(path, busy):

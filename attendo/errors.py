@@ -1,11 +1,16 @@
 """What can go wrong for a reason the user can mend; each kind carries the exit code of the command line."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
-from itertools import islice
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attendo.messages.message import Language
 
 SHOWN = 80  # characters of a value in a message
 _LONGEST = 2000  # characters of a message: enough for a command with two long paths
+_LIST_LONGEST = 300  # characters of several errors, unless the first alone has more
 
 
 def shorten(value: object, limit: int = SHOWN) -> str:
@@ -28,12 +33,64 @@ def list_names(names: Iterable[str], most: int = 8, between: str = ", ") -> str:
 
 
 class AttendoError(Exception):
-    """The message is one line that names the thing, the value and the way out."""
+    """An error that the user can fix. `code` names it and `values` say what it is about.
+
+    Its text is in `attendo.messages`. It is one line that names the thing, the value and the fix.
+    """
 
     exit_code = 1
+    language: "Language" = "en"  # of `str`
+    respell: Callable[[str], str] | None = None  # the command line names options as they are typed
 
-    def __init__(self, *parts: object) -> None:
-        super().__init__(*(cut_text(part, _LONGEST) if isinstance(part, str) else part for part in parts))
+    def __init__(self, code: str, /, **values: object) -> None:
+        super().__init__(code)
+        self.code, self.values = code, values
+
+    def __str__(self) -> str:
+        text = self.text(self.language)
+        return text if self.respell is None else self.respell(text)
+
+    def text(self, language: "Language") -> str:
+        """The message in one language; values that have a text of their own are in the same one."""
+        return cut_text(_render(self.code, self.values, language), _LONGEST)
+
+
+class MessagePart:
+    """A value of a message that is words and has a text in each language, such as the line of a file."""
+
+    def __init__(self, code: str, /, **values: object) -> None:
+        self.code, self.values = code, values
+
+    def __str__(self) -> str:
+        return self.text("en")
+
+    def text(self, language: "Language") -> str:
+        return _render(self.code, self.values, language)
+
+
+class ErrorList:
+    """Several errors as one value of another: as many as fit into a message, and how many more there are."""
+
+    def __init__(self, errors: Sequence[AttendoError]) -> None:
+        self.errors = errors
+
+    def text(self, language: "Language") -> str:
+        texts = [error.text(language) for error in self.errors]
+        ends = accumulate(len(text) for text in texts)
+        count = max(1, sum(end <= _LIST_LONGEST for end in ends))
+        more = [AttendoError("more_faults", count=len(texts) - count).text(language)] if len(texts) > count else []
+        return ("; " if language == "en" else "；").join([*texts[:count], *more])
+
+
+def _render(code: str, values: Mapping[str, object], language: "Language") -> str:
+    from attendo.messages import render
+
+    texts = (AttendoError, MessagePart, ErrorList)
+    return render(
+        code,
+        {name: each.text(language) if isinstance(each, texts) else each for name, each in values.items()},
+        language,
+    )
 
 
 class UsageError(AttendoError, ValueError):
@@ -57,4 +114,4 @@ class ModelError(AttendoError):
 def require_package(package: str, extra: str, purpose: str) -> None:
     """Raise a `UsageError` that names the pip command if a package is missing. The package is not imported."""
     if find_spec(package) is None:
-        raise UsageError(f"{purpose} needs {package}: pip install 'attendo[{extra}]'")
+        raise UsageError("package_missing", purpose=purpose, package=package, extra=extra)

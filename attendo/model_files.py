@@ -17,12 +17,12 @@ def read_bytes(path: Path, fix: str = RESTORE) -> bytes:
     """All of a file, unless it is missing, no plain file or far too large."""
     try:
         if path.exists() and not path.is_file():  # a pipe would never end
-            raise ModelError(f"{path} cannot be read: it is not a plain file; {fix}")
+            raise ModelError("not_a_regular_file", path=path, fix=fix)
         if (size := path.stat().st_size) > _MOST_BYTES:
-            raise ModelError(f"{path} is too large: {size:,} bytes, where at most {_MOST_BYTES:,} are read; {fix}")
+            raise ModelError("model_file_too_large", path=path, size=size, limit=_MOST_BYTES, fix=fix)
         return path.read_bytes()
     except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror or error}; {fix}") from None
+        raise ModelError("model_file_unreadable", path=path, reason=error.strerror or error, fix=fix) from None
 
 
 def read_text(path: Path, fix: str = RESTORE) -> str:
@@ -30,7 +30,7 @@ def read_text(path: Path, fix: str = RESTORE) -> str:
     try:
         return read_bytes(path, fix).decode("utf-8")
     except UnicodeDecodeError:
-        raise ModelError(f"{path} is damaged: it is not UTF-8; {fix}") from None
+        raise ModelError("model_file_not_utf8", path=path, fix=fix) from None
 
 
 def read_json(path: Path, fix: str = RESTORE) -> dict[str, Any]:
@@ -38,9 +38,9 @@ def read_json(path: Path, fix: str = RESTORE) -> dict[str, Any]:
     try:
         content = parse_json(read_bytes(path, fix))
     except ValueError as error:
-        raise ModelError(f"{path} is damaged: it is not JSON ({error}); {fix}") from None
+        raise ModelError("json_syntax_invalid", path=path, reason=error, fix=fix) from None
     if not isinstance(content, dict):
-        raise ModelError(f"{path} is damaged: it is not a JSON object; {fix}")
+        raise ModelError("json_not_an_object", path=path, fix=fix)
     return content
 
 

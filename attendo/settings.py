@@ -2,15 +2,13 @@
 
 import re
 from difflib import SequenceMatcher
-from itertools import accumulate
 from typing import Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from attendo.errors import UsageError, cut_text, shorten
+from attendo.errors import ErrorList, UsageError, cut_text, shorten
 
-_LONGEST = 300  # characters of a message, unless one fault alone has more
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
@@ -26,7 +24,9 @@ class Settings(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             faults = [_explain(type(self), fault) for fault in error.errors(include_url=False)]
-            raise UsageError(_join(faults)) from None
+            raise (
+                faults[0] if len(faults) == 1 else UsageError("settings_invalid", faults=ErrorList(faults))
+            ) from None
 
     # Without this mark pydantic would call __init__ for settings inside settings too, and their path would be lost.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
@@ -69,30 +69,23 @@ def _words(name: str) -> list[str]:
     return _BETWEEN_WORDS.split(name.casefold())
 
 
-def _join(faults: list[str]) -> str:
-    """As many faults as fit into a message, and how many more there are."""
-    ends = list(accumulate(len(fault) for fault in faults))
-    count = max(1, sum(end <= _LONGEST for end in ends))
-    more = [f"and {len(faults) - count} more"] if len(faults) > count else []
-    return "; ".join([*faults[:count], *more])
-
-
-def _explain(settings: type[BaseModel], fault: ErrorDetails) -> str:
+def _explain(settings: type[BaseModel], fault: ErrorDetails) -> UsageError:
     name = ".".join(cut_text(str(part)) for part in fault["loc"])
     if fault["type"] == "extra_forbidden":
         section = fault["input"]
         if isinstance(section, dict) and section:  # a section that is not there: its first setting may be elsewhere
             name = f"{name}.{cut_text(str(next(iter(section))))}"
-        return f"unknown setting {name}{_suggest(settings, name)}"
+        return UsageError("unknown_setting", name=name, suggestion=_suggest(settings, name))
     if fault["type"] == "missing":
-        return f"{name} is missing"
+        return UsageError("setting_missing", name=name)
+    given = shorten(fault["input"])
     if fault["type"] == "tuple_type":
-        given = shorten(fault["input"])
         meant = f"[[{name}]]" if isinstance(fault["input"], dict) else f"[{given}]"  # tables, or a list
-        return f"{name} may be several: write {meant}, not {given}"
-    message = str(fault["ctx"]["error"]) if fault["type"] == "value_error" else fault["msg"]
-    message = cut_text(message[:1].lower() + message[1:], _LONGEST)
-    return message if fault["type"] == "value_error" else f"{name}: {message}, not {shorten(fault['input'])}"
+        return UsageError("setting_not_a_list", name=name, meant=meant, given=given)
+    if fault["type"] == "value_error" and isinstance(error := fault["ctx"]["error"], UsageError):
+        return error
+    message = fault["msg"]
+    return UsageError("setting_invalid", name=name, reason=message[:1].lower() + message[1:], given=given)
 
 
 def _suggest(settings: type[BaseModel], name: str) -> str:

@@ -52,7 +52,7 @@ def save_model(folder: Path, model: StoredModel) -> None:
     """Write the folder, replacing an earlier one only when the new one is whole and on disk."""
     folder = folder.resolve()
     if folder.exists() and not (folder / "manifest.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} exists and is not a model folder: name another place, or empty it first")
+        raise UsageError("not_a_model_folder", folder=folder)
     new = folder.with_name(f".tmp-{folder.name}")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
@@ -77,7 +77,7 @@ def _write_model(new: Path, model: StoredModel) -> None:
     try:
         save_file(weights, new / "weights.safetensors")
     except SafetensorError as error:
-        raise AttendoError(f"{new / 'weights.safetensors'} cannot be written: {error}") from None
+        raise AttendoError("weights_write_failed", path=new / "weights.safetensors", reason=error) from None
     if model.source_tokenizer is model.target_tokenizer:
         model.source_tokenizer.save(new, "joint")
     else:
@@ -91,13 +91,13 @@ def _write_model(new: Path, model: StoredModel) -> None:
 def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
     """Read a folder that `save_model` wrote; anything missing, damaged or unfitting is a `ModelError` that names it."""
     if (folder / "run.toml").is_file() and not (folder / "manifest.json").exists():
-        raise ModelError(f"{folder} is a run, not a model: name {folder / 'model'}")
+        raise ModelError("run_instead_of_model", folder=folder, model_folder=folder / "model")
     names = check_manifest(folder, FORMAT, VERSION)["files"]
     require_listed(folder, names, ("config.json", "weights.safetensors", "generation.json", "scores.json"))
     try:
         config = ModelConfig(**read_json(folder / "config.json"))
     except AttendoError as error:
-        raise ModelError(f"{folder / 'config.json'}: {error}") from None
+        raise ModelError("model_config_invalid", path=folder / "config.json", error=error) from None
     network = _network(config, folder / "weights.safetensors")
     source, target = load_tokenizers(folder, names, config)
     generation, scores = read_json(folder / "generation.json"), read_json(folder / "scores.json")
@@ -120,8 +120,7 @@ def load_tokenizers(
     for side, tokenizer, size in (("source", source, sizes[0]), ("target", target, sizes[1])):
         if size is not None and tokenizer.vocab_size != size:
             raise ModelError(
-                f"{folder}: the {side} tokenizer has {tokenizer.vocab_size} tokens but config.json says {size}: "
-                "they belong to different models"
+                "tokenizer_size_mismatch", folder=folder, side=side, count=tokenizer.vocab_size, expected=size
             )
     return source, target
 
@@ -130,9 +129,9 @@ def require_listed(folder: Path, names: Collection[str], needed: Iterable[str]) 
     """Nothing is read, or given to a library, whose checksum was not compared."""
     for name in needed:
         if name not in names and (folder / name).exists():
-            raise ModelError(f"{folder / name} is not named in manifest.json: restore the folder from a copy")
+            raise ModelError("file_not_in_manifest", path=folder / name)
         if name not in names:
-            raise ModelError(f"{folder / name} is missing: restore it from a copy")
+            raise ModelError("folder_file_missing", path=folder / name)
 
 
 def read_about(folder: Path) -> dict[str, Any]:
@@ -140,7 +139,7 @@ def read_about(folder: Path) -> dict[str, Any]:
     try:
         return ModelAbout(**read_json(folder / ABOUT)).told()
     except UsageError as error:
-        raise ModelError(f"{folder / ABOUT}: {error}") from None
+        raise ModelError("model_about_invalid", path=folder / ABOUT, error=error) from None
 
 
 def write_manifest(folder: Path, kind: str, version: int, facts: dict[str, Any] | None = None) -> None:
@@ -156,37 +155,35 @@ def check_manifest(folder: Path, kind: str, version: int) -> dict[str, Any]:
     if not folder.exists() and _set_aside(folder).is_dir():  # a save was killed between its two renames
         _set_aside(folder).rename(folder)
     if not folder.is_dir():
-        raise ModelError(f"{folder} is not a folder: give the folder that holds manifest.json, such as runs/demo/model")
+        raise ModelError("model_folder_not_found", folder=folder)
     if kind == FORMAT and not path.exists() and not (folder / "weights.safetensors").exists():
         found = "it has no manifest.json" if any(folder.iterdir()) else "it is empty"
-        raise ModelError(
-            f"{folder} is not a model folder: {found}; give one that attendo wrote, such as runs/demo/model"
-        )
+        raise ModelError("model_manifest_missing", folder=folder, reason=found)
     manifest = read_json(path)
     content = {key: value for key, value in manifest.items() if key != "sha256"}
     if manifest.get("sha256") != _digest(content):
-        raise ModelError(f"{path} is damaged: its checksum does not match; restore the folder from a copy")
+        raise ModelError("manifest_checksum_mismatch", path=path)
     if content.get("format") != kind or content.get("version") != version:
         found = f"{_short(content.get('format'))} version {_short(content.get('version'))}"
-        raise ModelError(f"{path}: expected {kind} version {version}, found {found}")
+        raise ModelError("manifest_version_mismatch", path=path, kind=kind, version=version, found=found)
     files = content.get("files")
     if not isinstance(files, dict) or not all(isinstance(expected, dict) for expected in files.values()):
-        raise ModelError(f"{path} is damaged: it lists no files; restore the folder from a copy")
+        raise ModelError("manifest_lists_no_files", path=path)
     for name, expected in files.items():
         if Path(name).name != name:
-            raise ModelError(f"{path}: file name {shorten(name)} points out of the folder")
+            raise ModelError("manifest_path_outside_folder", path=path, name=shorten(name))
         _check_file(folder / name, expected)
     return manifest
 
 
 def _check_file(path: Path, expected: dict[str, Any]) -> None:
     if not path.is_file() or path.is_symlink():
-        raise ModelError(f"{path} is missing: restore it from a copy")
+        raise ModelError("folder_file_missing", path=path)
     if path.stat().st_size != expected.get("bytes"):
         found, meant = path.stat().st_size, expected.get("bytes")
-        raise ModelError(f"{path} has {found} bytes instead of {_short(meant)}: restore it from a copy")
+        raise ModelError("file_size_mismatch", path=path, size=found, expected=_short(meant))
     if _fingerprint(path) != expected:
-        raise ModelError(f"{path} is damaged: its checksum does not match the manifest; restore it from a copy")
+        raise ModelError("file_checksum_mismatch", path=path)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -195,13 +192,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         with path.open("rb") as file:
             header = int.from_bytes(file.read(8), "little")
         if header > _HEADER_BYTES:  # a million tensors without a number in them would take a gigabyte
-            raise ModelError(
-                f"{path} is not a readable safetensors file: its header would have {header:,} bytes, where "
-                f"{_HEADER_BYTES:,} are enough for any network; restore it from a copy"
-            )
+            raise ModelError("safetensors_header_too_large", path=path, size=header, limit=_HEADER_BYTES)
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path} is not a readable safetensors file: {cut_text(str(error))}") from None
+        raise ModelError("safetensors_unreadable", path=path, reason=cut_text(str(error))) from None
 
 
 def _network(config: ModelConfig, path: Path) -> Transformer:
@@ -209,15 +203,12 @@ def _network(config: ModelConfig, path: Path) -> Transformer:
     weights = read_tensors(path)
     numbers, least = sum(weight.numel() for weight in weights.values()), _least_parameters(config)
     if least > numbers or config.num_encoder_layers + config.num_decoder_layers > len(weights):
-        raise ModelError(
-            f"{path} does not fit config.json: it has {numbers:,} numbers in {len(weights):,} tensors, "
-            f"the network needs {min(least, 10**18):,} or more"
-        )
+        raise ModelError("weights_too_few", path=path, count=numbers, tensors=len(weights), needed=min(least, 10**18))
     with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
         network = Transformer(config)
     expected = dict(network.named_parameters())
     if faults := misfits(expected, weights):
-        raise ModelError(f"{path} does not fit config.json: {list_names(faults, 5, '; ')} ({len(faults)} in all)")
+        raise ModelError("weights_do_not_fit", path=path, faults=list_names(faults, 5, "; "), count=len(faults))
     with torch.no_grad():
         for name, weight in expected.items():
             weight.copy_(weights[name])
@@ -288,7 +279,7 @@ def _read_sample(path: Path) -> list[tuple[str, str]]:
     except (ValueError, KeyError, TypeError):
         pairs = None
     if pairs is None or not all(isinstance(text, str) for pair in pairs for text in pair):
-        raise ModelError(f"{path} is damaged: it holds no pairs; restore it from a copy")
+        raise ModelError("sample_file_damaged", path=path)
     return pairs
 
 

@@ -24,15 +24,12 @@ def average(
     from attendo.train.checkpoint import Checkpoints
 
     if not (run / "run.toml").is_file():
-        raise UsageError(f"{run} holds no run: name a folder that attendo train wrote")
+        raise UsageError("run_not_found", folder=run)
     if (out / "manifest.json").is_file() and not overwrite:
-        raise UsageError(f"{out} holds a model already: name another folder, or replace it (--overwrite)")
+        raise UsageError("output_model_exists", folder=out)
     kept = Checkpoints(run / "checkpoints").steps()
     if len(kept) < (last or 1):
-        raise UsageError(
-            f"{run} keeps {len(kept)} checkpoints, fewer than --last {last or 1}: take fewer, or train with a larger "
-            "train.keep_last"
-        )
+        raise UsageError("too_few_checkpoints", folder=run, count=len(kept), last=last or 1)
     steps = kept[-(last or MOST) :]
     averaged_model(run, steps).save(out)
     typer.echo(f"mean of steps {', '.join(map(str, steps))} written to {out}", err=True)

@@ -53,13 +53,13 @@ def generate(
     with the best mean log-probability is its answer.
     """
     if model is not None and (vocabulary or preset):
-        raise UsageError("--vocabulary and --preset make a random network; a model folder is taken as it is")
+        raise UsageError("random_network_options_with_model")
     if natural is not None and (source_length or steps):
-        raise UsageError("--source-length and --steps force lengths; with --natural they come from the file")
+        raise UsageError("fixed_lengths_with_natural")
     if natural is not None and model is None:
-        raise UsageError("--natural needs a MODEL: random weights know no words and come to no end")
+        raise UsageError("natural_without_model")
     if references is not None and natural is None:
-        raise UsageError("--references are the answers to the lines of a file: name it with --natural")
+        raise UsageError("references_without_natural")
     beams, batches = _numbers("--beam", beam), _numbers("--batch", batch)
 
     from attendo.interop.opening import load
@@ -94,7 +94,7 @@ def _read(natural: Path, references: Path | None, model: "TextModel") -> tuple["
 def _numbers(option: str, text: str) -> list[int]:
     words = [each.strip() for each in text.split(",")]
     if not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise UsageError(f"{option} {text}: give whole numbers from 1, with commas between them, such as 1,64")
+        raise UsageError("option_not_positive_integers", option=option, value=text)
     return [int(word) for word in words]
 
 

@@ -67,9 +67,9 @@ def serve(
     Exit codes: 0 measured, 1 not one request was answered, or with --check-equal a text differs.
     """
     if (url is None) == (model is None):
-        raise UsageError("give the URL of a server that runs, or --model FOLDER to start one")
+        raise UsageError("url_or_model_required")
     if rival is not None and model is None:
-        raise UsageError("--rival is served beside --model FOLDER: a server that runs has no rival here")
+        raise UsageError("rival_without_model")
 
     from attendo.recipes.bench_serving import Load, Plan, texts_of
 
@@ -222,7 +222,7 @@ def _fields(body: str, key: str | None) -> tuple[dict[str, Any], dict[str, str]]
     except ValueError:
         fields = None
     if not isinstance(fields, dict):
-        raise UsageError(f'--body {body}: give a JSON object, such as {{"beam": 4}}')
+        raise UsageError("body_not_json_object", body=body)
     return fields, {} if key is None else {"Authorization": f"Bearer {key}"}
 
 
@@ -237,7 +237,7 @@ def _numbers(option: str, text: str) -> list[float]:
         found = [0.0]
     whole = option == "--clients"
     if not all(0 < each < 1e6 and (not whole or each.is_integer()) for each in found):
-        raise UsageError(f"{option} {text}: give numbers above 0 with commas between them, such as 1,32")
+        raise UsageError("option_not_positive_numbers", option=option, value=text)
     return found
 
 

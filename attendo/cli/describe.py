@@ -34,7 +34,7 @@ def describe(
     if config.decoder_only and source_length is not None:
         from attendo.errors import UsageError
 
-        raise UsageError("--source-length is for a model with an encoder, and this one reads no source: leave it out")
+        raise UsageError("source_length_without_encoder")
 
     from rich.console import Console
 
@@ -76,13 +76,13 @@ def _config(model: str, vocab_size: int | None, changes: list[str]) -> "tuple[Mo
 
         return ModelConfig.preset(model, **apply_changes({"vocab_size": vocab_size or 30_000}, changes)), {}
     if changes or vocab_size:
-        raise UsageError("--set and --vocab-size change a preset; a model folder is shown as it is")
+        raise UsageError("preset_options_with_model")
     from attendo.interop.opening import model_folder
     from attendo.recipes.opening import is_checkpoint, load_checkpoint
     from attendo.store import load_model
 
     if not Path(model).is_dir() and "/" not in model:
-        raise UsageError(f"{model} is neither a model folder nor a preset ({', '.join(PRESETS)})")
+        raise UsageError("model_or_preset_not_found", model=model, presets=", ".join(PRESETS))
     stored = (
         load_checkpoint(Path(model), "cpu").stored if is_checkpoint(Path(model)) else load_model(model_folder(model))
     )

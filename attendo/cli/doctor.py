@@ -44,11 +44,11 @@ def doctor(
     from attendo.cli.train import check_ahead, new_config
 
     if run_file is None and not (source and target):
-        raise UsageError("give a run file, or --source and --target")
+        raise UsageError("doctor_input_missing")
     if (test_source is None) != (test_target is None):
-        raise UsageError("give both --test-source and --test-target, or neither")
+        raise UsageError("test_pair_incomplete")
     if quick and test_source is not None:
-        raise UsageError("--quick does not look at the test text: leave one of them out")
+        raise UsageError("quick_with_test_text")
     check_ahead(device)
     chosen: list[str] = []
     files = {"source": source, "target": target, "folder": data}

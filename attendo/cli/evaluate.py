@@ -113,10 +113,7 @@ class _Asked:
             from attendo.metrics import PERPLEXITIES
 
             known = ", ".join(PERPLEXITIES)
-            raise UsageError(
-                f"{others[0]} scores answers, and a decoder-only model continues its text without end: take one of "
-                f"{known}, which score the reference as what follows the source"
-            )
+            raise UsageError("metric_not_for_decoder_only", metric=others[0], metrics=known)
 
     def check(self, by: Path | None, compare: Path | None) -> None:
         """What cannot be meant, or not together."""
@@ -126,15 +123,15 @@ class _Asked:
         GenerationConfig().changed(**{name: value for name, value in self.options.items() if name != "like"})
         if self.options and not self.translates:
             name = next(iter(self.options)).replace("_", "-")
-            raise UsageError(f"--{name} is for translating, and {', '.join(self.names)} asks for none: leave it out")
+            raise UsageError("decoding_option_without_translation", option=name, metrics=", ".join(self.names))
         if compare is None:
             return
         if by is not None:
-            raise UsageError("--by and --compare exclude each other: compare all lines, or score them by label")
+            raise UsageError("by_with_compare")
         for name in self.names:
             check_comparable(name)
         if self.of_models and compare.is_file():
-            raise UsageError(f"{self.of_models[0]} is of a model: --compare {compare} is a file of translations")
+            raise UsageError("perplexity_of_translation_file", metric=self.of_models[0], path=compare)
 
 
 @dataclass(frozen=True)
@@ -154,11 +151,11 @@ def _names(metric: str) -> list[str]:
     known = [*METRICS, *PERPLEXITIES]
     names = list(dict.fromkeys(name.strip() for name in metric.split(",") if name.strip()))
     if not names:
-        raise UsageError("--metric names no score: give at least one, such as bleu")
+        raise UsageError("metric_list_empty")
     for name in names:
         if name not in known:
             meant = nearest(_ALSO_CALLED.get(name.lower(), name), known)
-            raise UsageError(f"unknown metric {name}{meant}: use {', '.join(known)}")
+            raise UsageError("unknown_metric", name=name, suggestion=meant, known=", ".join(known))
         if name not in PERPLEXITIES:
             check_metric(name)
     return names

@@ -24,7 +24,7 @@ def read_test(source: Path, references: Sequence[Path], by: Path | None) -> Line
     read = [read_beside(source, sources, path) for path in references]
     labels = None if by is None else [line.strip() for line in read_beside(source, sources, by)]
     if not sources:
-        raise DataError(f"{source} is empty: there is nothing to translate")
+        raise DataError("source_file_empty", path=source)
     return Lines(source, sources, [_all_right(line) for line in zip(*read, strict=True)], labels)
 
 
@@ -34,7 +34,9 @@ def read_beside(source: Path, sources: Sequence[str], path: Path) -> list[str]:
 
     lines = list(read_lines(path))
     if len(sources) != len(lines):
-        raise DataError(f"{source} has {len(sources)} lines but {path} has {len(lines)}: they must have equally many")
+        raise DataError(
+            "source_line_count_mismatch", source=source, source_lines=len(sources), path=path, lines=len(lines)
+        )
     return lines
 
 
@@ -43,7 +45,7 @@ def read_other(other: Path | None, source: Path, sources: Sequence[str]) -> list
     if other is None or other.is_dir():
         return None
     if not other.exists():
-        raise UsageError(f"--compare {other}: neither a model folder nor a file of translations")
+        raise UsageError("comparison_not_found", path=other)
     return read_beside(source, sources, other)
 
 
@@ -53,7 +55,7 @@ def check_output(output: Path | None, inputs: Sequence[Path | None]) -> None:
         return
     for path in inputs:
         if path is not None and output.exists() and output.samefile(path):
-            raise UsageError(f"--output {output} would replace {path}: name another file")
+            raise UsageError("output_overwrites_input", output=output, path=path)
     output.open("a").close()
 
 

@@ -46,7 +46,7 @@ def export(
     """
     languages = _languages(to, from_lang, to_lang)
     if target is not None and source is None:
-        raise UsageError("--target has the references of --source: name both, or none")
+        raise UsageError("target_without_source")
     from attendo.interop.exporting import NotTheSameError, check_packages
     from attendo.interop.exporting import export as write
     from attendo.interop.opening import load
@@ -71,10 +71,10 @@ def export(
 def _languages(to: Format, from_lang: str, to_lang: str) -> "Languages | None":
     if to != "argos":
         if from_lang or to_lang:
-            raise UsageError(f"--from-lang and --to-lang are for argos, not for {to}: leave them out")
+            raise UsageError("language_options_not_argos", format=to)
         return None
     if not from_lang or not to_lang:
-        raise UsageError("an Argos package names its languages: --from-lang en --to-lang de, for example")
+        raise UsageError("argos_languages_missing")
     from attendo.interop.argos import Languages
 
     return Languages(from_lang, to_lang)
@@ -94,7 +94,7 @@ def _lines(path: Path) -> list[str]:
 
     lines = list(read_lines(path))
     if not any(line.strip() for line in lines):
-        raise DataError(f"{path} has no sentences to compare with: name another file, or leave it out")
+        raise DataError("comparison_file_without_sentences", path=path)
     return lines
 
 

@@ -68,8 +68,8 @@ def _fitting(
 ) -> list[str]:
     """The text must be of the kind that the model learns from. What its network decides comes back as changes."""
     if network.decoder_only and (not text or any(pairs)):
-        raise UsageError(f"{model} continues text, and learns from running text: give --text and neither of the others")
+        raise UsageError("running_text_required", model=model)
     if not network.decoder_only and (text or not all(pairs)):
-        raise UsageError(f"{model} answers a source, and learns from pairs: give --source and --target, not --text")
+        raise UsageError("sentence_pairs_required", model=model)
     learned = network.decoder_only and network.positions == "learned"
     return [f"data.window={min(network.max_length, WINDOW)}"] if learned else []

@@ -242,7 +242,7 @@ def _answered(
     except (TooLongError, NotANumberError) as error:
         yield _generated(model, texts[: error.number], options)
         kind = DataError if isinstance(error, TooLongError) else ModelError
-        raise kind(f"line {before + error.number + 1}{behind_place(error)}") from None
+        raise kind("line_without_answer", line=before + error.number + 1, problem=behind_place(error)) from None
 
 
 def _generated(model: "TextModel", texts: Sequence[str], options: dict[str, Any]) -> "list[Result]":

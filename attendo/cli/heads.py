@@ -84,7 +84,7 @@ def _form(output: Path | None) -> str:
 
     form = output.suffix.removeprefix(".").lower()
     if form not in FORMATS:
-        raise UsageError(f"{output}: a picture is a .svg, .png or .pdf file, by the end of its name")
+        raise UsageError("unknown_picture_format", path=output)
     require_matplotlib("attendo heads --output")
     return form
 
@@ -107,7 +107,7 @@ def _sentences(
     if file != BUILTIN or Path(file).exists():
         return read_sentences(Path(file), target, gold, links)
     if target is not None or gold is not None:
-        raise UsageError(f"{BUILTIN} has targets and gold links of its own: leave out --target and --gold")
+        raise UsageError("builtin_with_target_or_gold", task=BUILTIN)
     from attendo.explore.heads_gold import Gold
     from attendo.explore.heads_looks import Sentence
     from attendo.recipes.builtin import BuiltinTask

@@ -33,7 +33,7 @@ def import_model(
     Exit code 0: written, and the same. 4: they differ, or it is none that attendo can hold; then nothing is written.
     """
     if no_proof and (proof is not None or as_json):
-        raise UsageError("--no-proof makes no comparison: leave out --proof and --json, or --no-proof")
+        raise UsageError("proof_options_with_no_proof")
     if not no_proof:
         require_package("transformers", "hf", "the proof of an import, which --no-proof leaves out,")
     from attendo.data.parallel import read_lines

@@ -30,7 +30,7 @@ def input_blocks(errors: Literal["strict", "replace"]) -> Iterator[list[str]]:
     Nor is anybody kept waiting who writes some lines into a pipe and waits for their answers.
     """
     if sys.stdin is None:
-        raise UsageError("standard input is closed, and the lines are read from it: attendo generate MODEL < FILE")
+        raise UsageError("stdin_closed")
     size, later = (1, 1) if sys.stdin.isatty() else (FIRST_LINES, LINES_AT_ONCE)
     block: list[str] = []
     source = _Source()
@@ -56,7 +56,7 @@ def new_file(path: Path) -> Iterator[TextIO]:
         place.replace(path)
     except OSError as error:
         if error.filename in (str(place), str(path)):
-            raise UsageError(f"{path} cannot be written: {error.strerror}; name another file") from None
+            raise UsageError("output_file_not_writable", path=path, reason=error.strerror) from None
         raise
     finally:
         place.unlink(missing_ok=True)
@@ -79,8 +79,8 @@ def lines_of(file: Path, before: int = 0, places: Sequence[int] | None = None) -
         line = before + (error.number if places is None else places[error.number]) + 1
         what = behind_place(error)
         if isinstance(error, NotANumberError):
-            raise ModelError(f"{file} line {line}{what}") from None
-        raise DataError(f"{file} line {line}{what.partition(':')[0]}: shorten the line, or take it out") from None
+            raise ModelError("line_log_probability_nan", path=file, line=line, problem=what) from None
+        raise DataError("input_line_too_long", path=file, line=line, problem=what.partition(":")[0]) from None
 
 
 class Standing:
@@ -149,6 +149,4 @@ def _lines(source: _Source, errors: Literal["strict", "replace"]) -> Iterator[st
         try:
             yield line.decode("utf-8", errors)
         except UnicodeDecodeError:
-            raise DataError(
-                f"standard input line {number} is not UTF-8: convert the text, or take --errors replace"
-            ) from None
+            raise DataError("stdin_line_not_utf8", line=number) from None

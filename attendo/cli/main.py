@@ -178,7 +178,7 @@ class Command(TyperCommand):
         try:
             return super().invoke(context)
         except UsageError as error:
-            error.args = (_name_options(str(error), context), *error.args[1:])
+            error.respell = lambda text: _name_options(text, context)
             raise
 
 
@@ -317,9 +317,9 @@ def _name_options(message: str, context: Any) -> str:
 def _refuse_missing(path: Path, metavar: str | None, command: str | None) -> None:
     """Raise the error that reading the path would raise."""
     if metavar == "MODEL" and command in ("generate", "translate", "serve"):
-        raise ModelError(f"{path} is not a folder: give the folder that holds manifest.json, such as runs/demo/model")
+        raise ModelError("model_folder_not_found", folder=path)
     if metavar == "RUN.toml":
-        raise UsageError(f"run file {path} cannot be read: No such file or directory")
+        raise UsageError("run_file_not_found", path=path)
 
 
 def _out_of_memory(error: Exception) -> int:

@@ -33,7 +33,7 @@ def plot(
     path = output or (metrics_file(runs[0]).parent if len(runs) == 1 else Path()) / "curves.png"
     form = path.suffix.removeprefix(".").lower()
     if form not in FORMATS:
-        raise UsageError(f"{path}: a picture is a .png, .svg or .pdf file, by the end of its name")
+        raise UsageError("unknown_curves_format", path=path)
     histories = read_histories(runs)
     picture = draw_curves(histories, metric or [], x, form)
     path.parent.mkdir(parents=True, exist_ok=True)

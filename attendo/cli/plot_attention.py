@@ -44,11 +44,9 @@ def plot_attention(
     with speaking(lang):
         form = _form(output)
         if every and head is not None:
-            raise UsageError(
-                f"--all and --head {head} exclude each other: all heads are drawn, or those that are named"
-            )
+            raise UsageError("all_heads_with_head", heads=head)
         if not text.strip():
-            raise UsageError("TEXT is empty: there is nothing to look at")
+            raise UsageError("attention_text_empty")
         from attendo.explore.heatmap_choice import WORDS, Choice, picture_words
         from attendo.explore.heatmap_figure import draw_maps
         from attendo.explore.heatmap_style import lettered
@@ -75,6 +73,6 @@ def _form(output: Path) -> str:
 
     form = output.suffix.removeprefix(".").lower()
     if form not in FORMATS:
-        raise UsageError(f"{output}: a picture is a .svg, .png or .pdf file, by the end of its name")
+        raise UsageError("unknown_picture_format", path=output)
     require_matplotlib("attendo plot-attention")
     return form

@@ -58,7 +58,7 @@ def prepare(
         print(f"{verify} is whole: {_amount(whole)}")
         return
     if out is None:
-        raise UsageError("name the folder for the prepared data: --out DIR")
+        raise UsageError("prepared_folder_missing")
 
     from attendo.cli.preparing import follow_preparing
     from attendo.cli.train import changed, new_config
@@ -72,7 +72,7 @@ def prepare(
     changes = changed(change, {"--max-bad-ratio": ("data.max_bad_ratio", max_bad_ratio)})
     config = new_config(run_file, names, changes, told="tokenizer.")
     if config.data.prepared is not None:
-        raise UsageError(f"data.prepared {config.data.prepared} is prepared already: name the text instead")
+        raise UsageError("data_already_prepared", folder=config.data.prepared)
     training, valid = corpora(config.data, config.seed)
     follow_preparing(prepare_data(training, valid, config.data, _tokenizer(config), config.seed, out))
     done = open_prepared(out)

@@ -43,11 +43,11 @@ def reproduce(
     """
     if show:
         if recipe is not None:
-            raise UsageError(f"--list prints all recipes: give it without {recipe}")
+            raise UsageError("list_with_recipe", recipe=recipe)
         _list()
         return
     if recipe is None:
-        raise UsageError("name a recipe, or see them all with --list")
+        raise UsageError("recipe_missing")
     chosen = _chosen(recipe, seeds, variants)
     folder = chosen.data_folder(data)
     _check_device(device)
@@ -73,7 +73,7 @@ def _chosen(name: str, seeds: str | None, variants: str | None) -> "Recipe":
 
     numbers, names = _several("--seeds", seeds, "1,2"), _several("--variants", variants, "A,B")
     if wrong := [each for each in numbers if not each.isdecimal()]:
-        raise UsageError(f"--seeds {wrong[0]}: give whole numbers, such as 1,2")
+        raise UsageError("seeds_not_integers", value=wrong[0])
     recipe = find_recipe(name).choose(tuple(dict.fromkeys(map(int, numbers))), tuple(dict.fromkeys(names)))
     for test in recipe.judged.test:
         if test.metric in METRICS:
@@ -85,7 +85,7 @@ def _several(option: str, given: str | None, like: str) -> list[str]:
     """What an option lists. One that lists nothing, as a script's empty variable, does not mean all."""
     found = [each.strip() for each in (given or "").split(",") if each.strip()]
     if given is not None and not found:
-        raise UsageError(f"{option} {given!r} names none: give some, such as {like}, or leave it out for all")
+        raise UsageError("option_list_empty", option=option, value=given, example=like)
     return found
 
 
@@ -150,10 +150,7 @@ def _begun(run: "Planned", config: "RunConfig", device: "torch.device", texts: d
     except UsageError:
         if state_of(run.folder, config, texts) == "new":
             raise
-        raise UsageError(
-            f"another process has begun {run.folder} meanwhile: wait for it and give the same command again, or name "
-            "another folder (--out)"
-        ) from None
+        raise UsageError("run_started_by_another_process", folder=run.folder) from None
     keep_texts(run.folder, texts)
     return begun
 

@@ -41,7 +41,7 @@ def score(
     from attendo.recipes.opening import load
 
     if words and as_json:
-        raise UsageError("--words and --json exclude each other: JSON has every token anyway")
+        raise UsageError("words_with_json")
     text_model = load(model, device)
     before = 0
     for block in _blocks(source, target):
@@ -91,4 +91,4 @@ def _text(line: bytes, path: Path, number: int) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
-        raise DataError(f"{path} line {number} is not UTF-8: convert the file, or take the line out") from None
+        raise DataError("parallel_line_not_utf8", path=path, line=number) from None

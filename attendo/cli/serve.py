@@ -26,14 +26,14 @@ def _read_config(context: typer.Context, file: Path | None) -> Path | None:
     try:
         values = tomllib.loads(file.read_text("utf-8"))
     except OSError as error:
-        raise UsageError(f"the configuration {file} cannot be read: {error.strerror}") from None
+        raise UsageError("server_config_not_readable", path=file, reason=error.strerror) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"the configuration {file} is not TOML: {error}") from None
+        raise UsageError("server_config_not_toml", path=file, reason=error) from None
     names = {each.opts[0].removeprefix("--").replace("-", "_"): each.name for each in context.command.params}
     found: dict[str, Any] = {}
     for name, value in values.items():
         if (key := name.replace("-", "_")) not in names or key in ("config", "check", "help"):
-            raise UsageError(f"{file}: {name} is no option of attendo serve{nearest(key, [*names])}")
+            raise UsageError("unknown_server_option", path=file, option=name, suggestion=nearest(key, [*names]))
         found[str(names[key])] = [f"{each}={value[each]}" for each in value] if isinstance(value, dict) else value
     context.default_map = {**(context.default_map or {}), **found}
     return file
@@ -142,10 +142,7 @@ def _settings(options: dict[str, Any], names: list[str], key_file: Path | None, 
     everywhere = [name for name in names if name in ("0.0.0.0", "::")]
     called = [name.lower().strip("[]") for name in names if name not in everywhere]
     if everywhere and not called:
-        raise UsageError(
-            f"--host {everywhere[0]} is every address of this machine: say with --allow-host what requests call it by, "
-            "such as translate.example.org"
-        )
+        raise UsageError("allow_host_missing", host=everywhere[0])
     keys = read_keys(key_file, os.environ.get("ATTENDO_KEYS"))
     hosts = tuple(dict.fromkeys((*LOOPBACK, *called)))
     settings = ServeSettings(**apply_changes({**given, "hosts": hosts, "keys": keys}, changes))

@@ -43,11 +43,9 @@ def detokenize(model: Model, side: Side = "target") -> None:
             try:
                 print(one_line(tokenizer.decode([int(each) for each in line.split()])))
             except ValueError:
-                raise DataError(
-                    f"standard input line {number} has something else than ids: attendo tokenize --ids writes them"
-                ) from None
+                raise DataError("line_not_token_ids", line=number) from None
             except UsageError as error:
-                raise DataError(f"standard input line {number}: {error}") from None
+                raise DataError("line_token_ids_invalid", line=number, error=error) from None
         sys.stdout.flush()
 
 

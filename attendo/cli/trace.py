@@ -37,10 +37,10 @@ def trace(
     """
     with speaking(lang):
         if not text.strip():
-            raise UsageError("there is no text to trace: give a sentence")
+            raise UsageError("trace_text_empty")
         whole = "--json" if as_json else "--html" if html is not None else None
         if whole and (head is not None or step is not None):
-            raise UsageError(f"--head and --step choose what the terminal shows, and {whole} has all: leave them out")
+            raise UsageError("view_options_with_full_output", option=whole)
         from attendo.explore.readable import check_readable
         from attendo.explore.trace_terminal import View
         from attendo.recipes.opening import load
@@ -64,7 +64,7 @@ def _check_size(found: "Trace", whole: str, layer: int | None) -> None:
     numbers = sum(each.numel() for each in found.values())
     if numbers > MOST_NUMBERS:
         way_out = "shorten the text" if layer is not None else "choose one with --layer, or shorten the text"
-        raise UsageError(f"{whole} would write {numbers:,} numbers, more than {MOST_NUMBERS:,}: {way_out}")
+        raise UsageError("trace_output_too_large", option=whole, count=numbers, limit=MOST_NUMBERS, remedy=way_out)
 
 
 def _show(found: "Trace", view: "View") -> None:

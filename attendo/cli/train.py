@@ -163,12 +163,10 @@ def new_config(
     if run_file is not None and is_data(run_file):
         files, run_file, needs_out = {**files, "file": [run_file, *(files.get("file") or ())]}, None, False
     if files.get("text_field") is not None and not files.get("text"):
-        raise UsageError(
-            "--field is a field of a .jsonl file of --text: give --source-field and --target-field to --file"
-        )
+        raise UsageError("field_without_text")
     named = any(files.get(name) for name in ("text", "file")) or (files.get("source") and files.get("target"))
     if run_file is None and (needs_out or not (named or changes)):
-        raise UsageError("give a run file, or --source, --target and --out, or --text and --out")
+        raise UsageError("training_input_missing")
     new = resolve_settings(read_settings(run_file, files), changes, run_file)
     speaks = os.environ.get("RANK", "0") == "0"  # of several processes one speaks
     for line in describe_files(new.config.data) if speaks and files.get("file") else ():
@@ -206,7 +204,7 @@ def changed(changes: Sequence[str] | None, options: Mapping[str, tuple[str, Any]
     given = {option: (name, value) for option, (name, value) in options.items() if value is not None}
     for option, (name, _) in given.items():
         if any(change.partition("=")[0].strip() == name for change in changes):
-            raise UsageError(f"{option} and --set {name} are the same setting: give one of them")
+            raise UsageError("setting_given_twice", option=option, setting=name)
     return [*changes, *(f"{name}={value}" for name, value in given.values())]
 
 
@@ -219,10 +217,7 @@ def as_options(files: Mapping[str, Any]) -> dict[str, Any]:
 def refuse_with_resume(options: Mapping[str, Any]) -> None:
     given = [name for name, value in options.items() if (value[1] is not None if isinstance(value, tuple) else value)]
     if given:
-        raise UsageError(
-            f"--resume takes all settings from the run's folder: leave {', '.join(given)} out; --set and --steps may "
-            "be given with it"
-        )
+        raise UsageError("options_with_resume", options=", ".join(given))
 
 
 def _stem(path: Path) -> str:
@@ -235,10 +230,10 @@ def resumed_config(folder: Path, changes: Sequence[str], override: bool) -> "Run
     from attendo.recipes.run_config import differing, stored_config
 
     if not (folder / "run.toml").is_file():
-        raise UsageError(f"{folder} holds no run to resume: name a folder that attendo train wrote (--out)")
+        raise UsageError("resume_run_not_found", folder=folder)
     config = stored_config(folder, changes)
     if override:
         return config
     if other := differing(stored_config(folder), config):
-        raise UsageError(f"{folder} was begun with other settings than {', '.join(other)}: say --override to mean it")
+        raise UsageError("resume_settings_differ", folder=folder, settings=", ".join(other))
     return None

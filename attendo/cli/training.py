@@ -110,7 +110,7 @@ def _save_what_is_whole(run: Run) -> None:
 def _save_early(run: Run, say: Say) -> None:
     saved = run.save()
     if isinstance(saved, SaveFailed):
-        raise AttendoError(f"stopped at step {saved.step}, which could not be saved: {saved.reason}")
+        raise AttendoError("final_checkpoint_not_saved", step=saved.step, reason=saved.reason)
     if not run.world.agreed((run.folder / "model").exists()):
         run.finish()
     say(f"stopped at step {saved.step}, saved; go on with: attendo train --resume {run.folder}")

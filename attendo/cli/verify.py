@@ -46,11 +46,11 @@ def verify(
     text_model = load(model, device)
     exported = text_model.runtime.name in OUTSIDE
     if exported and precision != "auto":
-        raise UsageError(f"--precision {precision} is for model folders: {model} was exported in one; leave it out")
+        raise UsageError("verify_precision_for_exported_model", precision=precision, model=model)
     own = [] if exported else [text for text, _ in text_model.stored.sample]
     texts = _short(text_model, (own if source is None else _texts(source))[:lines])
     if not texts:
-        raise DataError(f"{source or model} has no sentences to verify with: name some with --source")
+        raise DataError("verify_without_sentences", path=source or model)
     found = []
     for each in verify_exported(text_model, texts) if exported else of_model_folder(text_model, texts, precision):
         found.append(each)

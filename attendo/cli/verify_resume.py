@@ -33,7 +33,7 @@ def verify_resume(
     from attendo.text_model import pick_device
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UsageError("verify-resume starts its processes itself: run it without torchrun")
+        raise UsageError("verify_resume_under_torchrun")
     config = new_config(run_file, {"source": None, "target": None, "folder": data}, change or [])
     kind = pick_device(device).type
     with TemporaryDirectory(prefix="attendo-") as name:

@@ -175,6 +175,6 @@ def _sources(source: Sequences) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]
 def _inside(sequences: Sequences) -> NDArray[np.bool_]:
     """Which places of the filled rectangle hold an id. Filling them row by row keeps the order of the flat array."""
     if not len(sequences):
-        raise UsageError("a batch needs at least one sentence")
+        raise UsageError("empty_batch")
     lengths = sequences.lengths
     return np.arange(lengths.max()) < lengths[:, None]

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from attendo.errors import UsageError
 from attendo.settings import Settings
 
 Count = Annotated[int, Field(ge=1)]
@@ -61,17 +62,15 @@ class CorpusConfig(Pairs[Path]):
     def _one_form(self) -> Self:
         pair, fields = (self.source, self.target), (self.source_field, self.target_field, self.features_field)
         if self.turns_field is None and (idle := changed(self, OF_TURNS)):
-            raise ValueError(f"data.{idle[0]} is about the turns of a conversation: name them in turns_field")
+            raise UsageError("turn_setting_without_turns", option=idle[0])
         if self.file is None:
             if None in pair:
-                raise ValueError("name the two text files (source and target), or one .tsv, .csv or .jsonl file (file)")
+                raise UsageError("corpus_files_missing")
             if any((*fields, self.turns_field)):
-                raise ValueError(
-                    "fields (source_field and the like) belong to a .tsv, .csv or .jsonl file: give it as file"
-                )
+                raise UsageError("fields_without_table_file")
             return self
         if any(pair):
-            raise ValueError("give either source and target, or file, not both")
+            raise UsageError("corpus_pair_file_conflict")
         if self.turns_field is not None:
             self._check_turns(fields)
         if self.form != "jsonl":
@@ -80,13 +79,10 @@ class CorpusConfig(Pairs[Path]):
 
     def _check_columns(self, fields: tuple[str | None, ...]) -> None:
         if self.has_header and None in fields[:2]:
-            raise ValueError(f"{self.file}: name both columns, in source_field and target_field")
+            raise UsageError("column_setting_missing", path=self.file)
         given = [each for each in fields if each is not None]
         if not self.has_header and not all(each.isdecimal() and int(each) for each in given):
-            raise ValueError(
-                f"{self.file}: source_field, target_field and features_field are column numbers, from 1, or all of "
-                "them names in its first line"
-            )
+            raise UsageError("invalid_column_settings", path=self.file)
 
     @property
     def has_header(self) -> bool:
@@ -96,16 +92,16 @@ class CorpusConfig(Pairs[Path]):
 
     def _check_turns(self, fields: tuple[str | None, ...]) -> None:
         if self.form != "jsonl":
-            raise ValueError(f"{self.file}: turns_field is a list of texts, which only a .jsonl file can hold")
+            raise UsageError("turns_field_without_jsonl", path=self.file)
         if any(fields):
-            raise ValueError(f"{self.file}: turns_field makes both sides: leave source_field and the like out")
+            raise UsageError("turns_and_fields_conflict", path=self.file)
 
     @property
     def form(self) -> Literal["text", "tsv", "csv", "jsonl"]:
         if self.file is None:
             return "text"
         if (form := form_of(self.file)) is None:
-            raise ValueError(f"{self.file}: the name must end in .tsv, .csv or .jsonl (and .gz or .xz)")
+            raise UsageError("unsupported_data_file_suffix", path=self.file)
         return form
 
     def below(self, folder: Path | None) -> "CorpusConfig":
@@ -172,35 +168,35 @@ class DataConfig(Pairs[Files]):
         one = (self.source, self.target, self.file)
         given = [any(one), bool(self.corpora), self.text is not None, self.prepared is not None]
         if self.task == "builtin" and (any(given) or self.validation):
-            raise ValueError("data.task builtin makes its own sentences: give no data files with it")
+            raise UsageError("builtin_task_with_files")
         if self.task == "files" and not any(given):
-            raise ValueError("data.source and data.target are missing: name the two text files")
+            raise UsageError("training_files_missing")
         if sum(given) > 1:
-            raise ValueError("data: give one of source and target, file, corpora, text, or prepared")
+            raise UsageError("multiple_data_sources")
         if self.text is None and self.valid_text is not None:
-            raise ValueError("data.valid_text belongs to data.text: name validation files as the training files")
+            raise UsageError("valid_text_without_text")
         if self.text is None and (idle := changed(self, _RUNNING)):
-            raise ValueError(f"data.{idle[0]} belongs to data.text: leave it out")
+            raise UsageError("text_setting_without_text", option=idle[0])
         if self.task == "files" and changed(self, ["pairs"]):
-            raise ValueError(f"data.pairs {self.pairs} belongs to data.task builtin: leave it out")
+            raise UsageError("pairs_without_builtin_task", count=self.pairs)
         if self.text is not None and (idle := changed(self, _SCREENING)):
-            raise ValueError(f"data.{idle[0]} is about pairs, and data.text has none: leave it out")
+            raise UsageError("pair_setting_with_text", option=idle[0])
         if self.prepared is not None and (idle := changed(self, _SCREENING)):
-            raise ValueError(f"data.{idle[0]} is decided when data is prepared, as data.prepared is: leave it out")
+            raise UsageError("setting_fixed_in_prepared_data", option=idle[0])
         if self.stride is not None and self.stride > self.window:
-            raise ValueError(f"data.stride {self.stride} would skip text between windows of {self.window}: lower it")
+            raise UsageError("stride_exceeds_window", stride=self.stride, window=self.window)
         if self.text is not None and self.validation:
-            raise ValueError("data.text is validated with running text: give it as data.valid_text")
+            raise UsageError("text_with_validation_pairs")
         if self.prepared is not None and self.validation:
-            raise ValueError("data.prepared has its own validation pairs: name validation files when preparing")
+            raise UsageError("prepared_data_with_validation_files")
         if not any(one) and self.valid_file is None and (idle := changed(self, _READING)):
-            raise ValueError(f"data.{idle[0]} belongs to data.source or data.file: with corpora, to each of them")
+            raise UsageError("corpus_setting_without_files", option=idle[0])
         if not any(one) and self.tag:
-            raise ValueError("data.tag belongs to data.source or data.file: with corpora, to each of them")
+            raise UsageError("tag_without_corpus_files")
         if self.valid_tag and not self._validation_files:
-            raise ValueError("data.valid_tag belongs to validation files: name them, or leave it out")
+            raise UsageError("valid_tag_without_files")
         if self.valid_corpora and self._validation_files:
-            raise ValueError("data: give valid_corpora or the other validation files, not both")
+            raise UsageError("validation_sources_conflict")
         self.training, self.validation  # noqa: B018  (the corpora check themselves when made)
         return self
 
@@ -208,10 +204,7 @@ class DataConfig(Pairs[Files]):
     def _check_copies(self) -> Self:
         same = next((each.source for each in self.training if each.source and each.source == each.target), None)
         if same is not None and not self.allow_copies:
-            raise ValueError(
-                f"data.source and data.target are the same file, {same}: name the other side, or set data.allow_copies "
-                "to true if copying is the task"
-            )
+            raise UsageError("source_target_same_file", path=same)
         return self
 
     @property
@@ -258,7 +251,7 @@ class DataConfig(Pairs[Files]):
         if not any((self.valid_source, self.valid_target, self.valid_file)):
             return ()
         if self.valid_file is None and None in (self.valid_source, self.valid_target):
-            raise ValueError("give both data.valid_source and data.valid_target, or neither")
+            raise UsageError("validation_side_missing")
         names = _READING if self.valid_file is not None else READING_OF_TEXT
         reading = {name: getattr(self, name) for name in names} | {"tag": self.valid_tag or self.tag}
         return tuple(CorpusConfig(**files, **reading).below(self.folder) for files in self._files_of_corpora("valid_"))
@@ -268,12 +261,14 @@ class DataConfig(Pairs[Files]):
         named = {side: as_list(getattr(self, f"{prefix}{side}")) for side in ("source", "target", "file")}
         given = {side: files for side, files in named.items() if files}
         if len({len(files) for files in given.values()}) > 1 and "file" not in given:
-            raise ValueError(
-                f"data.{prefix}source names {len(named['source'])} and data.{prefix}target {len(named['target'])} "
-                "files: each source file needs its target file, in the same order"
+            raise UsageError(
+                "source_target_file_count_mismatch",
+                prefix=prefix,
+                sources=len(named["source"]),
+                targets=len(named["target"]),
             )
         if "file" in given and len(given) > 1:
-            raise ValueError(f"data: give either {prefix}source and {prefix}target, or {prefix}file, not both")
+            raise UsageError("data_pair_file_conflict", prefix=prefix)
         return [dict(zip(given, files, strict=True)) for files in zip(*given.values(), strict=True)]
 
 

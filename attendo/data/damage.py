@@ -4,8 +4,13 @@ from attendo.errors import DataError
 
 
 class DamagedDataError(DataError):
-    """`what` is the message without its way out, which is another one where a run has prepared the data itself."""
+    """`fault` is the error without its fix, which is another one if a run has prepared the data itself."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}; prepare the data again")
-        self.what = what
+    def __init__(self, code: str, /, **values: object) -> None:
+        super().__init__("prepared_data_damaged", fault=DataError(code, **values))
+
+    @property
+    def fault(self) -> DataError:
+        fault = self.values["fault"]
+        assert isinstance(fault, DataError)
+        return fault

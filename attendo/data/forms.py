@@ -67,7 +67,7 @@ def places_of_fields(corpus: CorpusConfig) -> tuple[str, ...]:
     columns = _header(corpus)
     for name in names:
         if name not in columns:
-            raise DataError(f"{corpus.file} has no column {name!r}: its first line names {_list(columns)}")
+            raise DataError("table_column_not_found", path=corpus.file, column=name, columns=_list(columns))
     return tuple(str(columns.index(name) + 1) for name in names)
 
 
@@ -112,7 +112,7 @@ def _rows(corpus: CorpusConfig) -> Iterator[Line]:
             empty = False
             yield (line,)
     if empty:
-        raise DataError(f"{path} is empty: there is nothing to read")
+        raise DataError("file_is_empty", path=path)
 
 
 def _joined_by_quotes(lines: Iterator[bytes], path: Path) -> Iterator[bytes]:
@@ -128,7 +128,7 @@ def _joined_by_quotes(lines: Iterator[bytes], path: Path) -> Iterator[bytes]:
         if len(row) > _LONGEST_ROW:
             break
     if first:
-        raise DataError(f"{path} line {first}: a quotation mark is not closed; write one inside a text twice")
+        raise DataError("csv_quote_not_closed", path=path, line=first)
 
 
 def _header(corpus: CorpusConfig) -> list[str]:
@@ -136,7 +136,7 @@ def _header(corpus: CorpusConfig) -> list[str]:
     try:
         text = line.decode("utf-8")
     except UnicodeError:
-        raise DataError(f"{corpus.file} line 1 is not UTF-8: convert the file") from None
+        raise DataError("header_not_utf8", path=corpus.file) from None
     return [name.strip() for name in (_csv_columns(text) if corpus.form == "csv" else text.split("\t"))]
 
 
@@ -152,8 +152,7 @@ def _check_fields(corpus: CorpusConfig, names: Sequence[str]) -> None:
         if objects and not any(name in each for each in objects):
             there = dict.fromkeys(key for each in objects for key in each)
             raise DataError(
-                f"{corpus.file} has no field {name!r}: its lines have {_list(list(there))}; name one of them in "
-                f"data.{setting}"
+                "jsonl_field_not_found", path=corpus.file, field=name, fields=_list(list(there)), option=setting
             )
 
 

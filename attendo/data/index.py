@@ -76,22 +76,20 @@ def read_index(folder: Path) -> tuple[Index, str]:
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
-        raise DataError(
-            f"{path} cannot be read: {error.strerror}; give the folder that attendo prepare wrote"
-        ) from None
+        raise DataError("index_read_failed", path=path, reason=error.strerror) from None
     except (ValueError, RecursionError):
         content = None
     checksum = content.pop("sha256", None) if isinstance(content, dict) else None
     if checksum is None or checksum != digest(content):
-        raise DamagedDataError(f"{path} is damaged: its checksum does not match")
+        raise DamagedDataError("index_checksum_mismatch", path=path)
     try:
         index = Index(**content)
     except UsageError as error:
-        raise DamagedDataError(f"{path} cannot be used by this attendo: {error}") from None
+        raise DamagedDataError("index_incompatible", path=path, error=error) from None
     shards = [*(shard for corpus in index.corpora for shard in corpus.shards), *index.valid.shards]
     for name in (*index.files, *(shard.file for shard in shards)):
         if Path(name).name != name:
-            raise DataError(f"{path}: file name {name!r} points out of the folder")
+            raise DataError("index_file_outside_folder", path=path, name=name)
     return index, str(checksum)
 
 
@@ -105,9 +103,9 @@ def check_file(path: Path, expected: FileRecord) -> None:
     try:
         found = file_record(path)
     except OSError as error:
-        raise DamagedDataError(f"{path} is damaged: it cannot be read ({error.strerror})") from None
+        raise DamagedDataError("prepared_file_read_failed", path=path, reason=error.strerror) from None
     if found != expected:
-        raise DamagedDataError(f"{path} is damaged: its checksum does not match the index")
+        raise DamagedDataError("prepared_file_checksum_mismatch", path=path)
 
 
 def digest(content: Any) -> str:

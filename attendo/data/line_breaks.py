@@ -20,12 +20,12 @@ _SPACE_BEFORE = ("words", "sentencepiece", "foreign_pieces", "byte_pairs")
 def for_running_text(config: TokenizerConfig) -> TokenizerConfig:
     """One vocabulary, with a symbol for line breaks where the kind would lose them."""
     if config.kind == "spaced":
-        raise UsageError("tokenizer.kind spaced does not keep the white space of running text: take bpe or characters")
+        raise UsageError("spaced_tokenizer_loses_whitespace")
     if config.joint or config.target_kind is not None or config.target_file is not None:
         name = "joint" if config.joint else "target_file" if config.target_file else "target_kind"
-        raise UsageError(f"tokenizer.{name} is about two sides, and running text has but one: leave it out")
+        raise UsageError("tokenizer_setting_needs_pairs", option=name)
     if config.dropout:
-        raise UsageError("tokenizer.dropout would make windows of running text longer than data.window: leave it out")
+        raise UsageError("dropout_with_running_text")
     symbols = config.symbols if config.kind == KEEPING or LINE in config.symbols else (*config.symbols, LINE)
     return config.replace(joint=True, symbols=symbols)
 

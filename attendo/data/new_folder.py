@@ -22,13 +22,13 @@ class NewFolder:
     def __enter__(self) -> "NewFolder":
         folder = self.folder
         if folder.exists() and not (folder / index.NAME).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UsageError(f"{folder} exists and is not prepared data: name another place, or empty it first")
+            raise UsageError("folder_not_prepared_data", folder=folder)
         try:
             durable.remove(self.new)
             with durable.explained(folder, 0):
                 self.new.mkdir(parents=True)
         except OSError as error:
-            raise UsageError(f"{folder} cannot be made: {error.strerror}; name another place") from None
+            raise UsageError("folder_creation_failed", folder=folder, reason=error.strerror) from None
         return self
 
     def __exit__(
@@ -41,7 +41,7 @@ class NewFolder:
             self.bad_lines.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise AttendoError(
-                f"{self.folder} cannot be written: {error.strerror}; about {self.bytes_needed} bytes are needed there"
+                "prepared_data_write_failed", folder=self.folder, reason=error.strerror, bytes=self.bytes_needed
             ) from None
 
     def take_bad_lines(self) -> None:

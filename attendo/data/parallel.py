@@ -37,12 +37,11 @@ def raw_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
             if first is None or second is None:
                 short, long = (source, target) if first is None else (target, source)
                 raise DataError(
-                    f"{short} ends after {number - 1} lines but {long} has {number} or more: "
-                    "they must have equally many"
+                    "file_line_counts_differ", short=short, short_lines=number - 1, long=long, long_lines=number
                 )
             yield first, second
         if number == 0:
-            raise DataError(f"{source} is empty: there is nothing to read")
+            raise DataError("file_is_empty", path=source)
 
 
 def raw_lines(file: Iterable[bytes], name: Path | str) -> Iterator[bytes]:
@@ -57,7 +56,7 @@ def raw_lines(file: Iterable[bytes], name: Path | str) -> Iterator[bytes]:
         for line in lines:
             yield line.rstrip(b"\n").removesuffix(b"\r")
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise DataError(f"{name} cannot be read: {error}") from None
+        raise DataError("file_read_failed", path=name, reason=error) from None
 
 
 def open_binary(path: Path) -> BufferedIOBase:
@@ -65,7 +64,7 @@ def open_binary(path: Path) -> BufferedIOBase:
     try:
         return opener(path, "rb")  # type: ignore[operator]
     except OSError as error:
-        raise DataError(f"{path} cannot be opened: {error.strerror or error}") from None
+        raise DataError("file_open_failed", path=path, reason=error.strerror or error) from None
 
 
 def refuse_utf16(first: bytes, path: Path) -> None:
@@ -74,7 +73,7 @@ def refuse_utf16(first: bytes, path: Path) -> None:
     marks |= {codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
     for mark, encoding in marks.items():
         if first.startswith(mark):
-            raise DataError(f"{path} is {encoding}, not UTF-8: convert it: {conversion(path, encoding)}")
+            raise DataError("file_is_utf16_or_utf32", path=path, encoding=encoding, command=conversion(path, encoding))
 
 
 def conversion(path: Path, encoding: str) -> str:
@@ -98,4 +97,4 @@ def _decoded(line: bytes, name: Path | str, number: int) -> str:
 def not_utf8(name: Path | str, line: int) -> DataError:
     """Latin-1 is what such text usually is."""
     command = f"; if it is Latin-1: {conversion(name, 'LATIN1')}" if isinstance(name, Path) else ""
-    return DataError(f"{name} line {line} is not UTF-8: convert the file, or take the line out{command}")
+    return DataError("line_not_utf8", path=name, line=line, advice=command)

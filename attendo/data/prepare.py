@@ -76,7 +76,7 @@ def prepare(
             if valid is not None:
                 yield from _told(writing.valid_corpus(valid), "writing", sum(survey.lines))
         if not any(corpus.pairs for corpus in writing.corpora):
-            raise DataError("no pair is left to learn from: every line is bad, or kept back for validation")
+            raise DataError("no_training_pairs_left")
         _save(tokenizers, place.new)
         place.take_bad_lines()
         write_index(place.new, _index(place.new, writing, tokenizers, len(survey.sample), (settings, asked, seed)))
@@ -149,7 +149,7 @@ def _knowing_symbols(tokenizer: TokenizerConfig | Tokenizers, settings: DataConf
         known = tuple(dict.fromkeys((*tokenizer.symbols, *symbols)))
         return tokenizer if known == tokenizer.symbols else tokenizer.replace(symbols=known)
     if unknown := [symbol for symbol in symbols if symbol not in tokenizer[0].symbols]:
-        raise UsageError(f"{unknown[0]} is no symbol of the source tokenizer: use its own tags and features, or none")
+        raise UsageError("symbol_not_in_tokenizer", symbol=unknown[0])
     return tokenizer
 
 

@@ -107,4 +107,4 @@ def _valid(path: Path) -> list[tuple[str, str]]:
             rows = [json.loads(line) for line in file]
         return [(row["source"], row["target"]) for row in rows]
     except (OSError, ValueError, KeyError, TypeError):
-        raise DamagedDataError(f"{path} is damaged: it holds no validation pairs") from None
+        raise DamagedDataError("validation_pairs_unreadable", path=path) from None

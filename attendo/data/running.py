@@ -12,7 +12,7 @@ from pathlib import Path
 
 from attendo.data.config import form_of
 from attendo.data.parallel import not_utf8, numbered_lines, open_binary, refuse_utf16
-from attendo.errors import DataError
+from attendo.errors import DataError, MessagePart
 
 BLOCK_CHARACTERS = 1 << 18
 END = "\0"  # stands behind each of several documents: no text may hold it
@@ -71,7 +71,7 @@ class RunningText:
             characters, breaks = characters + len(block.text), breaks + block.text.count("\n")
             empty = empty and block.text == END
         if empty:
-            raise DataError(f"{self.name} is empty: there is nothing to read")
+            raise DataError("file_is_empty", path=self.name)
         return Extent(characters, breaks + 1)
 
     def _documents(self, path: Path) -> Iterator[tuple[int, str]]:
@@ -79,25 +79,23 @@ class RunningText:
         with open_binary(path) as file:
             for number, line in enumerate(numbered_lines(file, path), start=1):
                 if line.strip():
-                    yield number, self._document(line, f"{path} line {number}")
+                    yield number, self._document(line, MessagePart("line_of_file", path=path, line=number))
 
-    def _document(self, line: str, where: str) -> str:
+    def _document(self, line: str, where: MessagePart) -> str:
         try:
             content = json.loads(line)
         except (ValueError, RecursionError):
-            raise DataError(f"{where} is not JSON: mend it, or take the line out") from None
+            raise DataError("jsonl_line_not_json", location=where) from None
         text = content.get(self.field) if isinstance(content, dict) else None
         if not isinstance(text, str):
             there = ", ".join(list(content)[:12]) if isinstance(content, dict) else "no fields"
-            raise DataError(
-                f"{where} has no text in field {self.field!r}, only {there[:200]}: name it (data.text_field)"
-            )
+            raise DataError("jsonl_text_field_missing", location=where, field=self.field, fields=there[:200])
         try:
             text.encode()
         except UnicodeError:
-            raise DataError(f"{where} holds half of a surrogate pair, which is no text: take the line out") from None
+            raise DataError("unpaired_surrogate_in_line", location=where) from None
         if END in text:
-            raise DataError(f"{where} holds NUL: is it text? take the line out")
+            raise DataError("jsonl_text_contains_nul", location=where)
         return text.replace("\r\n", "\n")
 
 
@@ -127,7 +125,7 @@ def _decoded(path: Path) -> Iterator[str]:
             text = text.removesuffix(held).replace("\r\n", "\n")
             if "\0" in text:
                 where = lines + text.count("\n", 0, text.index("\0")) + 1
-                raise DataError(f"{path} line {where} holds NUL: is it text? take the line out")
+                raise DataError("text_line_contains_nul", path=path, line=where)
             lines += text.count("\n")
             if text:
                 yield text
@@ -138,4 +136,4 @@ def _read(file: BufferedIOBase, path: Path) -> Iterator[bytes]:
         while content := file.read(BLOCK_CHARACTERS):
             yield content
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read: {error}") from None
+        raise DataError("file_read_failed", path=path, reason=error) from None

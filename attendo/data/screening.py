@@ -90,7 +90,14 @@ class BadLines:
             return
         reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.most_common())
         raise TooManyBadLinesError(
-            f"{self.corpus}: {bad} of {self.lines} lines are bad ({bad / self.lines:.1%}): {reasons}; "
-            f"they are listed in {listed}: {remedy(self.counts, max_bad_ratio)}"
-            f"{advice and '; '}{advice}"
+            "too_many_bad_lines",
+            corpus=self.corpus,
+            bad=bad,
+            lines=self.lines,
+            share=bad / self.lines,
+            reasons=reasons,
+            listing=listed,
+            remedy=remedy(self.counts, max_bad_ratio),
+            separator=advice and "; ",
+            advice=advice,
         )

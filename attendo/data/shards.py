@@ -163,7 +163,7 @@ class _Shard:
         for chunk in range(len(record.chunks)) if verify else _sampled(len(record.chunks)):
             content = self._map[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES]
             if hashlib.sha256(content).hexdigest() != record.chunks[chunk]:
-                raise _damaged(path, "its checksum does not match the index")
+                raise DamagedDataError("prepared_file_checksum_mismatch", path=path)
         self._release()
 
     def read(self, first: int, last: int) -> Pairs:
@@ -186,11 +186,11 @@ class _Shard:
         tokens = layout.target_tokens if side else layout.source_tokens
         offsets = self._numbers("<u4", offsets_at + 4 * first, last - first + 1).astype(np.int64)
         if offsets[-1] > tokens or (np.diff(offsets) < 0).any():
-            raise _damaged(self._path, "its offsets are not in order")
+            raise DamagedDataError("shard_offsets_out_of_order", path=self._path)
         width = layout.id_bytes
         ids = self._numbers(f"<u{width}", ids_at + width * int(offsets[0]), int(offsets[-1] - offsets[0]))
         if ids.size and int(ids.max()) >= self._vocab_sizes[side]:
-            raise _damaged(self._path, f"it holds the id {ids.max()}, outside the vocabulary")
+            raise DamagedDataError("shard_id_outside_vocabulary", path=self._path, id=ids.max())
         return Sequences(ids.astype(np.int32), offsets - offsets[0])
 
     def _numbers(self, kind: str, start: int, count: int) -> NDArray[np.integer]:
@@ -199,9 +199,9 @@ class _Shard:
     def _checked_layout(self, record: ShardRecord) -> _Layout:
         magic, version, id_bytes, *counts = _HEADER.unpack_from(self._map)
         if magic != MAGIC:
-            raise _damaged(self._path, "it is not a shard")
+            raise DamagedDataError("not_a_shard", path=self._path)
         if version != VERSION:
-            raise _damaged(self._path, f"it has version {version}, this attendo reads version {VERSION}")
+            raise DamagedDataError("shard_version_unsupported", path=self._path, version=version, supported=VERSION)
         layout = _Layout(id_bytes, *counts)
         expected = (record.pairs, record.source_tokens, record.target_tokens)
         chunks = -(-record.bytes // CHUNK_BYTES)
@@ -210,7 +210,7 @@ class _Shard:
             expected,
             chunks,
         ):
-            raise _damaged(self._path, "its header does not match the index")
+            raise DamagedDataError("shard_header_mismatch", path=self._path)
         return layout
 
 
@@ -219,10 +219,10 @@ def _mapped(path: Path, size: int) -> mmap.mmap:
         with path.open("rb") as file:
             found = os.fstat(file.fileno()).st_size
             if found != size or size < _HEADER.size:
-                raise _damaged(path, f"it has {found} bytes instead of {size}")
+                raise DamagedDataError("shard_size_mismatch", path=path, found=found, size=size)
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
-        raise _damaged(path, f"it cannot be read ({error.strerror})") from None
+        raise DamagedDataError("prepared_file_read_failed", path=path, reason=error.strerror) from None
 
 
 def _sampled(chunks: int) -> list[int]:
@@ -237,7 +237,3 @@ def _checksums(path: Path) -> tuple[str, tuple[str, ...]]:
             whole.update(chunk)
             chunks.append(hashlib.sha256(chunk).hexdigest())
     return whole.hexdigest(), tuple(chunks)
-
-
-def _damaged(path: Path, how: str) -> DamagedDataError:
-    return DamagedDataError(f"{path} is damaged: {how}")

@@ -55,7 +55,7 @@ class FileCorpus:
     def rows(self) -> Iterator[Row]:
         for path in (self.config.source, self.config.target, self.config.file):
             if path is not None and path.is_fifo():
-                raise DataError(f"{path} is a pipe, and text is read more than once: write it to a file first")
+                raise DataError("data_file_is_pipe", path=path)
         return rows(self.config)
 
 

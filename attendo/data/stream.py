@@ -135,18 +135,16 @@ class BatchStream:
 
     def _require(self, found: bool, epoch: int) -> None:
         if not found:
-            raise DataError(f"epoch {epoch} of {self._folder} has no pairs: raise the weights, or give more text")
+            raise DataError("epoch_without_pairs", epoch=epoch, folder=self._folder)
 
 
 def _no_such(position: Position) -> UsageError:
-    return UsageError(
-        f"there is no batch at {position}: it belongs to other data or settings; go on with those, or start anew"
-    )
+    return UsageError("batch_position_not_found", position=position)
 
 
 def _merge_dropout(tokenizer: Tokenizer, rate: float) -> MergeDropout:
     if not isinstance(tokenizer, SentencePiece):
-        raise UsageError(f"tokenizer.dropout refuses merges, which kind {tokenizer.kind} does not have: use kind bpe")
+        raise UsageError("dropout_kind_without_merges", kind=tokenizer.kind)
     return MergeDropout(tokenizer, rate)
 
 

@@ -39,7 +39,7 @@ class Part:
         place, read = 0, 0
         for block in self.text.blocks():
             if not (block.whole or anywhere):
-                raise DataError(f"{block.path} line {block.line} is too long to be cut into tokens: break it up")
+                raise DataError("line_too_long_to_tokenize", path=block.path, line=block.line)
             text = block.text[max(0, self.first - place) : max(0, self.last - place)]
             place, read = place + len(block.text), read + len(text)
             if text:
@@ -47,7 +47,7 @@ class Part:
             if place >= self.last:
                 break
         if read < self.last - self.first:
-            raise DataError(f"{self.text.name} has become shorter: it must not change while it is read")
+            raise DataError("text_shrank_while_reading", name=self.text.name)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class TextWriting:
 
     def __init__(self, settings: DataConfig, tokenizer: Tokenizer, folder: Path) -> None:
         if tokenizer.kind != KEEPING and LINE not in tokenizer.symbols:
-            raise UsageError(f"the tokenizer would read line breaks as spaces: it needs the symbol {LINE} for them")
+            raise UsageError("tokenizer_lacks_line_symbol", symbol=LINE)
         self.corpora: list[CorpusRecord] = []
         self.valid = ValidRecord(name=None, pairs=0, bad={})
         self._settings, self._tokenizer, self._folder = settings, LineBreaks(tokenizer), folder
@@ -172,11 +172,8 @@ def _next_line(text: RunningText, place: int) -> int:
             if border > 0:
                 return border
         before += len(block.text)
-    raise DataError(
-        f"{text.name} has no line break in the part that would be kept back: raise data.valid_share, or name "
-        "data.valid_text"
-    )
+    raise DataError("validation_part_without_line_break", name=text.name)
 
 
 def _too_short(name: str, tokens: int, what: str, least: str, way_out: str) -> DataError:
-    return DataError(f"{name} has {tokens} tokens to {what}, fewer than {least}: {way_out}, or lower data.window")
+    return DataError("running_text_too_short", name=name, tokens=tokens, purpose=what, minimum=least, remedy=way_out)

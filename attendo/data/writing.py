@@ -118,7 +118,5 @@ class Writing:
 
     def _settle(self, bad: BadLines, lines_before: int) -> None:
         if bad.lines != lines_before:
-            raise DataError(
-                f"{bad.corpus} had {lines_before} lines and now has {bad.lines}: it must not change while it is read"
-            )
+            raise DataError("corpus_changed_while_reading", corpus=bad.corpus, before=lines_before, after=bad.lines)
         bad.check(self._settings.max_bad_ratio, self._outputs.place.bad_lines)

@@ -54,9 +54,9 @@ class Beam:
 
     def __post_init__(self) -> None:
         if self.width < 1:
-            raise UsageError(f"a beam has at least one row: width must be 1 or more, not {self.width}")
+            raise UsageError("beam_width_below_one", width=self.width)
         if self.patience <= 0:
-            raise UsageError(f"patience must be more than 0, not {self.patience}")
+            raise UsageError("patience_not_positive", patience=self.patience)
 
     @property
     def kept(self) -> int:

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from attendo.errors import UsageError
 from attendo.settings import Settings
 
 MOST_ROWS = 1_000  # of a beam: each has a number for every token of the vocabulary
@@ -119,11 +120,9 @@ class GenerationConfig(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.beam % self.groups:
-            raise ValueError(f"groups must divide the beam evenly: {self.groups} and {self.beam}")
+            raise UsageError("beam_not_divisible_by_groups", groups=self.groups, beam=self.beam)
         if self.beam * self.patience > MOST_KEPT:
-            raise ValueError(
-                f"beam times patience must be at most {MOST_KEPT:,}, which are kept: {self.beam} and {self.patience}"
-            )
+            raise UsageError("beam_patience_too_large", limit=MOST_KEPT, beam=self.beam, patience=self.patience)
         if self.sample and self.groups > 1:
-            raise ValueError("sample and groups exclude each other: a diverse beam draws nothing")
+            raise UsageError("sample_groups_conflict")
         return self

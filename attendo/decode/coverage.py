@@ -80,9 +80,9 @@ class Covering:
         """Layers of the decoder are counted as in lists: -1 is the last. `stepper`: where another steps the network."""
         layers = network.config.num_decoder_layers
         if network.config.decoder_only:
-            raise UsageError("a decoder-only network has no source to cover: coverage_penalty must be 0")
+            raise UsageError("coverage_penalty_without_source")
         if not -layers <= layer < layers:
-            raise UsageError(f"the layer whose attention counts must be from {-layers} to {layers - 1}, not {layer}")
+            raise UsageError("coverage_layer_out_of_range", first=-layers, last=layers - 1, layer=layer)
         self._network, self._stepper = network, network if stepper is None else stepper
         self._site = f"decoder.{layer % layers}.cross"
 

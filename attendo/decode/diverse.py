@@ -33,9 +33,9 @@ class DiverseBeam:
 
     def __post_init__(self) -> None:
         if self.groups < 1 or self.width < 1 or self.width % self.groups:
-            raise UsageError(f"groups must divide the width of the beam evenly: {self.groups} and {self.width}")
+            raise UsageError("width_not_divisible_by_groups", groups=self.groups, width=self.width)
         if self.strength < 0:
-            raise UsageError(f"the strength of diversity must be 0 or more, not {self.strength}")
+            raise UsageError("diversity_strength_negative", strength=self.strength)
 
     @property
     def beam(self) -> Beam:

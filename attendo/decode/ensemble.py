@@ -60,9 +60,9 @@ class Ensemble:
         self, steppers: Sequence[Stepper], weights: Sequence[float] | None = None, how: How = "probabilities"
     ) -> None:
         if not steppers:
-            raise UsageError("an ensemble has at least one member: give one model or more")
+            raise UsageError("ensemble_empty")
         if how not in ("probabilities", "logarithms"):
-            raise UsageError(f"members are joined by probabilities or by logarithms, not by {how}")
+            raise UsageError("unknown_ensemble_method", how=how)
         _check_vocabularies(steppers)
         self.members, self.how = tuple(steppers), how
         self.weights = _summing_to_one(weights, len(steppers))
@@ -108,7 +108,7 @@ class Ensemble:
         networks = [each for each in self.members if isinstance(each, Transformer)]
         if len(networks) < len(self.members):
             kinds = sorted({type(each).__name__ for each in self.members} - {Transformer.__name__})
-            raise UsageError(f"only networks read a source: start {', '.join(kinds)} by hand, with an EnsembleState")
+            raise UsageError("ensemble_member_without_encoder", kinds=", ".join(kinds))
         return networks
 
 
@@ -121,17 +121,15 @@ def _check_vocabularies(steppers: Sequence[Stepper]) -> None:
 
 def _check_alike(sizes: Sequence[int | None], what: str) -> None:
     if len(set(sizes)) > 1:
-        raise UsageError(
-            f"members of an ensemble must have the same vocabulary: {what} are {', '.join(map(str, sizes))}"
-        )
+        raise UsageError("ensemble_vocabulary_size_mismatch", quantity=what, sizes=", ".join(map(str, sizes)))
 
 
 def _summing_to_one(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
     if weights is None:
         return (1 / count,) * count
     if len(weights) != count:
-        raise UsageError(f"each member needs its weight: {count} members and {len(weights)} weights")
+        raise UsageError("ensemble_weight_count_mismatch", members=count, weights=len(weights))
     for weight in weights:
         if not (math.isfinite(weight) and weight > 0):
-            raise UsageError(f"weights must be more than 0, not {weight}: leave out a member that is not to count")
+            raise UsageError("ensemble_weight_not_positive", weight=weight)
     return tuple(weight / math.fsum(weights) for weight in weights)

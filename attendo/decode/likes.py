@@ -67,7 +67,9 @@ def like(name: str, given: Mapping[str, Any] | None = None, own: GenerationConfi
     `own`: the settings of a model. What it says of the machine and of prefixes stays, all else is theirs.
     """
     if name not in LIKES:
-        raise UsageError(f"like: {name!r} is none of {', '.join(LIKES)}{nearest(name, list(LIKES))}")
+        raise UsageError(
+            "unknown_like_system", name=name, known=", ".join(LIKES), suggestion=nearest(name, list(LIKES))
+        )
     given = {key: value for key, value in (given or {}).items() if value is not None}
     kept = {} if own is None else {key: getattr(own, key) for key in (*_OF_THE_MACHINE, *_OF_THE_MODEL)}
     config = GenerationConfig(**{**kept, **LIKES[name], **given})

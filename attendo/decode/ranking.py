@@ -38,7 +38,7 @@ class Ranking:
 
     def __post_init__(self) -> None:
         if self.coverage_penalty < 0:
-            raise UsageError(f"coverage_penalty must be 0 or more, not {self.coverage_penalty}")
+            raise UsageError("coverage_penalty_negative", coverage_penalty=self.coverage_penalty)
 
     def score(self, frontier: Frontier) -> Float[Tensor, " R"]:
         """Of every row as far as it has come; -∞ where nothing is."""

@@ -48,7 +48,7 @@ def by_probability(log_probabilities: Sequence[float], scale: float = 1.0) -> li
     """Weights that sum to 1, from log-probabilities; a scale below 1 makes them more even, 0 the same."""
     most = max(log_probabilities, default=-math.inf)
     if most == -math.inf:
-        raise UsageError("none of the candidates has a probability: weigh those that were found")
+        raise UsageError("candidates_without_probability")
     # What was not found (-∞) weighs nothing at any scale.
     powers = [0.0 if each == -math.inf else math.exp(scale * (each - most)) for each in log_probabilities]
     return [each / math.fsum(powers) for each in powers]
@@ -56,24 +56,22 @@ def by_probability(log_probabilities: Sequence[float], scale: float = 1.0) -> li
 
 def _checked(weights: Sequence[float] | None, count: int) -> NDArray[np.float64]:
     if count == 0:
-        raise UsageError("there is nothing to choose from: give at least one candidate")
+        raise UsageError("no_candidates")
     if weights is None:
         return np.ones(count)
     if len(weights) != count:
-        raise UsageError(f"each candidate needs its weight: {count} candidates and {len(weights)} weights")
+        raise UsageError("candidate_weight_count_mismatch", candidates=count, weights=len(weights))
     given = np.asarray(weights, np.float64)
     if not (np.isfinite(given).all() and (given >= 0).all() and given.sum() > 0):
         wrong = next((each for each in weights if not (math.isfinite(each) and each >= 0)), "0 for all")
-        raise UsageError(f"weights must be 0 or more, and more than 0 for at least one candidate, not {wrong}")
+        raise UsageError("candidate_weights_invalid", weight=wrong)
     return given
 
 
 def _utilities(utility: Utility, different: list[Any]) -> NDArray[np.float64]:
     matrix, count = np.asarray(utility(different, different), np.float64), len(different)
     if matrix.shape != (count, count):
-        raise UsageError(
-            f"a utility gives a row for each of {count} candidates and a column for each, not {list(matrix.shape)}"
-        )
+        raise UsageError("utility_shape_mismatch", count=count, shape=list(matrix.shape))
     if not np.isfinite(matrix).all():
-        raise UsageError("a utility must be a finite number for each pair of candidates")
+        raise UsageError("utility_not_finite")
     return matrix

@@ -142,7 +142,7 @@ class NoRepeatNgram:
 
     def __post_init__(self) -> None:
         if self.size < 1:
-            raise UsageError(f"no_repeat_ngram counts tokens: it must be 1 or more, not {self.size}")
+            raise UsageError("ngram_size_below_one", size=self.size)
 
     @but_for_the_prefix
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
@@ -195,7 +195,7 @@ class RepetitionPenalty:
 
     def __post_init__(self) -> None:
         if not 0 < self.penalty < float("inf"):
-            raise UsageError(f"repetition_penalty must be more than 0 (1 changes nothing), not {self.penalty}")
+            raise UsageError("repetition_penalty_not_positive", penalty=self.penalty)
 
     @but_for_the_prefix
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
@@ -210,9 +210,9 @@ def check_phrases(phrases: Sequence[Sequence[int]], kind: str) -> None:
     """Sequences of tokens that can be said."""
     for phrase in phrases:
         if not phrase:
-            raise UsageError(f"a {kind} phrase has at least one token: leave empty ones out")
+            raise UsageError("phrase_without_tokens", kind=kind)
         if min(phrase) < 0 or {PAD, BOS, EOS} & {*phrase}:
-            raise UsageError(f"a {kind} phrase holds no control tokens (pad {PAD}, bos {BOS}, eos {EOS}): {[*phrase]}")
+            raise UsageError("phrase_with_control_tokens", kind=kind, pad=PAD, bos=BOS, eos=EOS, ids=[*phrase])
 
 
 def _table(phrases: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "N K"], Int[Tensor, " N"]]:

@@ -32,16 +32,14 @@ class Shape:
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
-            raise UsageError(
-                f"temperature must be more than 0, not {self.temperature}: for no chance at all use greedy"
-            )
+            raise UsageError("temperature_not_positive", temperature=self.temperature)
         if self.top_k < 0:
-            raise UsageError(f"top_k must be 0 (all tokens) or more, not {self.top_k}")
+            raise UsageError("top_k_negative", top_k=self.top_k)
         for name, low in (("top_p", 0.0), ("typical", 0.0)):
             if not low < getattr(self, name) <= 1:
-                raise UsageError(f"{name} must be more than 0 and at most 1, not {getattr(self, name)}")
+                raise UsageError("probability_mass_out_of_range", option=name, value=getattr(self, name))
         if not 0 <= self.min_p <= 1:
-            raise UsageError(f"min_p must be from 0 to 1, not {self.min_p}")
+            raise UsageError("min_p_out_of_range", min_p=self.min_p)
 
     def __call__(self, log_probs: Float[Tensor, "R V"]) -> Float[Tensor, "R V"]:
         shaped = (log_probs / self.temperature).log_softmax(-1)

@@ -77,7 +77,7 @@ class HeadScores:
         """The most accurate head; of equals, the first."""
         scores = self.scores()
         if not scores:
-            raise UsageError("no head can be named best: 0 aligned tokens were counted, add sentences with gold links")
+            raise UsageError("no_aligned_tokens_counted")
         return max(scores, key=lambda score: score.accuracy)
 
 
@@ -89,15 +89,18 @@ def alignment_accuracy(weights: ArrayLike, gold: Collection[tuple[int, int]]) ->
     """
     matrix = np.asarray(weights)
     if matrix.ndim != 2 or matrix.shape[1] == 0:
-        raise UsageError(f"alignment needs weights of shape [target, source]: got {list(matrix.shape)}")
+        raise UsageError("alignment_weights_not_matrix", shape=list(matrix.shape))
     if np.isnan(matrix).any():
-        raise UsageError("alignment needs weights that are numbers: got nan, so look for a row with nothing to attend")
+        raise UsageError("alignment_weights_nan")
     links: dict[int, set[int]] = {}
     for source, target in gold:
         if not (0 <= target < matrix.shape[0] and 0 <= source < matrix.shape[1]):
             raise UsageError(
-                f"gold link (source {source}, target {target}) lies outside weights of "
-                f"{matrix.shape[1]} source and {matrix.shape[0]} target tokens"
+                "gold_link_outside_weights",
+                source=source,
+                target=target,
+                sources=matrix.shape[1],
+                targets=matrix.shape[0],
             )
         links.setdefault(target, set()).add(source)
     looked_at = matrix.argmax(axis=1)

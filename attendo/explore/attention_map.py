@@ -52,16 +52,13 @@ def short_number(weight: float) -> str:
 
 def _check(matrix: np.ndarray, rows: int, columns: int, title: str) -> None:
     if matrix.ndim != 2 or 0 in matrix.shape:
-        raise UsageError(f"attention map {title!r} needs weights of shape [rows, columns]: got {list(matrix.shape)}")
+        raise UsageError("attention_map_not_matrix", title=title, shape=list(matrix.shape))
     if matrix.shape != (rows, columns):
-        raise UsageError(
-            f"attention map {title!r} needs one label a row and a column: "
-            f"weights {list(matrix.shape)}, labels {[rows, columns]}"
-        )
+        raise UsageError("attention_map_label_mismatch", title=title, shape=list(matrix.shape), labels=[rows, columns])
     # Half precision may end a hair above 1; a NaN fails both comparisons.
     if not bool(np.all((matrix >= 0) & (matrix <= 1.01))):
         worst = next(value for value in matrix.flat if not 0 <= value <= 1.01)
-        raise UsageError(f"attention map {title!r} needs weights between 0 and 1, taken after the softmax: got {worst}")
+        raise UsageError("attention_weight_out_of_range", title=title, value=worst)
 
 
 def _visible_character(character: str) -> str:

@@ -50,7 +50,7 @@ class History:
         if axis == "step":
             return steps
         if not len(self.steps):
-            raise UsageError(f"{self.name} tells of no step, only of validations: draw it with --x step")
+            raise UsageError("run_has_only_validations", run=self.name)
         return np.interp(steps, self.steps, self.seconds if axis == "seconds" else self.tokens)
 
     def smooth_loss(self, window: int) -> tuple[Numbers, Numbers]:
@@ -144,11 +144,11 @@ def _read(path: Path, name: str) -> History:
                 number += 1
                 lines.add(_parsed(line))
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}; give a run folder or its {METRICS}") from None
+        raise DataError("metrics_file_unreadable", path=path, reason=error.strerror, file=METRICS) from None
     except ValueError:
-        raise DataError(f"{path}, line {number} is not what a run writes: give a run folder or its {METRICS}") from None
+        raise DataError("metrics_line_invalid", path=path, line=number, file=METRICS) from None
     if not lines.steps and not lines.validations:
-        raise DataError(f"{path} tells of no step (lines: {number}): wait until the run has taken one")
+        raise DataError("metrics_file_without_steps", path=path, count=number)
     return lines.history(name)
 
 

@@ -112,10 +112,10 @@ def _chosen(runs: Sequence[History], metrics: Sequence[str]) -> list[str]:
     for name in metrics:
         if name not in there:
             raise UsageError(
-                f"no metric {name} in these runs{nearest(name, there)}: there is {', '.join(there) or 'none'}"
+                "unknown_run_metric", metric=name, suggestion=nearest(name, there), metrics=", ".join(there) or "none"
             )
     if not there:
-        raise UsageError("there is nothing to draw: every step of these runs was skipped")
+        raise UsageError("no_metrics_to_draw")
     return list(dict.fromkeys(metrics)) or there
 
 

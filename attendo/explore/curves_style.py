@@ -62,7 +62,7 @@ def style(text: str) -> Iterator[None]:
     try:
         import matplotlib.style
     except ImportError:
-        raise UsageError("attendo plot needs matplotlib: pip install 'attendo[plot]'") from None
+        raise UsageError("plot_needs_matplotlib") from None
     families = fonts(text)
     # Publishers refuse Type 3 letters in a PDF, but the outlines of most Chinese fonts fit no other type.
     letters = {"font.family": families, "pdf.fonttype": 42 if len(families) == 1 else 3}

@@ -69,7 +69,7 @@ class HeadReport:
         """The best alignment head; of equals, the first."""
         found = self.ranked("alignment")[0]
         if getattr(found, self.alignment) is None:
-            raise DataError("no head can be named best: no target has a token that could be aligned; give targets")
+            raise DataError("no_alignable_target_token")
         return found
 
     @property
@@ -83,7 +83,7 @@ class HeadReport:
     def ranked(self, order: Order) -> list[HeadNumbers]:
         """Sharpest, nearest, most diagonal, most on special tokens or best aligned first; at the end those without."""
         if order not in get_args(Order):
-            raise UsageError(f"heads are sorted by {', '.join(get_args(Order))}, not by {order}")
+            raise UsageError("unknown_head_order", orders=", ".join(get_args(Order)), order=order)
         name = self.number(order)
         sign = -1 if name in _HIGHEST_FIRST else 1
 
@@ -116,7 +116,7 @@ def measure_heads(model: TextModel, sentences: Iterable[Sentence], positions: in
     """The numbers of every head over these sentences; how many are read at once changes none of them."""
     given = list(sentences)
     if not given:
-        raise DataError("heads are measured on sentences, and there are none: give lines that are not empty")
+        raise DataError("no_sentences_for_heads")
     check_source(model)
     network = model.network
     read = [Pass.of(model, each, pair) for each, pair in zip(given, _pairs(model, given), strict=True)]
@@ -143,7 +143,7 @@ def _pairs(model: TextModel, given: Sequence[Sentence]) -> list[Pair]:
     for each, pair in zip(given, pairs, strict=True):
         tokens = max(len(pair.source), len(pair.target)) - 1
         if longest is not None and tokens > longest:
-            raise DataError(f"{each.place} has {tokens} tokens; the model reads at most {longest}: leave the line out")
+            raise DataError("sentence_exceeds_model_length", place=each.place, tokens=tokens, limit=longest)
     return pairs
 
 
@@ -154,5 +154,5 @@ def _said(model: TextModel, given: Sequence[Sentence]) -> list[Any]:
         answers = iter(model.generate([each.source for each in open_ones], **GREEDY))
     except TooLongError as error:
         reason = str(error).partition(" has ")[2] or str(error)
-        raise DataError(f"{open_ones[error.number].place} has {reason}") from None
+        raise DataError("sentence_unreadable_by_model", place=open_ones[error.number].place, reason=reason) from None
     return [next(answers).best if each.target is None else each.target for each in given]

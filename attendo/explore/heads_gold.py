@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from attendo.errors import DataError
+from attendo.errors import DataError, MessagePart
 from attendo.explore.alignment import Link
 from attendo.text import UNK, Tokenizer
 from attendo.text.tokenizer import UNKNOWN_TEXT
@@ -24,19 +24,19 @@ class Gold:
     target_words: tuple[str, ...] | None = None
 
 
-def parse_links(line: str, place: str) -> tuple[frozenset[Link], frozenset[Link]]:
+def parse_links(line: str, place: MessagePart | str) -> tuple[frozenset[Link], frozenset[Link]]:
     """Sure and possible ones of a line such as `0-0 1-2 3?4`: source, target; a link with ? or p is possible only."""
     sure: set[Link] = set()
     possible: set[Link] = set()
     for text in line.split():
         found = _LINK.fullmatch(text)
         if found is None:
-            raise DataError(f"{place}: {text!r} is no link: write source-target counted from 0, such as 0-0 1-2")
+            raise DataError("invalid_gold_link", place=place, text=text)
         (sure if found[2] == "-" else possible).add((int(found[1]), int(found[3])))
     return frozenset(sure), frozenset(possible)
 
 
-def check_inside(gold: Gold, sources: int, targets: int, place: str) -> None:
+def check_inside(gold: Gold, sources: int, targets: int, place: MessagePart | str) -> None:
     """Links to words or tokens that are not there are a `DataError`."""
     unit = "tokens" if gold.source_words is None else "words"
     for source, target in sorted(gold.sure | gold.possible):
@@ -47,11 +47,18 @@ def check_inside(gold: Gold, sources: int, targets: int, place: str) -> None:
                 else "count from 0, or say --links tokens where the links are between the model's tokens"
             )
             raise DataError(
-                f"{place}: link {source}-{target} lies outside {sources} source and {targets} target {unit}: {way_out}"
+                "gold_link_outside_sentence",
+                place=place,
+                source=source,
+                target=target,
+                sources=sources,
+                targets=targets,
+                unit=unit,
+                fix=way_out,
             )
 
 
-def words_of_tokens(tokenizer: Tokenizer, text: str, words: Sequence[str], place: str) -> list[int]:
+def words_of_tokens(tokenizer: Tokenizer, text: str, words: Sequence[str], place: MessagePart | str) -> list[int]:
     """Of each token of the text, the number of the word that its last character belongs to."""
     ids = tokenizer.encode(text)
     unknown = iter(tokenizer.unknown(text))
@@ -62,8 +69,7 @@ def words_of_tokens(tokenizer: Tokenizer, text: str, words: Sequence[str], place
     starts = list(accumulate((_length(word) for word in words), initial=0))
     if ids and ends[-1] != starts[-1]:
         raise DataError(
-            f"{place}: the model's tokens have {ends[-1]} characters and the words of the line {starts[-1]}, so that "
-            "links between words cannot be used: give links between its tokens (--links tokens)"
+            "token_word_length_mismatch", place=place, token_characters=ends[-1], word_characters=starts[-1]
         )
     return [max(0, bisect_right(starts, max(0, end - 1)) - 1) for end in ends]
 

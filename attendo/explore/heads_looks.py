@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attendo.data.batch import Batch, Example, collate
-from attendo.errors import UsageError
+from attendo.errors import MessagePart, UsageError
 from attendo.explore.alignment import LinkCounts
 from attendo.explore.heads_gold import Gold, check_inside, words_of_tokens
 from attendo.explore.heads_numbers import Rows, summed
@@ -21,6 +21,9 @@ from attendo.text_model.tracing import Pair
 LAST_LAYER = "mean of the last layer"  # stands for a site
 
 
+_UNNAMED = MessagePart("unnamed_sentence")
+
+
 @dataclass(frozen=True)
 class Sentence:
     """A source, and its target; None stands for the model's own answer, decoded greedily."""
@@ -28,7 +31,7 @@ class Sentence:
     source: str
     target: str | None = None
     gold: Gold | None = None
-    place: str = "a sentence"  # what a message calls it, such as `dev.en line 3`
+    place: MessagePart | str = _UNNAMED  # what a message calls it, such as `dev.en line 3`
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Pass:
     def of(model: TextModel, sentence: Sentence, pair: Pair) -> "Pass":
         gold, place = sentence.gold, sentence.place
         if gold is not None and sentence.target is None:
-            raise UsageError(f"{place} has gold links and no target that they could lead to: give the target too")
+            raise UsageError("gold_without_target_sentence", place=place)
         before, begin = len(model.generation.source_prefix), len(model.generation.target_prefix)
         read = Pass(pair, gold, range(len(pair.source) - 1), range(len(_said(pair))))
         if gold is None or gold.source_words is None or gold.target_words is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from attendo.data.parallel import read_lines
-from attendo.errors import DataError, UsageError
+from attendo.errors import DataError, MessagePart, UsageError
 from attendo.explore.heads_gold import Gold, parse_links
 from attendo.explore.heads_looks import Sentence
 
@@ -21,19 +21,19 @@ def read_sentences(
     Gold links count words, which white space separates, or the tokens of the model.
     """
     if gold is not None and target is None:
-        raise UsageError(f"--gold {gold} needs the targets that its links lead to: give --target FILE too")
+        raise UsageError("gold_without_target_file", path=gold)
     found = []
     paths = [path for path in (source, target, gold) if path is not None]
     for number, (text, *beside) in enumerate(_beside(paths), start=1):
         said = beside[0] if beside else None
         if not text.strip() or (said is not None and not said.strip()):
             continue
-        links = _gold(text, beside, unit, f"{gold} line {number}")
-        found.append(Sentence(text, said, links, f"{source} line {number}"))
+        links = _gold(text, beside, unit, MessagePart("line_of_file", path=gold, line=number))
+        found.append(Sentence(text, said, links, MessagePart("line_of_file", path=source, line=number)))
     if gold is not None and not any(each.gold and each.gold.sure for each in found):
-        raise DataError(f"{gold} has no link that is sure: write source-target counted from 0, such as 0-0 1-2")
+        raise DataError("no_sure_gold_link", path=gold)
     if not found:
-        raise DataError(f"{source} has no line that could be looked at: each is empty, or its target is")
+        raise DataError("no_usable_source_line", path=source)
     return found
 
 
@@ -43,12 +43,12 @@ def _beside(paths: list[Path]) -> Iterator[tuple[str, ...]]:
             short = paths[lines.index(None)]
             long = next(path for path, line in zip(paths, lines, strict=True) if line is not None)
             raise DataError(
-                f"{short} ends after {number - 1} lines but {long} has {number} or more: they must have equally many"
+                "file_line_counts_differ", short=short, short_lines=number - 1, long=long, long_lines=number
             )
         yield lines
 
 
-def _gold(source: str, beside: list[str], unit: Unit, place: str) -> Gold | None:
+def _gold(source: str, beside: list[str], unit: Unit, place: MessagePart) -> Gold | None:
     if len(beside) < 2:
         return None
     target, line = beside

@@ -47,11 +47,11 @@ class Choice:
         config = model.network.config
         site = site or ("decoder" if config.decoder_only else "cross")
         if config.decoder_only and site != "decoder":
-            raise UsageError(f"--site {site}: a decoder-only model reads no source; take decoder, or leave it out")
+            raise UsageError("site_needs_encoder", site=site)
         stack, _ = _STACKS[site]
         count = config.num_encoder_layers if stack == "encoder" else config.num_decoder_layers
         if layer is not None and not 0 <= layer < count:
-            raise UsageError(f"--layer {layer}: the {stack} has {count} layers, counted from 0")
+            raise UsageError("layer_out_of_range", layer=layer, stack=stack, count=count)
         if every:
             return Choice(site, tuple(range(count)) if layer is None else (layer,), tuple(range(config.num_heads)))
         stored = AlignmentHead.stored(model.scores, config) if site == "cross" else None
@@ -99,5 +99,5 @@ def _heads(text: str, count: int) -> tuple[int | None, ...]:
     named = [part.strip() for part in text.split(",")]
     for part in named:
         if not (part.isascii() and part.isdecimal() and int(part) < count):
-            raise UsageError(f"--head {text}: write {MEAN}, or heads from 0 to {count - 1} such as 0,1")
+            raise UsageError("invalid_head_list", heads=text, mean=MEAN, last=count - 1)
     return tuple(dict.fromkeys(map(int, named)))

@@ -74,7 +74,7 @@ def maps_figure(maps: Sequence[AttentionMap], axis: Axis, columns: int, letters:
     from matplotlib.figure import Figure
 
     if not maps or any((each.rows, each.columns) != (maps[0].rows, maps[0].columns) for each in maps):
-        raise UsageError(f"a picture is of one or several maps over the same tokens: got {len(maps)} maps")
+        raise UsageError("attention_maps_not_comparable", count=len(maps))
     layout = _Layout.of(maps, columns)
     figure = Figure(figsize=(layout.width, layout.height), facecolor="white")
     top = _top(maps)

@@ -19,7 +19,7 @@ from attendo.explore.heatmap_svg import svg
 def html(maps: Sequence[AttentionMap], heading: str, facts: Sequence[tuple[str, str]]) -> str:
     """The page as text. Without JavaScript it shows the first map; it never asks anything of the network."""
     if not maps:
-        raise UsageError("a page of heat maps needs at least one attention map: got 0")
+        raise UsageError("no_attention_maps")
     # Maps over the same tokens share one drawing, which the script recolours: layout is worked out in one place.
     drawings: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
     figures = []

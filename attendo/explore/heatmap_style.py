@@ -86,7 +86,7 @@ def require_matplotlib(what: str) -> None:
     try:
         import matplotlib.style
     except ImportError:
-        raise UsageError(f"{what} needs matplotlib: pip install 'attendo[plot]'") from None
+        raise UsageError("matplotlib_missing", command=what) from None
     assert matplotlib.style
 
 

@@ -20,7 +20,7 @@ def terminal(attention: AttentionMap, width: int) -> Text:
     The tiles bring a dark ground of their own, because the colour of the terminal is not known.
     """
     if width < _NARROWEST:
-        raise UsageError(f"a heat map needs a width of at least {_NARROWEST} cells: got {width}")
+        raise UsageError("heat_map_too_narrow", min_width=_NARROWEST, width=width)
     rows = [visible(row) for row in attention.rows]
     columns = [visible(column) for column in attention.columns]
     margin = min(max(cell_len(row) for row in rows), width // 3)

@@ -9,10 +9,10 @@ def check_readable(model: TextModel, text: str) -> None:
     tokens = len(model.source_tokenizer.encode(text))
     most = min(model.generation.max_source, model.runtime.longest or model.generation.max_source)
     if tokens > most:
-        raise UsageError(f"the text has {tokens} tokens, and the model reads at most {most}: shorten it")
+        raise UsageError("text_exceeds_model_length", tokens=tokens, limit=most)
 
 
 def check_source(model: TextModel) -> None:
     """A `UsageError` where the model reads none."""
     if model.network.config.decoder_only:
-        raise UsageError("the model continues texts and reads no source: take one that has an encoder")
+        raise UsageError("model_without_encoder")

@@ -45,9 +45,9 @@ class View:
         """That there is such a head and such a step; the trace itself has seen to the layer."""
         heads, steps = trace.config.num_heads, len(trace.target_pieces)
         if self.head is not None and not 0 <= self.head < heads:
-            raise UsageError(f"--head {self.head}: the model has {heads} heads, counted from 0")
+            raise UsageError("head_out_of_range", head=self.head, count=heads)
         if self.step is not None and not 0 <= self.step < steps:
-            raise UsageError(f"--step {self.step}: the target has {steps} tokens, counted from 0")
+            raise UsageError("step_out_of_range", step=self.step, count=steps)
 
 
 def walk(trace: Trace, view: View, width: int) -> Iterator[RenderableType]:

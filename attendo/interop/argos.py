@@ -33,20 +33,18 @@ class Languages:
     def __post_init__(self) -> None:
         for code in (self.source, self.target):
             if not code.replace("-", "").isalnum():
-                raise UsageError(f"a language is a code of ISO 639 such as en, not {code!r}")
+                raise UsageError("language_code_invalid", language_code=code)
 
 
 def check(model: TextModel, goal: Path, languages: Languages) -> None:
     """Whether a package can hold such a model; it cuts sources by SentencePiece, and joins the pieces of answers."""
     if goal.suffix != SUFFIX:
-        raise UsageError(f"an Argos package is a file named {SUFFIX}, not {goal.name}")
+        raise UsageError("argos_file_name_invalid", suffix=SUFFIX, name=goal.name)
     for side, tokenizer in (("source", model.source_tokenizer), ("target", model.target_tokenizer)):
         if sentencepiece_file(tokenizer) is None:
-            raise ModelError(
-                f"an Argos package holds tokenizers of sentencepiece: that of the {side} is of {tokenizer.kind}"
-            )
+            raise ModelError("argos_tokenizer_not_sentencepiece", side=side, kind=tokenizer.kind)
     if any(prefixes_of(model)):
-        raise ModelError("an Argos package has no place for what this model puts before sources or answers")
+        raise ModelError("argos_prefix_unsupported")
 
 
 def write_tree(model: TextModel, folder: Path, precision: Precision, languages: Languages) -> tuple[Path, list[str]]:

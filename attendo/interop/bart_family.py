@@ -44,7 +44,7 @@ def settings_of(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dict[
     settings = {**_DEFAULTS, **defaults, **given}
     settings.setdefault("share_encoder_decoder_embeddings", settings["tie_word_embeddings"])
     if "vocab_size" not in settings:
-        raise ModelError(f"{folder.path / 'config.json'} does not say its vocab_size")
+        raise ModelError("vocab_size_missing", path=folder.path / "config.json")
     known = {**_DEFAULTS, **defaults, "vocab_size": 1, "decoder_vocab_size": 1}
     wrong = [
         f"{name} is {shorten(settings[name])}"
@@ -52,7 +52,7 @@ def settings_of(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dict[
         if name in settings and not _fits(settings, name, known)
     ]
     if wrong:
-        raise ModelError(f"{folder.path / 'config.json'} has values that cannot be meant: {'; '.join(wrong)}")
+        raise ModelError("config_values_invalid", path=folder.path / "config.json", faults="; ".join(wrong))
     _check_vocabulary(folder, settings)
     settings["source_vocab_size"] = settings["vocab_size"]
     settings["target_vocab_size"] = settings.get("decoder_vocab_size", settings["vocab_size"])
@@ -65,8 +65,11 @@ def _check_vocabulary(folder: HuggingFaceFolder, settings: Mapping[str, Any]) ->
     for name in ("vocab_size", "decoder_vocab_size"):
         if settings.get(name, 0) > most:
             raise ModelError(
-                f"{folder.path / 'config.json'} says {name} {settings[name]}, but the largest table of the weights has "
-                f"{most} rows: they are of two models"
+                "vocab_size_exceeds_weights",
+                path=folder.path / "config.json",
+                setting=name,
+                value=settings[name],
+                rows=most,
             )
 
 
@@ -75,9 +78,7 @@ def _refuse_others(folder: HuggingFaceFolder) -> None:
     if two_stacks.value is not None and not two_stacks.flag():
         raise two_stacks.wrong("true (a network with an encoder and a decoder)")
     if folder.setting("quantization_config").content():
-        raise ModelError(
-            f"{folder.path} has weights of fewer bits (quantization_config): import the model that they were made from"
-        )
+        raise ModelError("weights_quantized", path=folder.path)
 
 
 def _fits(settings: Mapping[str, Any], name: str, known: Mapping[str, Any]) -> bool:
@@ -115,7 +116,7 @@ def network_from(
     ours that no config.json tells, because all models of this kind have them.
     """
     if reasons := obstacles(settings):
-        raise ModelError(f"{folder.path}: this {folder.kind} model is none that attendo can hold: {'; '.join(reasons)}")
+        raise ModelError("imported_model_incompatible", path=folder.path, kind=folder.kind, reason="; ".join(reasons))
     found = FoundWeights(folder.weights)
     tables = _tables(found, settings)
     bias = found.take(_BIAS, (1, settings["target_vocab_size"]))[0] if _BIAS in folder.weights else None
@@ -129,7 +130,7 @@ def network_from(
     try:
         config = _config(settings, choices, (source.size, target.size), _tie(settings), has_bias)
     except UsageError as error:
-        raise ModelError(f"{folder.path}: this {folder.kind} model is none that attendo can hold: {error}") from None
+        raise ModelError("imported_model_incompatible", path=folder.path, kind=folder.kind, reason=error) from None
     with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
         network = Transformer(config)
     with torch.no_grad():

@@ -27,7 +27,7 @@ def certify(
 ) -> Certificate:
     """Ask both for logits, greedy answers and those of a beam of 4."""
     if not sources:
-        raise UsageError("a certificate needs sentences: give some")
+        raise UsageError("certificate_sentences_missing")
     found = {beam: _answered(ours, theirs, sources, beam) for beam in BEAMS}
     largest, mean = _logit_differences(ours, theirs, sources, [answer.ids for answer in found[1].ours])
     scored, agreement = _valued(found[BEAMS[-1]], reading) if reading and reading.sentences else (None, None)

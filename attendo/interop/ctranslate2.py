@@ -59,10 +59,10 @@ def to_ctranslate2(
     said, even if nobody forbids them.
     """
     if reasons := obstacles(network.config):
-        raise ModelError(f"CTranslate2 cannot hold this network: {'; '.join(reasons)}")
+        raise ModelError("ctranslate2_network_unsupported", reasons="; ".join(reasons))
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} exists already: name another place, or empty it first")
+        raise UsageError("output_folder_not_empty", folder=folder)
     spec = _specification(network, longest)
     if silent:
         _set_linear(spec.decoder.projection, network.output.weight, _silencing(network.output, silent))

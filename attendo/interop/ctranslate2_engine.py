@@ -49,7 +49,7 @@ class CTranslate2Engine:
         for what, tokens in (("a source", len(request.source)), ("an answer", request.limit)):
             if tokens >= self._exported.longest:
                 most = self._exported.longest - 1
-                raise UsageError(f"{what} of {tokens} tokens is too long for the exported model: at most {most}")
+                raise UsageError("export_sequence_too_long", side=what, tokens=tokens, limit=most)
 
     def _searched(self, group: list[Request], limit: int, least: int, options: Options) -> list[list["_Row"]]:
         told = self._asked(
@@ -102,7 +102,7 @@ class CTranslate2Engine:
             if ran_out(error):
                 raise
             reason = cut_text(" ".join(str(error).split()), _SHOWN)
-            raise ModelError(f"CTranslate2 cannot answer with this folder: {reason}; export the model again") from None
+            raise ModelError("ctranslate2_inference_failed", reason=reason) from None
 
     def _named(self, request: Request) -> list[str]:
         return [self._source[each] for each in request.source]

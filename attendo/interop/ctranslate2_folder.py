@@ -102,7 +102,9 @@ def open_exported(folder: str | Path, device: str = "cpu", threads: int | None =
     names, facts = checked_export(folder, "ctranslate2", PRECISIONS)
     longest = facts.get("longest")
     if type(longest) is not int or not 1 <= longest <= LONGEST:
-        raise ModelError(f"{folder / 'manifest.json'}: longest is {shorten(longest)}, not from 1 to {LONGEST}")
+        raise ModelError(
+            "manifest_longest_invalid", path=folder / "manifest.json", value=shorten(longest), limit=LONGEST
+        )
     require_listed(folder, names, ("model.bin", "config.json", "generation.json"))
     generation = read_json(folder / "generation.json")
     source, target = load_tokenizers(folder, names)
@@ -119,7 +121,7 @@ def open_exported(folder: str | Path, device: str = "cpu", threads: int | None =
         )
     except (RuntimeError, ValueError, MemoryError) as error:
         reason = cut_text(" ".join(str(error).split()), 200)
-        raise ModelError(f"{folder} cannot be loaded by CTranslate2: {reason}") from None
+        raise ModelError("ctranslate2_load_failed", folder=folder, reason=reason) from None
     return Exported(translator, source, target, generation, longest)
 
 
@@ -129,11 +131,13 @@ def checked_export(folder: Path, engine: str, precisions: Collection[str]) -> tu
     facts = manifest.get("facts")
     if not isinstance(facts, dict) or facts.get("to") != engine:
         found = shorten(facts.get("to") if isinstance(facts, dict) else None)
-        raise ModelError(f"{folder} was exported to {found}, not to {engine}: export the model again")
+        raise ModelError("export_format_mismatch", folder=folder, found=found, engine=engine)
     if facts.get("precision") not in precisions:
         raise ModelError(
-            f"{folder / 'manifest.json'}: precision is {shorten(facts.get('precision'))}, not one of "
-            f"{', '.join(precisions)}: export the model again"
+            "export_precision_unknown",
+            path=folder / "manifest.json",
+            value=shorten(facts.get("precision")),
+            precisions=", ".join(precisions),
         )
     return manifest["files"], facts
 
@@ -147,9 +151,9 @@ def _check_vocabularies(folder: Path, names: Collection[str], source: Tokenizer,
             try:
                 found = parse_json(read_bytes(folder / name))
             except ValueError as error:
-                raise ModelError(f"{folder / name} is damaged: it is not JSON ({error}); {_AGAIN}") from None
+                raise ModelError("json_syntax_invalid", path=folder / name, reason=error, fix=_AGAIN) from None
             if found != names_of(tokenizer):
-                raise ModelError(f"{folder / name} does not fit the tokenizer of the folder: {_AGAIN}")
+                raise ModelError("vocabulary_tokenizer_mismatch", path=folder / name, fix=_AGAIN)
 
 
 def _check_config(path: Path) -> None:
@@ -159,10 +163,17 @@ def _check_config(path: Path) -> None:
     meant = {**tokens, "decoder_start_token": CONTROL_PIECES[BOS], "add_source_bos": False, "add_source_eos": True}
     for name, value in meant.items():
         if config.get(name) != value:
-            raise ModelError(f"{path}: {name} is {shorten(config.get(name))}, not {value!r}: {_AGAIN}")
+            raise ModelError(
+                "ctranslate2_config_mismatch",
+                path=path,
+                setting=name,
+                value=shorten(config.get(name)),
+                expected=value,
+                fix=_AGAIN,
+            )
     epsilon = config.get("layer_norm_epsilon")
     if epsilon is not None and not (type(epsilon) is float and 0 < epsilon < 1):
-        raise ModelError(f"{path}: layer_norm_epsilon is {shorten(epsilon)}, not a small number: {_AGAIN}")
+        raise ModelError("layer_norm_epsilon_invalid", path=path, value=shorten(epsilon), fix=_AGAIN)
 
 
 def compute_type(precision: str, device: str = "cpu") -> str:
@@ -189,7 +200,7 @@ def _place(device: str, gpus: int) -> tuple[str, int]:
     if device == "auto":
         return ("cuda", 0) if gpus else ("cpu", 0)
     if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
-        raise UsageError(f"unknown device {device}: use auto, cpu, cuda or cuda:N")
+        raise UsageError("unknown_device", name=device)
     if kind == "cuda" and int(number or 0) >= gpus:
-        raise UsageError(f"device {device}: CTranslate2 finds {gpus} CUDA GPUs here; use cpu or auto")
+        raise UsageError("ctranslate2_gpu_missing", device=device, count=gpus)
     return kind, int(number or 0)

@@ -42,9 +42,9 @@ class NotTheSameError(ModelError):
     """The files answer otherwise than the model; nothing of them is left."""
 
     def __init__(self, goal: Path, certificate: Certificate) -> None:
-        way_out = "; a larger max_loss (--max-loss) allows more" if certificate.judged_by == "lost_bleu" else ""
-        reasons = "; ".join(certificate.reasons)
-        super().__init__(f"{goal} is not written, it would not be the same model: {reasons}{way_out}")
+        lossy = certificate.judged_by == "lost_bleu"
+        code = "quantized_model_differs" if lossy else "converted_model_differs"
+        super().__init__(code, path=goal, reasons="; ".join(certificate.reasons))
         self.certificate = certificate
 
 
@@ -79,11 +79,11 @@ def export(
     """
     check_packages(to)
     if len(model.networks) > 1:
-        raise UsageError(f"an ensemble of {len(model.networks)} models cannot be exported: export its members")
+        raise UsageError("ensemble_export_unsupported", count=len(model.networks))
     if faulty := [name for name, each in model.network.named_parameters() if not bool(each.isfinite().all())]:
-        raise ModelError(f"{', '.join(faulty)} of the model: there is what is no number; export an earlier checkpoint")
+        raise ModelError("weights_not_finite", parameters=", ".join(faulty))
     if (to == "argos") != (languages is not None):
-        raise UsageError("languages are for argos, and it needs them: en and de, for example")
+        raise UsageError("export_languages_mismatch")
     goal, sentences = Path(out), sentences or sentences_of(model)
     bounds = _bounds(precision, sentences, max_loss)
     if languages is not None:
@@ -114,9 +114,9 @@ def _bounds(precision: Precision, sentences: Sentences, max_loss: float | None) 
     if max_loss is None:
         return bounds
     if bounds.lost_bleu is None:
-        raise UsageError(f"{precision} answers the same, and loses no BLEU: leave max_loss out")
+        raise UsageError("max_loss_not_applicable", precision=precision)
     if sentences.reading is None or not sentences.reading.references:
-        raise UsageError("max_loss is the BLEU that may be lost: it needs sentences with their references")
+        raise UsageError("max_loss_references_missing")
     return replace(bounds, lost_bleu=max_loss)
 
 
@@ -187,7 +187,7 @@ def _write_ctranslate2(model: TextModel, folder: Path, precision: Precision) -> 
 
 def _onnx(precision: Precision, exact: float) -> _Way:
     if precision == "float16":
-        raise UsageError("precision float16 is not for onnx: take float32 or int8")
+        raise UsageError("onnx_float16_unsupported")
     from attendo.interop.onnx_files import to_onnx
 
     def write(model: TextModel, folder: Path, precision: Precision) -> list[str]:

@@ -67,7 +67,7 @@ def generation_from(
     try:
         config = GenerationConfig().changed(**told)
     except UsageError as error:
-        raise ModelError(f"{folder.path}: its decoding defaults cannot be meant here: {error}") from None
+        raise ModelError("decoding_defaults_invalid", path=folder.path, error=error) from None
     settings = config.model_dump(mode="json", exclude_defaults=True)
     begin = folder.answering("forced_bos_token_id")
     left = [*forbidden.left, *_without_counterpart(folder, sampled), *_forced_end(folder, target, config)]

@@ -64,7 +64,9 @@ class Field:
         return found[0]
 
     def wrong(self, needed: str) -> ModelError:
-        return ModelError(f"{self.path}: {cut_text(self.name)} is {shorten(self.value)}, where {needed} is needed")
+        return ModelError(
+            "json_field_invalid", path=self.path, field=cut_text(self.name), value=shorten(self.value), needed=needed
+        )
 
     def _optional(self, fits: Callable[[Any], bool], needed: str) -> Any:
         if self.value is None or fits(self.value):

@@ -21,7 +21,7 @@ def read_vocabulary(path: Path) -> dict[str, int]:
     vocabulary = read_json(path)
     ids = list(vocabulary.values())
     if not ids or not all(type(each) is int and each >= 0 for each in ids) or len(set(ids)) < len(ids):
-        raise ModelError(f"{path} is no vocabulary: it must give each piece an id of its own")
+        raise ModelError("vocabulary_ids_invalid", path=path)
     return vocabulary
 
 
@@ -30,8 +30,7 @@ def require_fit(path: Path, vocabulary: Mapping[str, int], size: int) -> None:
     piece, last = max(vocabulary.items(), key=lambda each: each[1])
     if last >= size:
         raise ModelError(
-            f"{path} and the network disagree: {shorten(piece)} has the id {shorten(last)}, but config.json says "
-            f"vocab_size {size}"
+            "vocabulary_exceeds_network", path=path, piece=shorten(piece), token_id=shorten(last), size=size
         )
 
 
@@ -41,9 +40,7 @@ def pieces_of(path: Path, vocabulary: Mapping[str, int]) -> bytes:
     normal = [piece.text for piece in read_pieces(path, model) if piece.kind == PieceKind.NORMAL]
     known = len(normal) - len(_missing(model, vocabulary))
     if not normal or known < _KNOWN_SHARE * len(normal):
-        raise ModelError(
-            f"{path} and the vocabulary disagree: it knows {known} of {len(normal)} pieces; they are of two models"
-        )
+        raise ModelError("sentencepiece_vocabulary_mismatch", path=path, known=known, count=len(normal))
     return model
 
 
@@ -53,7 +50,7 @@ def read_pieces(path: Path, model: bytes) -> list[Piece]:
         open_processor(model)
         return list(pieces(model))
     except ModelError:
-        raise ModelError(f"{path} is not a SentencePiece model: copy the folder again") from None
+        raise ModelError("sentencepiece_model_invalid", path=path) from None
 
 
 def missing(path: Path, model: bytes, vocabulary: Mapping[str, int]) -> Iterator[str]:

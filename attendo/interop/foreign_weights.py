@@ -89,4 +89,4 @@ class FoundWeights:
         surplus = [f"{name} has no place" for name in self._weights if name not in self._taken] if complete else []
         if faults := [*dict.fromkeys(self._faults), *surplus]:
             told = f"{list_names(faults, 5, '; ')} ({len(faults)} in all)"
-            raise ModelError(f"{folder.path}: its weights do not fit its config.json: {told}")
+            raise ModelError("weights_config_mismatch", path=folder.path, faults=told)

@@ -53,20 +53,14 @@ def _lacking(folder: HuggingFaceFolder, merges: Sequence[Merge], vocabulary: Map
     unknown = [piece for piece in made if piece not in vocabulary]
     told = f"{len(unknown)} of {len(made)} pieces that its merges make are not in its vocabulary, such as {unknown[:3]}"
     if len(unknown) > _MOST_LACKING * len(made):
-        raise ModelError(
-            f"{folder.path}: {told}: the two files are not of one tokenizer, copy both from the same model"
-        )
+        raise ModelError("merges_vocabulary_mismatch", path=folder.path, reason=told)
     return [f"{told}, and are read as unknown"] if unknown else []
 
 
 def _pieces(folder: HuggingFaceFolder) -> tuple[tuple[Merge, ...], dict[str, int]]:
     """Merges, and the ids of the vocabulary, from two files or from one."""
     if folder.told("tokenizer_config.json", "add_prefix_space").flag():
-        raise ModelError(
-            f"{folder.path / 'tokenizer_config.json'}: add_prefix_space puts a space before every text, which attendo "
-            "does not: such a model is read from Python, without its tokenizer (from_folder(path, "
-            "with_tokenizers=False))"
-        )
+        raise ModelError("add_prefix_space_unsupported", path=folder.path / "tokenizer_config.json")
     if not (folder.path / "vocab.json").is_file() and has_pieces(folder):
         return byte_pairs_from_json(folder)
     return read_merges(folder.file("merges.txt")), read_vocabulary(folder.file("vocab.json"))

@@ -29,7 +29,7 @@ def from_folder(
     if folder.kind in SEVERAL_LANGUAGES:
         return from_m2m100(folder, with_tokenizers, source_language, target_language)
     if source_language or target_language:
-        raise UsageError(f"{folder.path}: a {folder.kind} model has no languages to choose from: leave them out")
+        raise UsageError("model_without_languages", path=folder.path, kind=folder.kind)
     match folder.kind:
         case "marian" | "pegasus":
             return from_marian(folder, with_tokenizers)
@@ -40,4 +40,10 @@ def from_folder(
             told = folder.setting("architectures")
             names = [told.value] if isinstance(told.value, str) else map(str, told.items())
             architectures = list_names(names) or "nothing"
-            raise ModelError(f"{folder.path} holds a {cut_text(kind)} model ({architectures}); supported are {known}")
+            raise ModelError(
+                "import_model_type_unsupported",
+                path=folder.path,
+                kind=cut_text(kind),
+                architectures=architectures,
+                known=known,
+            )

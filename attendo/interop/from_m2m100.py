@@ -120,10 +120,7 @@ def _prefixes(
 ) -> dict[str, Any]:
     told = {name: folder.told("tokenizer_config.json", name).text() for name in ("src_lang", "tgt_lang")}
     if reason := _language_behind(folder, languages):
-        raise ModelError(
-            f"{folder.path} puts the language behind the source ({reason}), attendo before it: such a model is read "
-            "from Python, without its tokenizers (from_folder(path, with_tokenizers=False))"
-        )
+        raise ModelError("language_after_source_unsupported", path=folder.path, reason=reason)
     chosen = {
         "source_prefix": _language(languages, source or told["src_lang"]),
         "target_prefix": _language(languages, target or told["tgt_lang"]),
@@ -150,5 +147,5 @@ def _language(languages: dict[str, int], name: str | None) -> str | None:
         if each in languages:
             return each
     raise UsageError(
-        f"the model has no language {shorten(name)}: it has {list_names((each.strip('_') for each in languages), 20)}"
+        "language_not_in_model", name=shorten(name), known=list_names((each.strip("_") for each in languages), 20)
     )

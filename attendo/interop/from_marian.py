@@ -56,9 +56,7 @@ def _vocabularies(folder: HuggingFaceFolder, settings: dict[str, Any]) -> tuple[
     for name, vocabulary, side in (("vocab.json", source, "source"), ("target_vocab.json", target, "target")):
         require_fit(folder.path / name, vocabulary, settings[f"{side}_vocab_size"])
     if separate and settings["share_encoder_decoder_embeddings"]:
-        raise ModelError(
-            f"{folder.path} has two vocabularies, but one table for both (share_encoder_decoder_embeddings)"
-        )
+        raise ModelError("shared_embedding_two_vocabularies", path=folder.path)
     return source, target
 
 

@@ -53,7 +53,7 @@ def from_torch(
     torch's module knows nothing of positions, nor of a scale of the embedding: say what your code does with both.
     """
     if reasons := obstacles(transformer, source_embedding, target_embedding, output):
-        raise ModelError(f"attendo cannot hold this network: {'; '.join(reasons)}")
+        raise ModelError("torch_network_unsupported", reasons="; ".join(reasons))
     stacks = _stacks(transformer)
     first = stacks[0][0]
     config = ModelConfig(
@@ -184,12 +184,9 @@ def _position_settings(positions: AddedPositions | None, width: int) -> dict[str
     if positions.layout is not None and source is target is None:
         return {"positions": "sinusoidal", "position_layout": positions.layout, "position_offset": positions.offset}
     if positions.layout is not None or source is None or target is None or source.shape != target.shape:
-        raise ModelError("positions are a layout of sines, or a table for each side, both of the same shape")
+        raise ModelError("position_arguments_invalid")
     if source.dim() != 2 or source.size(1) != width or not 0 <= positions.offset < len(source):
-        raise ModelError(
-            f"a table of positions must be [positions, {width}], with more rows than its offset {positions.offset}, "
-            f"not {list(source.shape)}"
-        )
+        raise ModelError("position_table_shape_invalid", width=width, offset=positions.offset, shape=list(source.shape))
     return {"positions": "learned", "position_offset": positions.offset, "max_length": len(source) - positions.offset}
 
 

@@ -46,7 +46,7 @@ class HuggingFaceFolder:
         path = self.path / name
         if not path.is_file():
             there = _names(self.path)
-            raise ModelError(f"{self.path} has no {name}, which a {self.kind} model needs; it holds {there}")
+            raise ModelError("required_file_missing", path=self.path, file=name, kind=self.kind, files=there)
         _refuse_pointer(path)
         return path
 
@@ -66,14 +66,14 @@ def read_folder(path: str | Path) -> HuggingFaceFolder:
     """Anything missing or damaged is a `ModelError`; so are weights in a file that could run code."""
     path = Path(path)
     if not path.is_dir():
-        raise ModelError(f"{path} is not a folder: give the one that holds config.json and {WEIGHTS}")
+        raise ModelError("import_path_not_folder", path=path, weights=WEIGHTS)
     _refuse_ours(path)
     if not (path / CONFIG).is_file():
-        raise ModelError(f"{path} is no model of transformers: it has no config.json, but {_names(path)}")
+        raise ModelError("transformers_config_missing", path=path, files=_names(path))
     settings = read_json(path / CONFIG)
     kind = settings.get("model_type")
     if not isinstance(kind, str):
-        raise ModelError(f"{path / CONFIG} does not say what it is: model_type is {shorten(kind)}")
+        raise ModelError("model_type_missing", path=path / CONFIG, value=shorten(kind))
     generation = read_json(path / GENERATION) if (path / GENERATION).is_file() else None
     return HuggingFaceFolder(path, kind, settings, generation, _read_weights(path))
 
@@ -85,9 +85,9 @@ def _refuse_ours(path: Path) -> None:
     except ModelError:
         return
     if kind == store.FORMAT:
-        raise ModelError(f"{path} is a model folder of attendo: there is nothing to import, take it as it is")
+        raise ModelError("import_of_attendo_model", path=path)
     if not (path / WEIGHTS).is_file():
-        raise ModelError(f"{path} is what attendo exported to another system: take the model folder it was made from")
+        raise ModelError("import_of_exported_model", path=path)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         if whole := [
             f"{cut_text(name)} ({weight.dtype})" for name, weight in found.items() if not weight.is_floating_point()
         ]:
-            raise ModelError(f"{file} has weights that are no fractions, {whole[0]}: import the model as it was before")
+            raise ModelError("weights_not_floating_point", path=file, weight=whole[0])
         weights |= {name.removeprefix("model."): weight.float() for name, weight in found.items()}
     return weights
 
@@ -117,7 +117,7 @@ def _refuse_pointer(path: Path) -> None:
     """What Git leaves in the place of a large file where LFS is not installed."""
     with path.open("rb") as content:
         if content.read(len(_POINTER)) == _POINTER:
-            raise ModelError(f"{path} is a pointer of Git LFS, not the file itself: git lfs pull fetches it")
+            raise ModelError("file_is_lfs_pointer", path=path)
 
 
 def weight_files(path: Path) -> list[Path]:
@@ -127,18 +127,17 @@ def weight_files(path: Path) -> list[Path]:
     if (path / INDEX).is_file():
         places = read_json(path / INDEX).get("weight_map")
         if not isinstance(places, dict) or not all(Path(str(name)).name == name for name in places.values()):
-            raise ModelError(f"{path / INDEX} is damaged: it names no files of this folder")
+            raise ModelError("weight_index_damaged", path=path / INDEX)
         files = [path / str(name) for name in dict.fromkeys(places.values())]
         if missing := [file.name for file in files if not file.is_file()]:
-            raise ModelError(f"{path} lacks {list_names(missing)}, which {INDEX} names: copy the folder again")
+            raise ModelError("weight_files_missing", path=path, files=list_names(missing), index=INDEX)
         return files
     pickles = sorted(file.name for file in path.iterdir() if file.suffix in _PICKLES)
     if pickles:
         raise ModelError(
-            f"{path} has its weights in {list_names(pickles)}, which may run code when read: "
-            f"{_way_out(path.resolve(), pickles)}"
+            "weights_format_unsafe", path=path, files=list_names(pickles), fix=_way_out(path.resolve(), pickles)
         )
-    raise ModelError(f"{path} has neither {WEIGHTS} nor {INDEX}; it holds {_names(path)}")
+    raise ModelError("weights_file_missing", path=path, weights=WEIGHTS, index=INDEX, files=_names(path))
 
 
 def _way_out(path: Path, names: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ class Imported:
     def model(self) -> TextModel:
         """With its tokenizers, ready to answer and to be saved."""
         if self.source_tokenizer is None or self.target_tokenizer is None:
-            raise ModelError(f"{self.folder.path} was read without its tokenizers: it has a network alone")
+            raise ModelError("tokenizers_not_loaded", path=self.folder.path)
         return TextModel(StoredModel(self.network, self.source_tokenizer, self.target_tokenizer, self.generation))
 
     def unnamed_languages(self) -> list[str]:

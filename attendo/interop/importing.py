@@ -31,7 +31,7 @@ def import_model(
     """
     out = Path(out).resolve()
     if out.exists():
-        raise UsageError(f"{out} exists already: name another place, or remove it first")
+        raise UsageError("output_path_exists", path=out)
     with durable.alone(out), durable.new_folder(out) as place:
         place.rmdir()
         imported.model().save(place)

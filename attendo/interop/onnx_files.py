@@ -76,7 +76,7 @@ def to_onnx(
 
     folder, network, rounding = Path(folder), model.network, Rounding()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} exists already: name another place, or empty it first")
+        raise UsageError("output_folder_not_empty", folder=folder)
     if precision == "int8":
         network, rounding = _for_bytes(network, examples or _examples(model), exact)
     graphs = {name: make(network, rounding.ranges) for name, make in (("encoder", encoder_graph), ("step", step_graph))}
@@ -102,16 +102,13 @@ def open_onnx(folder: str | Path, threads: int | None = None) -> OnnxModel:
     weights = (path.name for path in folder.glob("*.weights"))
     require_listed(folder, names, ("encoder.onnx", "step.onnx", "config.json", "generation.json", *weights))
     if facts["precision"] == "int8" and not facts.get(_PAIRS) and overflows_in_bytes():
-        raise ModelError(
-            f"{folder} was exported to int8 by an earlier version, whose products overflow on this processor, which "
-            "has no VNNI: export the model again"
-        )
+        raise ModelError("onnx_int8_overflow", folder=folder)
     try:
         config = ModelConfig(**read_json(folder / "config.json"))
     except AttendoError as error:
-        raise ModelError(f"{folder / 'config.json'}: {error}") from None
+        raise ModelError("model_config_invalid", path=folder / "config.json", error=error) from None
     if config.decoder_only:
-        raise ModelError(f"{folder / 'config.json'}: num_encoder_layers is 0, and step.onnx needs an encoder")
+        raise ModelError("onnx_encoder_missing", path=folder / "config.json")
     source, target = load_tokenizers(folder, names, config)
     generation = read_json(folder / "generation.json")
     network = OnnxNetwork(folder / "encoder.onnx", folder / "step.onnx", config, threads)

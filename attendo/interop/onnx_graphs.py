@@ -106,7 +106,7 @@ def _repeated(graph: Graph, mask: str, times: str) -> str:
 
 def _source_of(network: Transformer) -> Embedding:
     if (reasons := obstacles(network.config)) or network.source is None:
-        raise ModelError(f"the ONNX graphs cannot hold this network: {'; '.join(reasons)}")
+        raise ModelError("onnx_network_unsupported", reasons="; ".join(reasons))
     return network.source
 
 

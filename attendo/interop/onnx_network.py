@@ -94,7 +94,7 @@ class OnnxNetwork:
         The logits stay what they are until another step is taken: the next ones lie in the same memory.
         """
         if ids.size(1) != 1:
-            raise UsageError(f"an ONNX network reads one token of a row at a time, not {ids.size(1)}")
+            raise UsageError("onnx_multiple_tokens_per_step", count=ids.size(1))
         self._check(ids, self.config.target_vocab_size or 0, state.length + 1)
         with _explained("step.onnx"):
             return self._one_step(ids, state)
@@ -116,7 +116,7 @@ class OnnxNetwork:
         return InPlace(self, state)
 
     def room(self, sentences: int, source_width: int, width: int, capacity: int) -> Any:
-        raise UsageError("an ONNX network makes room by itself, and has none of fixed size: use the engine onnx")
+        raise UsageError("onnx_fixed_size_unsupported")
 
     @property
     def positions(self) -> float:
@@ -128,13 +128,10 @@ class OnnxNetwork:
         # As a number without a sign, one below 0 is larger than any vocabulary.
         if ids.numel() and int(ids.numpy().view(np.uint64).max()) >= vocab_size:
             raise UsageError(
-                f"token id {_outermost(ids)} is outside the vocabulary of {vocab_size} tokens (0 to {vocab_size - 1})"
+                "token_id_outside_vocabulary", token_id=_outermost(ids), size=vocab_size, last=vocab_size - 1
             )
         if length > self.positions:
-            raise UsageError(
-                f"a sequence of {length} tokens is longer than the learned positions (max_length "
-                f"{self.config.max_length}): shorten or split it, or train with a larger max_length"
-            )
+            raise UsageError("sequence_exceeds_max_length", count=length, max_length=self.config.max_length)
 
 
 class InPlace:
@@ -185,7 +182,7 @@ def _explained(name: str) -> Iterator[None]:
         if ran_out(error):
             raise
         reason = cut_text(" ".join(str(error).split()), _SHOWN)
-        raise ModelError(f"ONNX Runtime cannot compute {name}: {reason}; export the model again") from None
+        raise ModelError("onnx_inference_failed", name=name, reason=reason) from None
 
 
 def _opened(graph: Path | bytes, threads: int) -> "InferenceSession":
@@ -205,6 +202,4 @@ def _opened(graph: Path | bytes, threads: int) -> "InferenceSession":
         )
     except Exception as error:  # of a dozen classes that have nothing else in common
         name = "a graph" if isinstance(graph, bytes) else str(graph)
-        raise ModelError(
-            f"{name} cannot be loaded by ONNX Runtime: {cut_text(' '.join(str(error).split()), _SHOWN)}"
-        ) from None
+        raise ModelError("onnx_load_failed", name=name, reason=cut_text(" ".join(str(error).split()), _SHOWN)) from None

@@ -25,10 +25,7 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
         _refuse_foreign(folder)
         return text_model.load(folder, device)
     if engine not in OUTSIDE:
-        raise ModelError(
-            f"{folder} was exported to {engine}, which attendo does not run: take the model folder that it was made "
-            f"from, or export that to {' or '.join(OUTSIDE)}"
-        )
+        raise ModelError("export_format_not_runnable", folder=folder, engine=engine, formats=" or ".join(OUTSIDE))
     opened, runtime = _onnx(folder, device) if engine == "onnx" else _ctranslate2(folder, device)
     about = read_about(folder) if (folder / ABOUT).is_file() else {}
     settings = portable(opened.generation)
@@ -36,14 +33,14 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
     try:
         return TextModel(found, runtime=runtime)
     except UsageError as error:
-        raise ModelError(f"{folder / 'generation.json'}: {error}") from None
+        raise ModelError("generation_settings_invalid", path=folder / "generation.json", error=error) from None
 
 
 def model_folder(folder: str | Path) -> Path:
     """The same, unless it holds no network that could be trained or looked into."""
     folder = Path(folder)
     if engine := exported_to(folder):
-        raise ModelError(f"{folder} was exported to {engine}: take the model folder that it was made from")
+        raise ModelError("folder_is_exported_model", folder=folder, engine=engine)
     if folder.is_dir():
         _refuse_foreign(folder)
     return folder
@@ -67,7 +64,7 @@ def _onnx(folder: Path, device: str) -> tuple[Any, Runtime]:
     from attendo.interop.outside import OnnxRuntime
 
     if device != "auto" and pick_device(device).type != "cpu":
-        raise UsageError(f"the engine onnx computes on the CPU, not on {device}: take cpu or auto")
+        raise UsageError("onnx_device_not_cpu", device=device)
     opened = open_onnx(folder)
     return opened, OnnxRuntime(opened.network)
 
@@ -85,20 +82,12 @@ def _refuse_foreign(folder: Path) -> None:
     if (folder / "manifest.json").exists():
         return
     if (folder / "model.bin").is_file() and not (folder / "model.safetensors").is_file():
-        raise ModelError(
-            f"{folder} looks like a model of CTranslate2 that attendo did not write: it runs those that "
-            "attendo export MODEL OUT --to ctranslate2 wrote"
-        )
+        raise ModelError("ctranslate2_folder_not_attendo", folder=folder)
     try:
         kind = read_json(folder / "config.json").get("model_type")
     except ModelError:
         return
     if isinstance(kind, str) and kind not in SUPPORTED:
-        raise ModelError(
-            f"{folder} is a {cut_text(kind)} model of transformers, which attendo does not support yet; it imports "
-            f"{', '.join(SUPPORTED)}"
-        )
+        raise ModelError("model_type_unsupported", folder=folder, kind=cut_text(kind), supported=", ".join(SUPPORTED))
     if kind is not None:
-        raise ModelError(
-            f"{folder} is a {cut_text(str(kind))} model of transformers: attendo import {folder} OUT, then take OUT"
-        )
+        raise ModelError("transformers_model_not_imported", folder=folder, kind=cut_text(str(kind)))

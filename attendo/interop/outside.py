@@ -107,8 +107,7 @@ class CTranslate2Runtime:
         for pair in pairs:
             if pair.length > self._exported.longest:
                 raise UsageError(
-                    f"a pair of {len(pair.source)} and {len(pair.target)} tokens is too long for the exported model: "
-                    f"at most {self.longest} each"
+                    "export_pair_too_long", source=len(pair.source), target=len(pair.target), limit=self.longest
                 )
         told = self._exported.translator.score_batch(
             [[source[each] for each in pair.source] for pair in pairs],

@@ -59,7 +59,7 @@ def _check_folder(goal: Path) -> None:
     except ModelError:
         kind = None
     if kind != FORMAT:
-        raise UsageError(f"{goal} exists and is not an exported model: name another place, or empty it first")
+        raise UsageError("output_not_exported_model", path=goal)
 
 
 def _check_file(goal: Path) -> None:
@@ -69,7 +69,7 @@ def _check_file(goal: Path) -> None:
     with suppress(zipfile.BadZipFile, ValueError, NotImplementedError, OSError), zipfile.ZipFile(goal) as package:
         if any(Path(name).name == "certificate.json" for name in package.namelist()):
             return
-    raise UsageError(f"{goal} exists and is not an exported package: name another place, or remove it first")
+    raise UsageError("output_not_exported_package", path=goal)
 
 
 def _settle(place: Path) -> None:

@@ -79,7 +79,7 @@ def rearranged(
     if outside := [
         f"{name} has the id {shorten(each)}" for name, each in named.items() if each is not None and each >= size
     ]:
-        raise ModelError(f"{', '.join(outside)}, but the network has {size} tokens: config.json is of another model")
+        raise ModelError("control_token_outside_vocabulary", tokens=", ".join(outside), size=size)
     kept: dict[int, int] = {}
     copies = {BOS} if not moves_start else set()
     for number, row in ((EOS, eos), (PAD, pad), (UNK, unk), (BOS, start)):

@@ -30,7 +30,7 @@ def sentences_of(
 ) -> Sentences:
     """All texts that are given, or as many of the sample as are needed. Given ones that cannot be asked are told."""
     if references is not None and len(references) != len(texts or ()):
-        raise UsageError(f"each source needs its reference: {len(texts or ())} sources, {len(references)} references")
+        raise UsageError("comparison_reference_count_mismatch", sources=len(texts or ()), references=len(references))
     given = texts is not None
     if texts is None:
         texts, references = [source for source, _ in model.stored.sample], [each for _, each in model.stored.sample]
@@ -62,7 +62,7 @@ def _left_out(encoded: Sequence[Sequence[int]], room: int) -> list[str]:
     ]
     if empty + long == len(encoded):
         told = f": {' and '.join(reasons)}" if reasons else ", there are none"
-        raise DataError(f"none of the {len(encoded)} given sentences can be compared{told}; give others, or none")
+        raise DataError("sentences_not_comparable", count=len(encoded), reason=told)
     return [f"of {len(encoded)} given sentences {' and '.join(reasons)}, and are left out"] if reasons else []
 
 
@@ -81,10 +81,7 @@ def _room(model: TextModel) -> int:
     before, begin = prefixes_of(model)
     room = min(_LONGEST, (config.max_length - len(before) - len(begin) - 12) * 2 // 3)
     if room < 1:
-        raise ModelError(
-            f"max_length {config.max_length} is too short for the sentences of a proof: the model needs positions for "
-            f"{len(before) + len(begin) + 14} tokens"
-        )
+        raise ModelError("max_length_too_short", max_length=config.max_length, needed=len(before) + len(begin) + 14)
     return room
 
 

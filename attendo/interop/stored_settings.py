@@ -47,7 +47,4 @@ def _check(config: GenerationConfig, check: Callable[[Wishes, GenerationConfig],
     try:
         check(*divided(config, {}))
     except UsageError as error:
-        raise ModelError(
-            f"the exported model could not answer by the settings that this one stores: {error}; "
-            "or export it with other settings (--set NAME=VALUE)"
-        ) from None
+        raise ModelError("stored_settings_unsupported", error=error) from None

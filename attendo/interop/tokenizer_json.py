@@ -31,7 +31,7 @@ def byte_pairs_from_json(folder: HuggingFaceFolder) -> tuple[tuple[tuple[str, st
         before.get("type") == "ByteLevel" and not before.get("add_prefix_space") and content.get("normalizer") is None
     )
     if content["model"].get("type") != "BPE" or not plain:
-        raise ModelError(f"{path} does not cut texts into bytes as BART does: add the files vocab.json and merges.txt")
+        raise ModelError("tokenizer_not_byte_level", path=path)
     try:
         return tuple(map(_pair, content["model"]["merges"])), _ids(content["model"])
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -45,7 +45,7 @@ def pieces_from_json(folder: HuggingFaceFolder) -> tuple[bytes, dict[str, int]]:
     if model.get("type") not in _MODEL_KINDS or model.get("byte_fallback"):
         found = f"{model.get('type')}{' with bytes for what is unknown' if model.get('byte_fallback') else ''}"
         raise ModelError(
-            f"{path} is of {found}; {' and '.join(_MODEL_KINDS)} can be read: add the file sentencepiece.bpe.model"
+            "tokenizer_json_type_unsupported", path=path, found=found, supported=" and ".join(_MODEL_KINDS)
         )
     try:
         scores, ids = _unigram(model) if model["type"] == "Unigram" else _byte_pairs(model)
@@ -81,7 +81,7 @@ def _pair(written: Any) -> tuple[str, str]:
 
 
 def _damaged(path: Path) -> ModelError:
-    return ModelError(f"{path} is damaged: its vocabulary cannot be read; copy the folder again")
+    return ModelError("tokenizer_json_damaged", path=path)
 
 
 def _charsmap(normalizer: Any) -> str | None:

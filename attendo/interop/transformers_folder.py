@@ -50,12 +50,12 @@ def kind_of(config: ModelConfig) -> Kind:
 def write_transformers(model: TextModel, folder: Path, precision: Precision) -> list[str]:
     """Into a folder that is there and empty. Says what it could not take along."""
     if precision == "int8":
-        raise UsageError("precision int8 is not for hf: take float32 or float16")
+        raise UsageError("hf_int8_unsupported")
     require_package("transformers", "hf", "an export to hf")
     kind = kind_of(model.network.config)
     orders = _orders(model, kind)
     if reasons := _reasons(model, kind, orders):
-        raise ModelError(f"{kind.called} cannot hold this network: {'; '.join(reasons)}")
+        raise ModelError("transformers_network_unsupported", model=kind.called, reasons="; ".join(reasons))
     theirs = kind.made(model.network, longest_of(model), orders)
     if BEGIN in (symbols := model.target_tokenizer.symbols):
         begin_of_text = orders[1].rows[EOS + 1 + symbols.index(BEGIN)]
@@ -68,7 +68,7 @@ def write_transformers(model: TextModel, folder: Path, precision: Precision) -> 
         with without_bars():
             theirs.save_pretrained(folder)
     except SafetensorError as error:
-        raise AttendoError(f"{folder / 'model.safetensors'} cannot be written: {error}") from None
+        raise AttendoError("weights_write_failed", path=folder / "model.safetensors", reason=error) from None
     left = _TOKENIZERS[kind].write_tokenizer(model, folder, orders[1])
     if left and before:
         left = [*left, f"every source must begin with {orders[0].theirs(before)}"]

@@ -66,7 +66,7 @@ class Kind:
         """
         orders = orders or unchanged_orders(network.config)
         if reasons := self.reasons(network, orders):
-            raise ModelError(f"{self.called} cannot hold this network: {'; '.join(reasons)}")
+            raise ModelError("transformers_network_unsupported", model=self.called, reasons="; ".join(reasons))
         import transformers
 
         config = network.config

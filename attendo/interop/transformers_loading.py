@@ -112,7 +112,7 @@ def _class_name(path: Path, kind: str) -> str:
         return name or TOKENIZERS[kind][0]
     if name in _GENERIC and (path / "tokenizer.json").is_file():
         return "PreTrainedTokenizerFast"
-    raise ModelError(f"tokenizer_class {name[:40]!r} is not one of {', '.join(TOKENIZERS[kind])}")
+    raise ModelError("tokenizer_class_unsupported", name=name[:40], known=", ".join(TOKENIZERS[kind]))
 
 
 def _known_settings(path: Path) -> dict[str, Any]:

@@ -112,14 +112,11 @@ def _opened(imported: Imported) -> Any:
     try:
         import transformers  # noqa: F401
     except ImportError:
-        raise UsageError(
-            "the proof of an import needs transformers: pip install 'attendo[hf]', or leave it out with --no-proof"
-        ) from None
+        raise UsageError("import_proof_needs_transformers") from None
     try:
         return open_model(imported.folder)
     except Exception as error:  # it reads more of config.json than we do, and has errors of every kind
         reason = " ".join(str(error).split())[:_SHOWN]
         raise ModelError(
-            f"transformers cannot open {imported.folder.path} for the proof: {type(error).__name__}: {reason}; "
-            "mend that, or leave the proof out with --no-proof"
+            "transformers_load_failed", path=imported.folder.path, error_type=type(error).__name__, reason=reason
         ) from None

@@ -64,7 +64,7 @@ def compare_perplexity(
 ) -> Comparison:
     """The same of two models that have been asked for the same references."""
     if list(one.references) != list(other.references):
-        raise UsageError("the two models were asked for other references: compare them on the same")
+        raise UsageError("models_scored_on_different_references")
     check_same_tokens(name, one, other)
     formula, rows = formula_and_rows(name, one)
     return _compared(formula, rows, formula_and_rows(name, other)[1], samples, seed)
@@ -72,9 +72,9 @@ def compare_perplexity(
 
 def _compared(found: Formula, one: Statistics, other: Statistics, samples: int, seed: int) -> Comparison:
     if samples < 1:
-        raise UsageError(f"samples must be at least 1, not {samples}")
+        raise UsageError("too_few_bootstrap_samples", samples=samples)
     if seed < 0:
-        raise UsageError(f"seed must be at least 0, not {seed}")
+        raise UsageError("negative_bootstrap_seed", seed=seed)
     # numpy takes a third of the time in which a command answers a mistake, and a single score does without it.
     from attendo.metrics import bootstrap
 

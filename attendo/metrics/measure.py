@@ -55,7 +55,7 @@ class Measured:
     def by(self, labels: Sequence[str]) -> dict[str, Score]:
         """Of the lines that have a label in common, labels in the order in which they first come."""
         if len(labels) != self.lines:
-            raise UsageError(f"each line needs its label: {self.lines} lines and {len(labels)} labels")
+            raise UsageError("label_count_mismatch", lines=self.lines, labels=len(labels))
         groups: dict[str, list[int]] = {}
         for number, label in enumerate(labels):
             groups.setdefault(label, []).append(number)

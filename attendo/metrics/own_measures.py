@@ -28,7 +28,7 @@ def word_error_rate(references: Ways) -> Measure:
     characters = main_script(every_text(references)) in SCRIPTS_WITHOUT_SPACES
     expected = [[words(reference, characters) for reference in line] for line in references]
     if not any(any(line) for line in expected):
-        raise UsageError(f"word_error_rate counts errors per word, but the {len(references)} references have no words")
+        raise UsageError("references_without_words", count=len(references))
 
     def statistics(outputs: Sequence[str]) -> Statistics:
         pairs = zip(outputs, expected, strict=True)

@@ -72,9 +72,9 @@ def likelihoods(model: Likely, sources: Sequence[str], references: References) -
     """One pass over all references. Symbols that every answer begins with are given, and do not count."""
     right = ways(references)
     if len(sources) != len(right):
-        raise UsageError(f"each source needs its reference: {len(sources)} sources and {len(right)} references")
+        raise UsageError("source_reference_count_mismatch", sources=len(sources), references=len(right))
     if not sources:
-        raise UsageError("there is nothing to score: give at least one source and its reference")
+        raise UsageError("no_sources_to_score")
     repeated = [source for source, line in zip(sources, right, strict=True) for _ in line]
     scored = iter(model.score_tokens(repeated, every_text(right)))
     given = 0 if model.decoder_only else len(model.generation.target_prefix)
@@ -99,7 +99,7 @@ def perplexity(name: str, found: Likelihoods) -> Measured:
 def formula_and_rows(name: str, found: Likelihoods) -> tuple[Formula, Statistics]:
     if name not in PERPLEXITIES:
         known = ", ".join(PERPLEXITIES)
-        raise UsageError(f"unknown perplexity {name}{nearest(name, list(PERPLEXITIES))}: use {known}")
+        raise UsageError("unknown_perplexity", name=name, suggestion=nearest(name, list(PERPLEXITIES)), known=known)
     unit, counts = _counts(name, found)
     signature = f"{name}|{counted(found.references)}{unit}|eos:{'yes' if found.ends else 'no'}|{VERSION}"
     return Formula(name, signature, False, _value), list(zip(found.log_probability, counts, strict=True))
@@ -108,10 +108,7 @@ def formula_and_rows(name: str, found: Likelihoods) -> tuple[Formula, Statistics
 def check_same_tokens(name: str, one: Likelihoods, other: Likelihoods) -> None:
     """Per token, perplexities can be compared only where the tokens are the same."""
     if name == "perplexity" and one.tokenizer != other.tokenizer:
-        raise UsageError(
-            "perplexity is per token, and the two models have other tokenizers: "
-            "compare perplexity_per_word or perplexity_per_character"
-        )
+        raise UsageError("perplexity_tokenizers_differ")
 
 
 def _counts(name: str, found: Likelihoods) -> tuple[str, Sequence[int]]:

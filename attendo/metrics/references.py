@@ -12,10 +12,10 @@ Ways = Sequence[tuple[str, ...]]  # of each line, all that are right
 
 def ways(references: References) -> list[tuple[str, ...]]:
     if isinstance(references, str):
-        raise UsageError("lists of texts are needed: write [text] for a single one")
+        raise UsageError("metric_texts_not_list")
     found = [(each,) if isinstance(each, str) else tuple(each) for each in references]
     if not all(found):
-        raise UsageError(f"line {found.index(()) + 1} has no reference: give at least one for each, empty or not")
+        raise UsageError("line_without_reference", line=found.index(()) + 1)
     return found
 
 

@@ -20,7 +20,7 @@ def tokenizer_name(references: Sequence[str], given: str | None) -> str:
     name = given or _TOKENIZER_OF[main_script(references)]
     if name not in TOKENIZERS:
         known = ", ".join(TOKENIZERS)
-        raise UsageError(f"unknown tokeniser {name}{nearest(name, list(TOKENIZERS))}: use {known}")
+        raise UsageError("unknown_bleu_tokeniser", name=name, suggestion=nearest(name, list(TOKENIZERS)), known=known)
     return name
 
 
@@ -32,9 +32,7 @@ def bleu(references: Ways, tokenize: str | None) -> Measure:
         # force: outputs that end in a full stop on its own bring no advice on standard error.
         metric = BLEU(tokenize=tokenize, force=True, references=as_streams(references))
     except RuntimeError:
-        raise UsageError(
-            f"tokeniser {tokenize} needs another package: pip install 'sacrebleu[{tokenize[:2]}]'"
-        ) from None
+        raise UsageError("bleu_tokeniser_package_missing", tokeniser=tokenize, extra=tokenize[:2]) from None
     return _measure("bleu", metric, higher_is_better=True)
 
 

@@ -42,9 +42,9 @@ def scored(name: str, outputs: Sequence[str], references: References, *, tokeniz
 def check_metric(name: str) -> None:
     """A name that is none, or a score that needs what is not installed, is a `UsageError`: ask before long work."""
     if name in PERPLEXITIES:
-        raise UsageError(f"{name} is of a model, not of texts: attendo.metrics.perplexity computes it")
+        raise UsageError("metric_needs_model", metric=name)
     if name not in METRICS:
-        raise UsageError(f"unknown metric {name}{nearest(name, list(METRICS))}: use {', '.join(METRICS)}")
+        raise UsageError("unknown_metric", name=name, suggestion=nearest(name, list(METRICS)), known=", ".join(METRICS))
     if name in _FROM_SACREBLEU:
         require_package("sacrebleu", "eval", _FROM_SACREBLEU[name])
 
@@ -52,10 +52,7 @@ def check_metric(name: str) -> None:
 def check_comparable(name: str) -> None:
     """Lines drawn by chance must be like the text that they are drawn from."""
     if name in DISTINCT:
-        raise UsageError(
-            f"{name} of two outputs cannot be compared by drawing lines: a line drawn twice brings nothing different; "
-            "score each, and look at both numbers"
-        )
+        raise UsageError("metric_not_resamplable", metric=name)
 
 
 def measure(name: str, references: References, tokenize: str | None, *outputs: Sequence[str]) -> Measure:
@@ -85,13 +82,13 @@ def _check(name: str, tokenize: str | None, references: Ways, *outputs: Sequence
     for each in outputs:
         _check_pairs(each, references)
     if tokenize is not None and name != "bleu":
-        raise UsageError(f"tokenize is for bleu: {name} has no use for {tokenize}")
+        raise UsageError("tokenize_only_for_bleu", metric=name, tokeniser=tokenize)
 
 
 def _check_pairs(outputs: Sequence[str], references: Ways) -> None:
     if isinstance(outputs, str):
-        raise UsageError("lists of texts are needed: write [text] for a single one")
+        raise UsageError("metric_texts_not_list")
     if len(outputs) != len(references):
-        raise UsageError(f"each output needs its reference: {len(outputs)} outputs and {len(references)} references")
+        raise UsageError("output_reference_count_mismatch", outputs=len(outputs), references=len(references))
     if not outputs:
-        raise UsageError("there is nothing to score: give at least one output and its reference")
+        raise UsageError("no_outputs_to_score")

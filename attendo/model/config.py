@@ -74,7 +74,9 @@ class ModelConfig(Settings):
     def preset(cls, name: str, /, **changes: Any) -> Self:
         """A named size, with any other setting changed: `ModelConfig.preset("base", vocab_size=8000)`."""
         if name not in PRESETS:
-            raise UsageError(f"unknown preset {name}{nearest(name, list(PRESETS))}; there are {', '.join(PRESETS)}")
+            raise UsageError(
+                "unknown_preset", preset=name, suggestion=nearest(name, list(PRESETS)), presets=", ".join(PRESETS)
+            )
         return cls(**{**PRESETS[name], **changes})
 
     @property
@@ -94,8 +96,8 @@ class ModelConfig(Settings):
         sides = ("target_vocab_size",) if values.get("num_encoder_layers") == 0 else VOCABULARIES
         for side in sides:
             if values.get(side) not in (None, both):
-                raise ValueError(
-                    f"vocab_size {shorten(both)} and {side} {shorten(values[side])} disagree: give one of them"
+                raise UsageError(
+                    "vocabulary_sizes_conflict", size=shorten(both), option=side, value=shorten(values[side])
                 )
         return {**values, **dict.fromkeys(sides, both)}
 
@@ -104,22 +106,21 @@ class ModelConfig(Settings):
         if self.vocab_size is not None:  # what it filled in was not set by hand: `replace` must fill it in anew
             self.model_fields_set.difference_update(VOCABULARIES)
         if self.target_vocab_size is None or (self.source_vocab_size is None and not self.decoder_only):
-            raise ValueError("give vocab_size, or source_vocab_size and target_vocab_size")
+            raise UsageError("vocabulary_size_missing")
         if self.decoder_only and self.source_vocab_size is not None:
-            raise ValueError("a decoder-only network (num_encoder_layers 0) has no source_vocab_size")
+            raise UsageError("decoder_only_source_vocabulary")
         if self.d_model % self.num_heads and (self.d_key is None or self.d_value is None):
-            raise ValueError(f"d_model must be a multiple of num_heads: {self.d_model} and {self.num_heads}")
+            raise UsageError("d_model_not_divisible", d_model=self.d_model, num_heads=self.num_heads)
         if self.positions == "sinusoidal" and self.d_model % 2:
-            raise ValueError(f"sinusoidal positions need an even d_model, not {self.d_model}")
+            raise UsageError("sinusoidal_d_model_odd", d_model=self.d_model)
         if self.positions == "rotary" and self.head_width % 2:
-            raise ValueError(f"rotary positions need an even head width (d_model / num_heads), not {self.head_width}")
+            raise UsageError("rotary_head_width_odd", head_width=self.head_width)
         for name, kinds in _POSITION_SETTINGS.items():
             if self.positions not in kinds and getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"{name} means nothing with {self.positions} positions: leave it out")
+                raise UsageError("position_setting_unused", option=name, positions=self.positions)
         if self.tie == "all" and not self.decoder_only and self.source_vocab_size != self.target_vocab_size:
-            raise ValueError(
-                f"tie all needs one joint vocabulary, not {self.source_vocab_size} source and {self.target_vocab_size} "
-                "target tokens: make the tokenizer joint, or set tie to output"
+            raise UsageError(
+                "tied_vocabulary_not_joint", source_size=self.source_vocab_size, target_size=self.target_vocab_size
             )
         return self
 

@@ -27,7 +27,7 @@ class ScaledHeads:
         for site, scales in self.heads.items():
             for head, scale in scales.items():
                 if not math.isfinite(scale):
-                    raise UsageError(f"head {head} of {site} cannot be scaled by {scale}: 0 is off, 1 as it is")
+                    raise UsageError("head_scale_not_finite", head=head, site=site, scale=scale)
         # Made once for each device: while a GPU's work is recorded, nothing can be brought to it.
         self._made: dict[tuple[str, torch.device, torch.dtype], Tensor] = {}
 
@@ -47,10 +47,10 @@ class ScaledHeads:
         known = sites(config)
         for site, scales in self.heads.items():
             if site not in known:
-                raise UsageError(f"the network has no attention named {site}; it has {', '.join(known)}")
+                raise UsageError("unknown_attention_site", site=site, sites=", ".join(known))
             for head in scales:
                 if not 0 <= head < config.num_heads:
-                    raise UsageError(f"{site} has no head {head}: it has {config.num_heads}, counted from 0")
+                    raise UsageError("attention_head_out_of_range", site=site, head=head, count=config.num_heads)
 
 
 def sites(config: ModelConfig) -> list[str]:

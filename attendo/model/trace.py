@@ -37,7 +37,7 @@ def trace_network(
     the tokens that it is to predict. `layer`: of all layers only this one is kept, where a text is too long for more.
     """
     if (source_ids is None) != network.config.decoder_only:
-        raise UsageError("a decoder-only network reads no source, and any other one needs it")
+        raise UsageError("trace_source_mismatch")
     scales = ScaledHeads(heads or {})
     scales.check(network.config)
     _check_layer(network.config, layer)
@@ -113,7 +113,7 @@ def _finish(ledger: Ledger, stack: str, module: nn.Module, stream: Stream) -> Fl
 def _lookup(embedding: Embedding, ids: Int[Tensor, " T"]) -> Float[Tensor, "T D"]:
     size = embedding.tokens.num_embeddings
     if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < size:
-        raise UsageError(f"a token id is outside the vocabulary of {size} tokens (0 to {size - 1})")
+        raise UsageError("traced_id_outside_vocabulary", size=size, last=size - 1)
     table = embedding.tokens.weight.detach()
     return table[ids].to(torch.promote_types(table.dtype, torch.float32))
 
@@ -172,10 +172,7 @@ def _angles(
 
 def _learned(ledger: Ledger, side: str, positions: LearnedPositions, x: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
     if x.size(0) > positions.max_length:
-        raise UsageError(
-            f"the {side} has {x.size(0)} tokens, more than the learned positions (max_length {positions.max_length}): "
-            "shorten it, or take a model with a larger max_length"
-        )
+        raise UsageError("trace_exceeds_max_length", side=side, count=x.size(0), max_length=positions.max_length)
     vectors = like(positions.table[positions.offset : positions.offset + x.size(0)], x)
     return ledger.write(f"{side}.positions", "learned_positions", vectors, (tuple(positions.table.shape),))
 
@@ -188,8 +185,10 @@ def _check_layer(config: ModelConfig, layer: int | None) -> None:
     most = max(config.num_encoder_layers, config.num_decoder_layers)
     if layer is not None and not 0 <= layer < most:
         raise UsageError(
-            f"there is no layer {layer}: the model has {config.num_encoder_layers} encoder layers and "
-            f"{config.num_decoder_layers} decoder layers, counted from 0"
+            "trace_layer_out_of_range",
+            layer=layer,
+            encoder_layers=config.num_encoder_layers,
+            decoder_layers=config.num_decoder_layers,
         )
 
 
@@ -201,8 +200,7 @@ def _check_size(config: ModelConfig, source: int, target: int, layer: int | None
     if numbers > MOST_NUMBERS:
         way_out = "choose one layer (layer=0, --layer 0), or " if layer is None else ""
         raise UsageError(
-            f"a trace of {source} source and {target} target tokens has {numbers:,} numbers of attention alone, "
-            f"more than {MOST_NUMBERS:,}: {way_out}shorten the text"
+            "trace_too_many_numbers", source=source, target=target, count=numbers, limit=MOST_NUMBERS, fix=way_out
         )
 
 

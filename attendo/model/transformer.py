@@ -93,7 +93,7 @@ class Transformer(nn.Module):
         """A decoder-only network reads sources of no tokens: their memory is empty, and tells how many they are."""
         if self.source is None:
             if source_ids.size(1):
-                raise UsageError("a decoder-only network (num_encoder_layers 0) reads no source: give None for it")
+                raise UsageError("decoder_only_source_given")
             return Memory(self.output.weight.new_empty(source_ids.size(0), 0, self.config.d_model), None)
         check_mask(source_mask, source_ids)
         x = self.source(source_ids, 0)
@@ -107,15 +107,11 @@ class Transformer(nn.Module):
         """The state before the first step."""
         if memory is None:
             if not self.config.decoder_only:
-                raise UsageError(
-                    "an encoder–decoder network needs a source: only with num_encoder_layers 0 may it be None"
-                )
+                raise UsageError("encoder_source_missing")
             return DecoderState((), None)
         if self.config.decoder_only:
             if memory.states.size(1):
-                raise UsageError(
-                    "a decoder-only network (num_encoder_layers 0) has no use for a memory: give None for it"
-                )
+                raise UsageError("decoder_only_memory_given")
             return DecoderState(tuple(self._places(memory.states.size(0), 0) for _ in self.decoder), None)
         blocks: Sequence[DecoderBlock] = self.decoder  # type: ignore[assignment]
         kv = tuple(b.cross_attention.keys_values(memory.states) for b in blocks if b.cross_attention is not None)
@@ -209,14 +205,11 @@ def _check_ids(ids: Int[Tensor, "B T"], vocab_size: int) -> None:
     low, high = int(ids.min()), int(ids.max())
     if low < 0 or high >= vocab_size:
         wrong = low if low < 0 else high
-        raise UsageError(f"token id {wrong} is outside the vocabulary of {vocab_size} tokens (0 to {vocab_size - 1})")
+        raise UsageError("token_id_outside_vocabulary", token_id=wrong, size=vocab_size, last=vocab_size - 1)
 
 
 def check_mask(mask: Tensor | None, ids: Int[Tensor, "B T"]) -> None:
     """A mask of numbers would be added to the scores, and one of another shape spread over them, both in silence."""
     if mask is not None and (mask.dtype != torch.bool or mask.shape != ids.shape):
         kind = str(mask.dtype).removeprefix("torch.")
-        raise UsageError(
-            f"a mask is boolean (True = may be looked at) and shaped like its ids {list(ids.shape)}, "
-            f"not {kind} {list(mask.shape)}"
-        )
+        raise UsageError("mask_shape_or_dtype_invalid", expected=list(ids.shape), dtype=kind, found=list(mask.shape))

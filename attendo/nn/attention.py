@@ -122,7 +122,7 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         if d_model % num_heads and (d_key is None or d_value is None):
-            raise UsageError(f"d_model must be a multiple of num_heads: {d_model} and {num_heads}")
+            raise UsageError("d_model_not_divisible", d_model=d_model, num_heads=num_heads)
         self.num_heads = num_heads
         self.d_key = d_key or d_model // num_heads
         self.d_value = d_value or d_model // num_heads
@@ -207,8 +207,7 @@ def _changed(weights: Float[Tensor, "R H T S"], returned: Tensor | None, site: s
         return weights
     if returned.shape != weights.shape:
         raise UsageError(
-            f"a tap returned weights {list(returned.shape)} at {site}, where they are {list(weights.shape)}: "
-            "return None, or as many"
+            "tap_weights_shape_mismatch", found=list(returned.shape), site=site, expected=list(weights.shape)
         )
     return returned
 

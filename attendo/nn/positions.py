@@ -103,10 +103,7 @@ class LearnedPositions(NoPositions):
             return x + self.table[self.offset + start[:, None] + torch.arange(x.size(1), device=x.device)]
         end = start + x.size(1)
         if end > self.max_length:
-            raise UsageError(
-                f"a sequence of {end} tokens is longer than the learned positions (max_length {self.max_length}): "
-                "shorten or split it, or train with a larger max_length"
-            )
+            raise UsageError("sequence_exceeds_max_length", count=end, max_length=self.max_length)
         return x + self.table[self.offset + start : self.offset + end]
 
 
@@ -116,7 +113,7 @@ class RotaryPositions(NoPositions):
     def __init__(self, d_key: int) -> None:
         super().__init__()
         if d_key % 2:
-            raise UsageError(f"rotary positions need an even head width (d_model / num_heads), not {d_key}")
+            raise UsageError("rotary_head_width_odd", head_width=d_key)
         self.d_key = d_key
 
     def rotation(self, x: Float[Tensor, "B T D"], start: Start) -> Rotation | None:

@@ -57,14 +57,14 @@ class Pipeline:
             return True, [inputs]
         if not isinstance(inputs, list) or not all(map(is_one, inputs)):
             what = "a list of messages" if takes_messages else "a text"
-            raise UsageError(f"{self.task} takes {what} or a list of such, not {shown(inputs)}")
+            raise UsageError("invalid_pipeline_input", task=self.task, expected=what, value=shown(inputs))
         return False, inputs
 
     def _checked(self, given: Mapping[str, Any], asked: Options) -> GenerationConfig:
         """The settings of a call, and all faults that can be told before a text is seen."""
         check_languages(asked, self.model)
         if new := [name for name in NEW_TOKENS if name in asked and asked.get("prefix")]:
-            raise UsageError(f"{new[0]} and prefix exclude each other: take {NEW_TOKENS[new[0]]}, which counts both")
+            raise UsageError("new_tokens_with_prefix", option=new[0], replacement=NEW_TOKENS[new[0]])
         try:
             return self.model.settings(**_decoding(asked))
         except UsageError as error:
@@ -119,5 +119,5 @@ def _decoding(asked: Options) -> Options:
 
 def _checked_size(batch_size: int | None) -> int | None:
     if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1):
-        raise UsageError(f"batch_size is how many texts are decoded together, 1 or more, not {batch_size!r}")
+        raise UsageError("invalid_batch_size", value=batch_size)
     return batch_size

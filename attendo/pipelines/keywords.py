@@ -87,14 +87,14 @@ def ours(given: Mapping[str, Any], task: Task) -> dict[str, Any]:
             _check_neutral(name, value)
         elif value is not None:
             if name_here in found:
-                raise UsageError(f"{name} is {name_here} here, which is given too: give one of them")
+                raise UsageError("option_alias_given_twice", option=name, name=name_here)
             found[name_here] = _value(name, name_here, value)
     for name in ("min_length", "min_new_tokens"):
         if found.get(name) == 0:  # the default of transformers
             del found[name]
     for new, whole in NEW_TOKENS.items():
         if new in found and whole in found:
-            raise UsageError(f"{new} and {whole} exclude each other: give one of them")
+            raise UsageError("new_tokens_with_length", option=new, other=whole)
     return found
 
 
@@ -109,7 +109,7 @@ def in_their_words(error: UsageError, given: Mapping[str, Any]) -> UsageError:
     """Tells which of the names given is which of ours that the error speaks of."""
     names = {**NAMES, **NEW_TOKENS}
     same = [f"{name} is {names[name]} here" for name in given if name in names and names[name] in str(error)]
-    return UsageError(f"{error} ({', '.join(same)})") if same else error
+    return UsageError("aliased_option_invalid", error=error, aliases=", ".join(same)) if same else error
 
 
 def _known(task: Task) -> set[str]:
@@ -121,16 +121,16 @@ def _known(task: Task) -> set[str]:
 def _check_neutral(name: str, value: Any) -> None:
     if name not in _WAYS_OUT:
         known = [*_OURS, *NAMES, *_WAYS_OUT]
-        raise UsageError(f"unknown option {name}{nearest(name, known)}: see docs/guides/pipelines.md for all there are")
+        raise UsageError("unknown_pipeline_option", option=name, suggestion=nearest(name, known))
     if value is not None and not any(type(value) is type(each) and value == each for each in _NEUTRAL.get(name, ())):
-        raise UsageError(f"{name}={value!r} has no meaning here: {_WAYS_OUT[name]}")
+        raise UsageError("unsupported_pipeline_option", option=name, value=value, remedy=_WAYS_OUT[name])
 
 
 def _value(name: str, name_here: str, value: Any) -> Any:
     if name == "early_stopping":
         if not isinstance(value, bool | str) or value not in _STOPS:
-            raise UsageError(f"early_stopping is True, False or 'never', not {value!r}")
+            raise UsageError("invalid_early_stopping", value=value)
         return _STOPS[value]
     if name_here in _COUNTS and (isinstance(value, bool) or not isinstance(value, int)):
-        raise UsageError(f"{name} is a whole number, not {value!r}")
+        raise UsageError("pipeline_option_not_integer", option=name, value=value)
     return value

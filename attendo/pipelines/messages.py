@@ -21,7 +21,7 @@ def source_of(messages: Sequence[Message], model: TextModel, config: GenerationC
     """What the model reads of them with these settings."""
     texts = [_text(message) for message in messages]
     if messages[-1]["role"] != "user":
-        raise UsageError("the last message is the assistant's: a conversation is answered where the user spoke last")
+        raise UsageError("last_message_not_user")
     most, encode = most_tokens(model, config), model.source_tokenizer.encode
     return latest_turns(texts, model, model.about.get("context_turns"), lambda text: len(encode(text)) <= most)
 
@@ -39,7 +39,7 @@ def shown(value: Any) -> str:
 def _text(message: Message) -> str:
     role, content = message.get("role"), message.get("content")
     if role == "system":
-        raise UsageError("a message of the system is an instruction, which no model here follows: leave it out")
+        raise UsageError("system_message_unsupported")
     if role not in ("user", "assistant") or not isinstance(content, str):
-        raise UsageError(f"a message is a role, user or assistant, and its content as text, not {shown(message)}")
+        raise UsageError("invalid_message", message=shown(message))
     return as_line(content)

@@ -35,7 +35,7 @@ def pipeline(
         _check_device(model, device)
         return Pipeline(asked, model, batch_size, defaults)
     if not isinstance(model, str | Path):
-        raise UsageError(f"a model is its folder, or what attendo.load made of one, not {shown(model)}")
+        raise UsageError("invalid_pipeline_model", value=shown(model))
     return Pipeline(asked, load(model, _name(device)), batch_size, defaults)
 
 
@@ -51,4 +51,4 @@ def _check_device(model: TextModel, device: Device | None) -> None:
     """A model that is there stays where it is."""
     if device is None or _name(device) in ("auto", str(model.device), model.device.type):
         return
-    raise UsageError(f"the model is on {model.device}, not on {device}: load it there, or leave device out")
+    raise UsageError("model_on_other_device", device=model.device, requested=device)

@@ -48,27 +48,24 @@ _PAIR = re.compile(r"translation_([A-Za-z-]+)_to_([A-Za-z-]+)")
 def task_of(name: str) -> Task:
     """One of `TASKS`; `translation_en_to_de` names the languages too."""
     if not isinstance(name, str):
-        raise UsageError(f"a task is a name, not {name!r}: use {', '.join(TASKS)}")
+        raise UsageError("task_not_string", task=name, tasks=", ".join(TASKS))
     if pair := _PAIR.fullmatch(name):
         return Task(name, "translation_text", "translation", (pair[1], pair[2]))
     if name not in TASKS:
-        raise UsageError(f"unknown task {name!r}{nearest(name, list(TASKS))}: use {', '.join(TASKS)}")
+        raise UsageError("unknown_task", task=name, suggestion=nearest(name, list(TASKS)), tasks=", ".join(TASKS))
     return TASKS[name]
 
 
 def check_model(task: Task, model: TextModel) -> None:
     """A model that says it is for something else, or between other languages, is a `UsageError`."""
     if task.continues and not model.decoder_only:
-        raise UsageError(
-            f"{task.name} goes on with a text, and this model answers one: take text2text-generation, "
-            "or a decoder-only model"
-        )
+        raise UsageError("task_needs_decoder_only", task=task.name)
     if model.decoder_only and not task.continues:
-        raise UsageError(f"{task.name} answers a text, and this model goes on with one: take text-generation")
+        raise UsageError("task_needs_encoder", task=task.name)
     own = model.about.get("task")
     if task.model_is_for is not None and own is not None and own != task.model_is_for:
         named = next(name for name, each in TASKS.items() if each.model_is_for == own)
-        raise UsageError(f"the model is for {own}, not for {task.name}: take {named!r}, or 'text2text-generation'")
+        raise UsageError("task_not_of_model", model_task=own, task=task.name, alternative=named)
     for side, asked in zip(("source", "target"), task.languages or (), strict=False):
         if f"{side}_language" in model.about:
             _check_language(f"the {side} of {task.name}", asked, model.about[f"{side}_language"])
@@ -79,7 +76,7 @@ def check_languages(given: Mapping[str, Any], model: TextModel) -> None:
     for name, side in (("src_lang", "source"), ("tgt_lang", "target")):
         asked, own = given.get(name), model.about.get(f"{side}_language")
         if asked is not None and own is None:
-            raise UsageError(f"{name} {asked!r}: the model folder does not tell its {side} language; leave it out")
+            raise UsageError("model_language_unknown", option=name, value=asked, side=side)
         if asked is not None:
             _check_language(name, str(asked), str(own))
 
@@ -87,4 +84,4 @@ def check_languages(given: Mapping[str, Any], model: TextModel) -> None:
 def _check_language(what: str, asked: str, own: str) -> None:
     """By its first part: en is en_XX and en-GB too."""
     if re.split("[-_]", asked)[0].lower() != own.split("-")[0]:
-        raise UsageError(f"{what} is {asked}, but that of the model is {own}: take a model for {asked}")
+        raise UsageError("language_not_of_model", subject=what, requested=asked, own=own)

@@ -52,10 +52,7 @@ def measure_training_sources(data: Prepared) -> dict[str, Any] | None:
 
 def _going_on(old: StoredModel, config: RunConfig, data: Prepared) -> Transformer:
     if (data.source_tokenizer, data.target_tokenizer) != (old.source_tokenizer, old.target_tokenizer):
-        raise UsageError(
-            f"{data.folder} was prepared with other tokenizers than {config.start_from} has: prepare it with "
-            "start_from set to it"
-        )
+        raise UsageError("start_from_tokenizer_mismatch", folder=data.folder, model=config.start_from)
     network = Transformer(old.network.config.replace(**config.model))
     network.load_state_dict(old.network.state_dict())
     return network
@@ -63,23 +60,15 @@ def _going_on(old: StoredModel, config: RunConfig, data: Prepared) -> Transforme
 
 def _refuse_other_kind(network: ModelConfig, data: Prepared) -> None:
     if network.decoder_only and data.window is None:
-        raise UsageError(
-            f"{data.folder} holds pairs, and a decoder-only network (model.num_encoder_layers 0) learns from running "
-            "text: give data.text"
-        )
+        raise UsageError("pairs_for_decoder_only", folder=data.folder)
     if data.window is not None and not network.decoder_only:
-        raise UsageError(
-            f"{data.folder} holds running text, which has no source for an encoder: set model.num_encoder_layers to 0, "
-            "or go on from a decoder-only model"
-        )
+        raise UsageError("running_text_for_encoder", folder=data.folder)
 
 
 def _refuse_dropout(config: RunConfig, data: Prepared) -> None:
     """Of text that was prepared elsewhere; a run of its own text is refused with its settings."""
     if config.tokenizer.dropout and data.window is not None:
-        raise UsageError(
-            f"tokenizer.dropout would make the windows of {data.folder} longer than {data.window} tokens: leave it out"
-        )
+        raise UsageError("tokenizer_dropout_for_windows", folder=data.folder, window=data.window)
 
 
 def _refuse_too_long(network: ModelConfig, data: Prepared, prefix: int) -> None:
@@ -91,6 +80,10 @@ def _refuse_too_long(network: ModelConfig, data: Prepared, prefix: int) -> None:
     for corpus in data.corpora:
         if (length := longest_side(corpus) + control + prefix) > network.max_length:
             raise DataError(
-                f"{corpus.name} has {what} of {length} tokens, more than model.max_length {network.max_length}: "
-                f"raise it, choose other positions, or lower data.{setting}"
+                "training_text_exceeds_positions",
+                corpus=corpus.name,
+                what=what,
+                length=length,
+                limit=network.max_length,
+                setting=setting,
             )

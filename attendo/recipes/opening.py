@@ -43,15 +43,14 @@ def load_checkpoint(folder: Path, device: str = "auto") -> TextModel:
     run, checkpoints = folder.parent.parent, Checkpoints(folder.parent)
     steps = {checkpoints.path(step).name: step for step in checkpoints.steps()}
     if folder.name not in steps or not (run / "run.toml").is_file():
-        raise ModelError(
-            f"{folder} is a checkpoint outside its run, which has the tokenizer: take it where attendo train wrote it, "
-            "such as runs/x/checkpoints/step-00001000"
-        )
+        raise ModelError("checkpoint_outside_run", folder=folder)
     weights = averaged_weights(checkpoints.load(steps[folder.name]))
     stored = _model_of_run(run)
     expected = dict(stored.network.named_parameters())
     if faults := misfits(expected, weights):
-        raise ModelError(f"{folder} does not fit the model of {run}: {'; '.join(faults[:5])} ({len(faults)} in all)")
+        raise ModelError(
+            "checkpoint_model_mismatch", folder=folder, run=run, faults="; ".join(faults[:5]), count=len(faults)
+        )
     with torch.no_grad():
         for name, weight in expected.items():
             weight.copy_(weights[name])
@@ -68,4 +67,4 @@ def _model_of_run(run: Path) -> StoredModel:
         with torch.random.fork_rng(devices=[]):
             return first_model(config, open_prepared(config.data.prepared or run / "data"))
     except AttendoError as error:
-        raise ModelError(f"the run {run} has no model folder yet, and its data cannot be read: {error}") from None
+        raise ModelError("run_data_unreadable", run=run, error=error) from None

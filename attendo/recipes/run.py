@@ -83,7 +83,7 @@ class Run:
     ) -> "Run":
         """The run in a folder, to go on where its newest checkpoint stands; `config` overrides its settings."""
         if not (folder / "run.toml").is_file():
-            raise UsageError(f"{folder} holds no run to resume: name a folder that attendo train wrote")
+            raise UsageError("no_run_to_resume", folder=folder)
         run = cls(config or stored_config(folder), folder, device, world)
         check_metrics(run.config)
         run._overrides = config is not None
@@ -111,7 +111,7 @@ class Run:
             self.data = open_prepared(self.data_folder, verify)
         self._check_settings_of_data()
         if not self.data.valid:
-            raise DataError("there are no validation pairs: name validation files, or bring more text")
+            raise DataError("no_validation_pairs")
         self._turn_epochs_into_steps()
 
     def _turn_epochs_into_steps(self) -> None:
@@ -130,10 +130,7 @@ class Run:
             return
         meant = settings_hash(self.config.data, self.config.tokenizer, self.config.seed)
         if self.data.settings_hash != meant:
-            raise UsageError(
-                f"{self.data_folder} was prepared with other [data], [tokenizer] or seed: a run cannot change these; "
-                "begin a new one"
-            )
+            raise UsageError("prepared_settings_differ", folder=self.data_folder)
 
     def build(self) -> None:
         """The network, its optimizer and the stream of batches, as the newest checkpoint left them."""
@@ -244,11 +241,11 @@ class Run:
             try:
                 self._write_model()
             except durable.DiskFullError as error:
-                saved = self.checkpoints.steps()
-                stays = f"the checkpoint of step {saved[-1]} stays" if saved else "no checkpoint is there either"
-                raise durable.DiskFullError(
-                    f"{error}; {stays}: make room, then attendo train --resume {self.folder}"
-                ) from None
+                if saved := self.checkpoints.steps():
+                    raise durable.DiskFullError(
+                        "disk_full_checkpoint_kept", error=error, step=saved[-1], folder=self.folder
+                    ) from None
+                raise durable.DiskFullError("disk_full_no_checkpoint", error=error, folder=self.folder) from None
         self.world.wait()
         return folder
 
@@ -305,7 +302,7 @@ class Run:
             if self.config.data.prepared is not None:
                 raise
             raise DataError(
-                f"{error.what}; remove it (rm -r {self.data_folder}) and go on: attendo train --resume {self.folder}"
+                "run_data_damaged", error=error.fault, data_folder=self.data_folder, folder=self.folder
             ) from None
 
     def _tokenizers(self) -> Any:
@@ -316,11 +313,7 @@ class Run:
 
     def _compare_facts(self, before: dict[str, Any], now: dict[str, Any]) -> None:
         if before["config_sha256"] != now["config_sha256"] and not self._overrides:
-            raise UsageError(
-                f"{self.folder / 'run.toml'} is not what the checkpoints were trained with: restore it, or --override"
-            )
+            raise UsageError("checkpoint_settings_mismatch", path=self.folder / "run.toml")
         if before["data_sha256"] != now["data_sha256"]:
-            raise ModelError(
-                f"{self.data_folder} is not the data that the checkpoints were trained on: bring that back"
-            )
+            raise ModelError("checkpoint_data_mismatch", folder=self.data_folder)
         self.warnings += other_machine(before, now)

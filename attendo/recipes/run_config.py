@@ -56,28 +56,23 @@ class RunConfig(Settings):
         separate = not (self.tokenizer.joint or self.data.prepared or self.data.text)
         if tie == "all" and separate and self.preset != "auto":
             of_preset = "" if "tie" in self.model else f" (which preset {self.preset} has)"
-            raise ValueError(
-                f"model.tie all{of_preset} needs one joint vocabulary: set tokenizer.joint to true, or model.tie to "
-                "output"
-            )
+            raise UsageError("tie_all_without_joint_vocabulary", origin=of_preset)
         return self
 
     def _check_generation(self) -> None:
         try:
             GenerationConfig(**self.generation)
         except UsageError as error:
-            raise ValueError(f"generation: {error}") from None
+            raise UsageError("run_generation_settings_invalid", error=error) from None
 
     def _check_running_text(self) -> None:
         """A network without an encoder learns from running text, and only such a one does."""
         decoder_only, text = self.model.get("num_encoder_layers") == 0, self.data.text is not None
         decided = self.preset != "auto" or "num_encoder_layers" in self.model
         if decoder_only and not (text or self.data.prepared):
-            raise ValueError(
-                "model.num_encoder_layers 0 reads no source: name running text in data.text, or leave it out"
-            )
+            raise UsageError("decoder_only_without_text")
         if text and decided and not decoder_only and self.start_from is None:
-            raise ValueError("data.text has no source for an encoder to read: set model.num_encoder_layers to 0")
+            raise UsageError("running_text_with_encoder")
         if text or decoder_only:
             self._check_without_source()
         if text and self.start_from is None:
@@ -86,46 +81,40 @@ class RunConfig(Settings):
     def _check_without_source(self) -> None:
         """Of what is said of sources and of answers, where there are none, nothing may be passed over."""
         if scored := self.train.decoded_metrics:
-            raise ValueError(
-                f"train.metrics: running text has no answers that {scored[0]} could score; leave it at loss"
-            )
+            raise UsageError("running_text_metric_unscorable", metric=scored[0])
         for name, neutral in OF_A_SOURCE.items():
             if (value := self.generation.get(name)) and value != neutral:
-                raise ValueError(f"generation.{name} is about a source, and running text has none: leave it out")
+                raise UsageError("generation_option_needs_source", option=name)
         for test in () if self.reproduce is None else self.reproduce.test:
             if test.metric not in (*PERPLEXITIES, "loss"):
-                raise ValueError(
-                    f"{test.name}: running text has no answers that {test.metric} could score; take loss or perplexity"
-                )
+                raise UsageError("running_text_test_unscorable", test=test.name, metric=test.metric)
 
     def _check_prepared(self) -> None:
         if self.data.prepared is None:
             return
         if idle := changed(self.tokenizer, [name for name in TokenizerConfig.model_fields if name != "dropout"]):
-            raise ValueError(f"data.prepared brings its tokenizer: leave tokenizer.{idle[0]} out, or prepare with it")
+            raise UsageError("prepared_tokenizer_fixed", setting=idle[0])
 
     def _check_start(self) -> None:
         if "tokenizer" in self.model_fields_set and self.tokenizer.model_fields_set - {"dropout"}:
-            raise ValueError("start_from keeps the model's tokenizer: leave [tokenizer] out")
+            raise UsageError("start_from_tokenizer_fixed")
         if "preset" in self.model_fields_set and self.preset != "auto":
-            raise ValueError("start_from keeps the model's network: leave preset out")
+            raise UsageError("start_from_preset_fixed")
         if fixed := sorted(self.model.keys() - {"dropout", "attention_dropout", "activation_dropout"}):
-            raise ValueError(
-                f"start_from keeps the model's network: model.{fixed[0]} cannot be changed, only dropout can"
-            )
+            raise UsageError("start_from_network_fixed", setting=fixed[0])
 
     def network(self, source_vocab_size: int, target_vocab_size: int) -> ModelConfig:
         """The network's settings, once the vocabularies are known."""
         sizes = {"source_vocab_size": source_vocab_size, "target_vocab_size": target_vocab_size}
         if decided := sorted({"vocab_size", *sizes} & self.model.keys()):
-            raise ValueError(f"model.{decided[0]} comes from the tokenizer: set tokenizer.size")
+            raise UsageError("vocabulary_size_in_model", setting=decided[0])
         if self.model.get("num_encoder_layers") == 0:
             del sizes["source_vocab_size"]
         preset = "small" if self.preset == "auto" else self.preset
         try:
             return ModelConfig.preset(preset, **sizes, **self.model)
         except UsageError as error:
-            raise UsageError(f"[model] {error}") from None
+            raise UsageError("model_settings_invalid", error=error) from None
 
 
 def _with_vocabulary_of_preset(values: dict[str, Any]) -> dict[str, Any]:
@@ -188,17 +177,17 @@ def read_run_file(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise UsageError(f"run file {path}{of} cannot be read: {error.strerror}") from None
+        raise UsageError("run_file_not_readable", path=path, origin=of, reason=error.strerror) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"run file {path}{of} is not TOML: {error}") from None
+        raise UsageError("run_file_not_toml", path=path, origin=of, reason=error) from None
     base = values.pop("base", None)
     if base is None:
         return values
     if not isinstance(base, str):
-        raise UsageError(f"run file {path}: base is the name of another run file, not {toml_literal(base)[:80]}")
+        raise UsageError("base_not_file_name", path=path, value=toml_literal(base)[:80])
     below = (path.parent / base).resolve()
     if below in [each.resolve() for each in (*above, path)]:
-        raise UsageError(f"run file {path}: its base {base} leads back to itself: leave base out of one of them")
+        raise UsageError("base_circular", path=path, base=base)
     return lay_over(read_run_file(path.parent / base, (*above, path)), values)
 
 
@@ -225,8 +214,10 @@ def mistakes_in(file: Path | None, changes: Sequence[str] = ()) -> Iterator[None
     try:
         yield
     except UsageError as error:
-        places = [] if file is None else [str(file), *(["--set"] if changes else [])]
-        raise UsageError(f"{' with '.join(places)}: {error}" if places else str(error)) from None
+        if file is None:
+            raise
+        code = "run_file_with_changes_invalid" if changes else "run_file_invalid"
+        raise UsageError(code, path=file, error=error) from None
 
 
 def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
@@ -234,13 +225,13 @@ def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, A
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not key:
-            raise UsageError(f"--set {change}: write key=value, such as train.steps=1000")
+            raise UsageError("set_option_without_value", change=change)
         *sections, name = key.strip().split(".")
         place = values
         for section in sections:
             place = place.setdefault(section, {})
             if not isinstance(place, dict):
-                raise UsageError(f"--set {change}: {section} is a value, not a section")
+                raise UsageError("set_option_not_section", change=change, name=section)
         place[name] = _toml_value(text.strip())
     return values
 

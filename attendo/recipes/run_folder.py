@@ -16,13 +16,10 @@ def check_free(folder: Path, overwrite: bool = False) -> None:
     """
     begun = (folder / "run.toml").exists() and any((folder / name).exists() for name in _WORTH_KEEPING)
     if begun and not overwrite:
-        raise UsageError(
-            f"{folder} holds a run already: continue it (--resume {folder}), name another folder, or replace it "
-            "(--overwrite)"
-        )
+        raise UsageError("run_folder_in_use", folder=folder)
     there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
     if there.exists() and not there.is_dir():
-        raise UsageError(f"the run folder {folder} cannot be made: {there} is a file")
+        raise UsageError("run_folder_path_is_file", folder=folder, file=there)
 
 
 def make_folder(folder: Path) -> None:
@@ -30,7 +27,7 @@ def make_folder(folder: Path) -> None:
         with durable.explained(folder, 0):
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"the run folder {folder} cannot be made: {error.strerror}") from None
+        raise UsageError("run_folder_not_creatable", folder=folder, reason=error.strerror) from None
 
 
 def claim(folder: Path, settings: bytes, circumstances: bytes) -> None:
@@ -42,4 +39,4 @@ def claim(folder: Path, settings: bytes, circumstances: bytes) -> None:
             durable.write(folder / "run.json", circumstances)
             durable.replace(folder / "run.toml", settings)
     except OSError as error:
-        raise UsageError(f"the run folder {folder} cannot be written: {error.strerror}") from None
+        raise UsageError("run_folder_not_writable", folder=folder, reason=error.strerror) from None

@@ -55,9 +55,7 @@ class MetricsFile:
                 _replace(self._path, kept)
             self._handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
-            raise AttendoError(
-                f"{self._path} cannot be written: {error.strerror}; mend that, or take another folder"
-            ) from None
+            raise AttendoError("metrics_file_not_writable", path=self._path, reason=error.strerror) from None
         self._whole = len(kept)
 
     def write(self, report: Report) -> None:
@@ -138,7 +136,7 @@ class TensorBoard:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise UsageError("writing for TensorBoard needs a package: pip install 'attendo[tensorboard]'") from None
+            raise UsageError("tensorboard_not_installed") from None
         self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
 
     def write(self, report: Report) -> None:

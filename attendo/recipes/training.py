@@ -53,12 +53,10 @@ def train(
     """
     if resume is not None:
         if run_file is not None or out is not None or settings or overwrite:
-            raise UsageError(
-                "resume takes all settings from the run's folder: give nothing else but device and metrics"
-            )
+            raise UsageError("resume_with_other_arguments")
         return Training(Path(resume), stored_config(Path(resume)), (), device, metrics, resumes=True)
     if out is None:
-        raise UsageError('name the folder of the run: out="runs/NAME"')
+        raise UsageError("run_folder_missing")
     folder = Path(out)
     check_free(folder, overwrite)
     given = _values(settings, folder)
@@ -164,12 +162,12 @@ def _values(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         else:
             table, _, name = name.rpartition(".")
         if "." in table:
-            raise UsageError(f"unknown setting {table}.{name}: a setting has a table and a name, such as train.steps")
+            raise UsageError("setting_name_too_deep", table=table, name=name)
         place = values.setdefault(table, {}) if table else values
         if not table and isinstance(value, Mapping):
             place, name, value = values, name, {**values.get(name, {}), **value}
         if name in place and not isinstance(value, Mapping):
-            raise UsageError(f"{name} is given twice")
+            raise UsageError("training_setting_duplicate", name=name)
         place[name] = value
     return values
 
@@ -182,7 +180,7 @@ def _write_down(given: Iterable[Any], name: str, folder: Path) -> Path:
         parts = list(each) if pair and not isinstance(each, str) else [each]
         if len(parts) != 1 + pair or not all(isinstance(part, str) for part in parts):
             what = "a source and a target" if pair else "a text"
-            raise UsageError(f"{name}[{number}] must be {what}, not {str(each)[:80]!r}")
+            raise UsageError("training_item_wrong_type", name=name, number=number, what=what, value=str(each)[:80])
         content = dict(zip(("source", "target") if pair else ("text",), parts, strict=True))
         lines.append(json.dumps(content, ensure_ascii=False) + "\n")
     make_folder(folder)

@@ -54,7 +54,7 @@ def verify(model: TextModel, texts: Sequence[str], precision: str = "auto") -> I
     """All comparisons, each told as soon as it is made. `precision` is that of `GenerationConfig`."""
     requests = _requests(model, texts)
     if not requests:
-        raise UsageError("there is no sentence to verify with: name a file with some")
+        raise UsageError("no_sentence_to_verify")
     config = model.generation.changed(precision=precision)
     (network,) = networks_of(in_precision(config, model.network))
     many = config.positions(model.device.type == "cuda")

@@ -23,7 +23,7 @@ def verify_exported(model: TextModel, texts: Sequence[str]) -> Iterator[Compared
     """All comparisons, each told as soon as it is made; searches that the engine cannot do are left out."""
     texts = [text for text in texts if text.strip()]
     if not texts:
-        raise UsageError("there is no sentence to verify with: name a file with some")
+        raise UsageError("no_sentence_to_verify")
     for name, options in SEARCHES.items():
         try:
             together = _answers(model, texts, options, len(texts))

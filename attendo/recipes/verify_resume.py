@@ -57,7 +57,7 @@ class Verification:
     ) -> None:
         self.steps = min(steps, config.train.steps)
         if self.steps < 2:
-            raise UsageError(f"to be stopped and resumed a run needs at least 2 steps, not {self.steps}")
+            raise UsageError("resume_check_too_short", steps=self.steps)
         self.validated = max(1, self.steps // 2)
         self.stops = sorted({1, self.validated, max(1, 3 * self.steps // 4)} - {self.steps})
         self.config = self._trial(config, data)
@@ -137,7 +137,7 @@ def run_attendo(arguments: Sequence[str]) -> None:
     )
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        error = AttendoError(f"attendo {arguments[0]} failed: {said[-1].removeprefix('attendo: ')}")
+        error = AttendoError("attendo_command_failed", command=arguments[0], reason=said[-1].removeprefix("attendo: "))
         error.exit_code = done.returncode if done.returncode > 0 else 1
         raise error
 

@@ -47,7 +47,7 @@ class Batcher:
     async def generate(self, texts: Sequence[str], deadline: float | None = None, **options: Any) -> list[Result]:
         """What `TextModel.generate` answers with these options."""
         if isinstance(texts, str):
-            raise UsageError("a list of texts is needed: write [text] for a single one")
+            raise UsageError("texts_not_a_list")
         with self._submitted(Texts(tuple(texts), options), deadline) as heard:
             while not isinstance(event := await _heard(heard, deadline), Finished):
                 pass

@@ -68,7 +68,7 @@ def detect(text: str, languages: Sequence[str]) -> list[Detected]:
     share their letters need the package py3langid; without it they are a `UsageError`, but only for a text in them.
     """
     if not languages:
-        raise UsageError("no language can be detected: none is served")
+        raise UsageError("no_language_served")
     shares = _shares(text[:_MOST_CHARACTERS])
     found = dict.fromkeys(languages, 0.0)
     if shares:
@@ -141,10 +141,7 @@ def _told_apart(text: str, languages: Sequence[str]) -> dict[str, float]:
     try:
         rank = import_module("py3langid").rank
     except ImportError:
-        raise UsageError(
-            f"{', '.join(languages)} share their letters and cannot be told apart by them: "
-            "name the language of the text, or pip install 'attendo[detect]'"
-        ) from None
+        raise UsageError("languages_share_script", languages=", ".join(languages)) from None
     scores = dict(rank(text))
     return _normalised({language: _score(scores, _base(language)) for language in languages}, len(text))
 

@@ -16,7 +16,6 @@ from starlette.responses import Response
 from attendo.errors import AttendoError, ModelError
 from attendo.serve.error_shapes import content_in, shape_of, status_in
 from attendo.serve.messages import FAULTS, MESSAGES, OTHER_FAULT
-from attendo.serve.messages_of_the_library import OF_THE_LIBRARY
 from attendo.serve.requests_log import CURRENT, current_id, where
 from attendo.settings import nearest
 
@@ -80,9 +79,9 @@ def refusal_of(error: Exception) -> Refusal:
         refusal = error
     elif isinstance(error, ModelError):  # which speaks of the model, never of what was asked
         _log.error("a model failed: %s", error)
-        refusal = Refusal("model_error", detail=str(error), detail_zh=_chinese(str(error)))
+        refusal = Refusal("model_error", detail=str(error), detail_zh=error.text("zh"))
     elif isinstance(error, AttendoError):
-        refusal = Refusal("bad_setting", detail=str(error), detail_zh=_chinese(str(error)))
+        refusal = Refusal("bad_setting", detail=str(error), detail_zh=error.text("zh"))
     else:
         _log.error("a request failed: %s", where(error))
         refusal = Refusal("failed")
@@ -139,14 +138,6 @@ def _unfit(error: RequestValidationError, known: Sequence[str]) -> Refusal:
     english, chinese = ("; ".join(each[0] for each in told), "；".join(each[1] for each in told))
     param = _place(faults[0])
     return Refusal("bad_request", {"param": param} if param else None, detail=english, detail_zh=chinese)
-
-
-def _chinese(message: str) -> str:
-    """A message of the library, as it is where nobody has put it into Chinese."""
-    for pattern, text in OF_THE_LIBRARY.items():
-        if found := re.fullmatch(pattern, message, re.DOTALL):
-            return text.format(*found.groups())
-    return message
 
 
 def _place(fault: Mapping[str, Any]) -> str:

@@ -16,18 +16,18 @@ def read_keys(file: Path | None, environment: str | None) -> tuple[str, ...]:
         try:
             written = file.read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--key-file {file} cannot be read: {getattr(error, 'strerror', 'not UTF-8')}") from None
+            raise UsageError("key_file_unreadable", path=file, reason=getattr(error, "strerror", "not UTF-8")) from None
         lines += [(f"{file}, line {number}", line.strip()) for number, line in enumerate(written, start=1)]
     lines += [("ATTENDO_KEYS", each) for each in re.split(r"[,\s]+", environment or "")]
     keys = [(place, key) for place, key in lines if key and not key.startswith("#")]
     for place, key in keys:
         check_key(key, place)
     if file is not None and not keys:
-        raise UsageError(f"--key-file {file} holds no key: write one a line, or leave it out")
+        raise UsageError("key_file_without_keys", path=file)
     return tuple(dict.fromkeys(key for _, key in keys))
 
 
 def check_key(key: str, place: str) -> None:
     """Whether it is one that a header can carry and nobody guesses; the key itself is not for a terminal."""
     if not _KEY.fullmatch(key) or len(key) < _SHORTEST:
-        raise UsageError(f"{place}: a key is {_SHORTEST} or more letters, digits and signs without a space")
+        raise UsageError("invalid_api_key", place=place, min_length=_SHORTEST)

@@ -33,7 +33,7 @@ class Office:
                 await served.batcher.generate([served.sample])
             except (Refusal, AttendoError) as error:
                 told = error.english if isinstance(error, Refusal) else str(error)
-                raise ModelError(f"the model {served.name} cannot answer {served.sample!r}: {told}") from None
+                raise ModelError("model_warm_up_failed", model=served.name, text=served.sample, reason=told) from None
         detection.warm_up([*dict.fromkeys(code for pair in self.pairs() for code in pair)])
         self.warm = True
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 from starlette.types import Receive, Scope, Send
 
-from attendo.errors import ModelError, UsageError
+from attendo.errors import UsageError
 from attendo.recipes.run_config import apply_changes
 from attendo.serve.key_file import check_key, read_keys
 from attendo.serve.settings import LOOPBACK, ServeSettings
@@ -59,7 +59,7 @@ def deployment(
     """An application for `ray.serve.run`. Every replica reads the folders itself and has all models in its process."""
     serve, settings = _ray_serve(), settings or ServeSettings()
     if not models:
-        raise UsageError("models are missing: name at least one model folder")
+        raise UsageError("model_folders_missing")
     deployed = serve.deployment(
         name="attendo",
         num_replicas=replicas,
@@ -105,7 +105,7 @@ class Replica:
     def check_health(self) -> None:
         """Raises where the part that computes has died or hangs."""
         if (fault := self._watchdog.fault()) is not None:
-            raise ModelError(fault)
+            raise fault
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -157,4 +157,4 @@ def _ray_serve() -> Any:
     try:
         return import_module("ray.serve")
     except ModuleNotFoundError as error:
-        raise UsageError(f"a deployment needs {error.name}: pip install 'attendo[ray]'") from None
+        raise UsageError("ray_package_missing", package=error.name) from None

@@ -25,7 +25,7 @@ try:
     import python_multipart  # noqa: F401
     import uvicorn
 except ModuleNotFoundError as error:
-    raise UsageError(f"a server needs {error.name}: pip install 'attendo[serve]'") from None
+    raise UsageError("serve_package_missing", package=error.name) from None
 
 if TYPE_CHECKING:
     from attendo.serve.guard import Guard
@@ -59,7 +59,7 @@ def listening(host: str, port: int, everywhere: bool = False) -> Iterator[Place]
             taken.bind((address, port))
             taken.listen()  # while models are read, nobody else can take it
         except OSError as error:
-            raise UsageError(_why(error, host, port)) from None
+            raise _explain(error, host, port) from None
         shown = f"[{host}]" if ":" in host else host
         yield Place(taken, f"http://{shown}:{taken.getsockname()[1]}/")
 
@@ -71,7 +71,7 @@ def check_place(host: str, port: int) -> None:
             tried.bind((address, port))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                raise UsageError(_why(error, host, port)) from None
+                raise _explain(error, host, port) from None
 
 
 def serve(app: "Guard", place: Place, begun: Callable[[], None], quiet: bool = False) -> int:
@@ -190,18 +190,18 @@ def _resolved(host: str, everywhere: bool) -> tuple[socket.AddressFamily, str]:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise UsageError(f"--host {host} is no address of this machine: take 127.0.0.1, or leave it out") from None
+        raise UsageError("host_not_local", host=host) from None
     kind, address = found[0][0], str(found[0][4][0])
     if not everywhere and ipaddress.ip_address(address.partition("%")[0]).is_unspecified:
-        raise UsageError(f"--host {host} stands for every address: name the one that others reach this machine by")
+        raise UsageError("host_is_wildcard_address", host=host)
     return kind, address
 
 
-def _why(error: OSError, host: str, port: int) -> str:
+def _explain(error: OSError, host: str, port: int) -> UsageError:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} is taken on {host}: choose another with --port, or any free one with --port 0"
+        return UsageError("port_in_use", port=port, host=host)
     if error.errno == errno.EACCES:
-        return f"port {port} is not for everybody: choose one above 1023 with --port"
+        return UsageError("port_permission_denied", port=port)
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"--host {host} is no address of this machine: take 127.0.0.1, or leave it out"
-    return f"port {port} of {host} cannot be used: {error.strerror}; choose another with --port"
+        return UsageError("host_not_local", host=host)
+    return UsageError("port_unusable", port=port, host=host, reason=error.strerror)

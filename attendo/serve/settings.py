@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
+from attendo.errors import UsageError
 from attendo.settings import Settings
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -90,10 +91,7 @@ class ServeSettings(Settings):
     def _names(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
         for host in hosts:
             if not _NAME.fullmatch(host) and not _is_address(host):
-                raise ValueError(
-                    f"no request calls a server {host}: name it as in translate.example.org or 192.0.2.7, without "
-                    "http:// and without a port"
-                )
+                raise UsageError("invalid_host_name", host=host)
         return tuple(host.lower() for host in hosts)
 
     @field_validator("connections")
@@ -101,10 +99,7 @@ class ServeSettings(Settings):
     def _fit_among_files(cls, connections: int) -> int:
         most, files = _room_for_connections()
         if connections > most:
-            raise ValueError(
-                f"connections is {connections}, and {most} is the most where a process may have {files} files open: "
-                "set fewer, or allow more files (ulimit -n, LimitNOFILE of systemd)"
-            )
+            raise UsageError("connections_exceed_open_files", connections=connections, limit=most, files=files)
         return connections
 
     @field_validator("cors_origins")
@@ -112,10 +107,7 @@ class ServeSettings(Settings):
     def _origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
         for origin in origins:
             if origin != "*" and not _is_origin(origin):
-                raise ValueError(
-                    f"no browser says that it asks from {origin}: write it as browsers do, such as "
-                    "https://example.org or http://localhost:3000, without a path; * is every page"
-                )
+                raise UsageError("invalid_cors_origin", origin=origin)
         return origins
 
 

@@ -60,9 +60,7 @@ def unfindable(served: Served) -> str | None:
 
 def _for_each(folders: Sequence[Path], given: Sequence[str], option: str) -> Sequence[str]:
     if given and len(given) != len(folders):
-        raise UsageError(
-            f"{option} is given {len(given)} times for {len(folders)} models: give it once for each, in order"
-        )
+        raise UsageError("option_model_count_mismatch", option=option, given=len(given), models=len(folders))
     return given
 
 
@@ -73,7 +71,7 @@ def _pair(given: str) -> tuple[str, str]:
         source, target = code_of("-".join(parts[:place])), code_of("-".join(parts[place:]))
         if source is not None and target is not None:
             return source, target
-    raise UsageError(f"--languages {given}: name two languages by their codes, such as en-zh")
+    raise UsageError("invalid_language_pair", value=given)
 
 
 def _about(model: TextModel, pair: Sequence[tuple[str, str]], task: Sequence[str]) -> About:
@@ -94,6 +92,6 @@ def _served_as(model: TextModel, precision: str | None) -> TextModel:
     if not changes:
         return model
     if model.runtime.name != "torch":
-        raise UsageError(f"--precision is for model folders: one exported to {model.runtime.name} has its own")
+        raise UsageError("precision_for_exported_model", format=model.runtime.name)
     stored: StoredModel = model.stored
     return TextModel(replace(stored, generation={**stored.generation, **changes}))

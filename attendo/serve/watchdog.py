@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from attendo.errors import ModelError
 from attendo.serve.office import Office
 
 EXIT_CODE = 70  # an internal error, by sysexits.h
@@ -36,11 +37,11 @@ class Watchdog:
                 self._end(EXIT_CODE)
                 return
 
-    def fault(self) -> str | None:
+    def fault(self) -> ModelError | None:
         for served in self._office.shelf.all():
             if not served.batcher.ready_to_compute:
-                return f"the thread that computes for the model {served.name} died"
+                return ModelError("worker_thread_died", name=served.name)
             if served.batcher.seconds_without_a_step > self._office.settings.hang_seconds:
                 seconds = self._office.settings.hang_seconds
-                return f"the thread that computes for the model {served.name} has done nothing for {seconds:g} s"
+                return ModelError("worker_thread_hung", name=served.name, seconds=seconds)
         return None

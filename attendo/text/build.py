@@ -38,9 +38,9 @@ def _read(path: Path, config: TokenizerConfig) -> Tokenizer:
     try:
         return ForeignPieces.adopt(path.read_bytes(), config.symbols)
     except OSError as error:
-        raise DataError(f"tokenizer.file: {path} cannot be read: {error.strerror}") from None
+        raise DataError("tokenizer_file_unreadable", path=path, reason=error.strerror) from None
     except ModelError as error:
-        raise DataError(f"tokenizer.file: {path}: {error}") from None
+        raise DataError("tokenizer_file_invalid", path=path, error=error) from None
 
 
 def _build(texts: Iterable[str], kind: Kind, config: TokenizerConfig) -> Tokenizer:

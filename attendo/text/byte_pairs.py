@@ -117,7 +117,7 @@ def read_merges(path: Path) -> tuple[Merge, ...]:
     pairs = [tuple(line.split(" ")) for line in lines if line.strip() and not line.startswith("#version")]
     for pair in pairs:
         if len(pair) != 2 or not all(pair):
-            raise ModelError(f"{path} is damaged: {shorten(' '.join(pair))} is no pair of pieces")
+            raise ModelError("merge_not_a_pair", path=path, line=shorten(" ".join(pair)))
     return tuple((pair[0], pair[1]) for pair in pairs)
 
 

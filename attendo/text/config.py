@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from attendo.errors import UsageError
 from attendo.settings import Settings
 from attendo.text.symbols import checked_symbols
 
@@ -35,27 +36,24 @@ class TokenizerConfig(Settings):
     def _check(self) -> Self:
         self._check_files()
         if self.joint and self.target_kind not in (None, self.kind):
-            raise ValueError(
-                f"tokenizer.joint is one vocabulary for both sides: kind {self.kind} and target_kind "
-                f"{self.target_kind} are two; set joint to false, or leave target_kind out"
-            )
+            raise UsageError("joint_vocabulary_kinds_differ", kind=self.kind, target_kind=self.target_kind)
         if self.dropout and (other := self.kinds - {"bpe"}):
-            raise ValueError(f"tokenizer.dropout refuses merges, which kind {min(other)} does not have: use kind bpe")
+            raise UsageError("dropout_without_merges", kind=min(other))
         if self.kinds == {"bytes"} and "size" in self.model_fields_set:
-            raise ValueError(f"tokenizer.size {self.size} means nothing with kind bytes, 256 of them: leave it out")
+            raise UsageError("byte_vocabulary_size_fixed", size=self.size)
         checked_symbols(self.symbols)
         return self
 
     def _check_files(self) -> None:
         if self.file is None:
             if self.target_file is not None:
-                raise ValueError("tokenizer.target_file is of the target side alone: name tokenizer.file too")
+                raise UsageError("target_file_without_file")
             return
         for name in ("kind", "target_kind", "size", "dropout"):
             if name in self.model_fields_set and getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"tokenizer.file is a tokenizer already: leave tokenizer.{name} out")
+                raise UsageError("tokenizer_file_setting_conflict", option=name)
         if self.joint and self.target_file is not None:
-            raise ValueError("tokenizer.joint is one vocabulary for both sides: leave tokenizer.target_file out")
+            raise UsageError("joint_vocabulary_two_files")
 
     @property
     def kinds(self) -> set[str]:

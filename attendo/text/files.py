@@ -38,14 +38,16 @@ def read_header(folder: Path, name: str) -> dict[str, object]:
     try:
         header = model_files.parse_json(read_bytes(path))
     except ValueError as error:
-        raise ModelError(f"{path} is not a tokenizer: {error}; copy the model folder again") from None
+        raise ModelError("tokenizer_json_invalid", path=path, reason=error) from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ModelError(f'{path} is not a tokenizer: "format" must be "{FORMAT}"')
+        raise ModelError("tokenizer_format_unknown", path=path, expected=FORMAT)
     if type(header.get("version")) is not int or header["version"] != VERSION:
-        raise ModelError(f"{path} has version {shorten(header.get('version'))}: this attendo reads version {VERSION}")
+        raise ModelError(
+            "tokenizer_version_unsupported", path=path, found=shorten(header.get("version")), expected=VERSION
+        )
     surplus = sorted(header.keys() - {"format", "version", "kind", "symbols", "pieces"})
     if surplus:
-        raise ModelError(f"{path} has the unknown key {shorten(surplus[0])}: remove it or copy the model folder again")
+        raise ModelError("tokenizer_key_unknown", path=path, key=shorten(surplus[0]))
     return header
 
 
@@ -58,11 +60,11 @@ def symbol_list(path: Path, header: dict[str, object]) -> tuple[str, ...]:
     """The symbols of a tokenizer; a fault is a `ModelError` that names it."""
     written = header.get("symbols", [])
     if not isinstance(written, list) or not all(isinstance(symbol, str) for symbol in written):
-        raise ModelError(f'{path} is damaged: "symbols" must be a list of strings')
+        raise ModelError("tokenizer_symbols_not_strings", path=path)
     try:
         return checked_symbols(written)
     except UsageError as error:
-        raise ModelError(f"{path} is damaged: {error}") from None
+        raise ModelError("tokenizer_symbols_damaged", path=path, error=error) from None
 
 
 def piece_list(
@@ -75,23 +77,23 @@ def piece_list(
     """The pieces after the control pieces, as they are in memory; a fault is a `ModelError` that names it."""
     written = header.get("pieces")
     if not isinstance(written, list) or not all(isinstance(piece, str) for piece in written):
-        raise ModelError(f'{path} is damaged: "pieces" must be a list of strings')
+        raise ModelError("tokenizer_pieces_not_strings", path=path)
     if tuple(written[: len(CONTROL_PIECES)]) != CONTROL_PIECES:
-        raise ModelError(f"{path} is damaged: its pieces must begin with {' '.join(CONTROL_PIECES)}")
+        raise ModelError("tokenizer_control_pieces_missing", path=path, pieces=" ".join(CONTROL_PIECES))
     entries = tuple(from_disk(piece) for piece in written[len(CONTROL_PIECES) :])
     symbols = symbol_list(path, header)
     if entries[: len(symbols)] != symbols:
-        raise ModelError(f"{path} is damaged: its symbols must be the first pieces after {CONTROL_PIECES[-1]}")
+        raise ModelError("tokenizer_symbols_misplaced", path=path, piece=CONTROL_PIECES[-1])
     seen: set[str] = set(CONTROL_PIECES)
     for position, piece in enumerate(entries):
         if piece in seen:
-            raise ModelError(f"{path} is damaged: the piece {shorten(piece)} stands in it twice")
+            raise ModelError("tokenizer_piece_duplicate", path=path, piece=shorten(piece))
         if not (position < len(symbols) or is_piece(piece)) or not is_unicode(piece):
-            raise ModelError(f"{path} is damaged: {shorten(piece)} cannot be a piece of a {header['kind']} tokenizer")
+            raise ModelError("tokenizer_piece_invalid", path=path, piece=shorten(piece), kind=header["kind"])
         seen.add(piece)
     for piece in always:
         if piece not in seen:
-            raise ModelError(f"{path} is damaged: the piece {piece!r} is missing")
+            raise ModelError("tokenizer_piece_missing", path=path, piece=piece)
     return entries
 
 

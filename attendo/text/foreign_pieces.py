@@ -49,7 +49,7 @@ class ForeignPieces(GivenVocabulary):
         spoken = {PieceKind.NORMAL, PieceKind.USER_DEFINED, PieceKind.BYTE}
         found = [piece.text for piece in pieces(model) if piece.kind in spoken and piece.text not in symbols]
         if len(set(found)) < len(found):
-            raise ModelError("this SentencePiece model has one piece twice")
+            raise ModelError("sentencepiece_duplicate_piece")
         return cls(model, (*symbols, *found), checked_symbols(symbols))
 
     @classmethod
@@ -60,7 +60,7 @@ class ForeignPieces(GivenVocabulary):
         try:
             return cls(model, entries, symbols)
         except ModelError as error:
-            raise ModelError(f"{_model_path(folder, name)}: {error}") from None
+            raise ModelError("sentencepiece_file_invalid", path=_model_path(folder, name), error=error) from None
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, in one line."""

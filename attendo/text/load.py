@@ -39,4 +39,4 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         case kind:
             kinds = (Words, Characters, Decomposed, Spaced, Bytes, SentencePiece, ForeignPieces, BytePairs)
             known = ", ".join(each.kind for each in kinds)
-            raise ModelError(f"{path} has the unknown kind {shorten(kind)}: this attendo knows {known}")
+            raise ModelError("tokenizer_kind_unknown", path=path, kind=shorten(kind), known=known)

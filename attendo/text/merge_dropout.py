@@ -37,9 +37,9 @@ class MergeDropout:
     def __init__(self, tokenizer: SentencePiece, rate: float) -> None:
         kind = model_kind(tokenizer.model)
         if kind != "bpe":
-            raise UsageError(f"tokenizer.dropout refuses merges, which kind {kind} does not have: use kind bpe")
+            raise UsageError("dropout_without_merges", kind=kind)
         if not 0 <= rate < 1:
-            raise UsageError(f"tokenizer.dropout must be at least 0 and less than 1, not {rate}")
+            raise UsageError("dropout_out_of_range", rate=rate)
         self.rate = rate
         self._table = MergeTable.of(list(pieces(tokenizer.model)))
 
@@ -49,7 +49,7 @@ class MergeDropout:
         What becomes of it depends on `keys[i]` and the one key `of_round` alone.
         """
         if len(keys) != len(offsets) - 1:
-            raise UsageError(f"one key a sentence: {len(keys)} keys for {len(offsets) - 1} sentences")
+            raise UsageError("dropout_key_count_mismatch", keys=len(keys), sentences=len(offsets) - 1)
         new_ids = [np.zeros(0, np.int32)]
         new_lengths = [np.zeros(1, np.int64)]
         begin = 0

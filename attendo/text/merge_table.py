@@ -32,7 +32,7 @@ class MergeTable:
     def of(cls, pieces: Sequence[Piece]) -> "MergeTable":
         """Pieces with a character that is no piece itself are never taken apart, like bytes and symbols."""
         if unused := [piece.text for piece in pieces if piece.kind == PieceKind.UNUSED]:
-            raise UsageError(f"the tokenizer has the unused piece {unused[0]!r}: train one without, or leave dropout 0")
+            raise UsageError("dropout_with_unused_piece", piece=unused[0])
         numbers = {piece.text: number for number, piece in enumerate(pieces) if piece.kind == PieceKind.NORMAL}
         spelled = {text: [numbers[each] for each in text] for text in numbers if all(each in numbers for each in text)}
         apart = [spelled.get(piece.text, [number]) for number, piece in enumerate(pieces)]

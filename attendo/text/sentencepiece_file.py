@@ -43,7 +43,7 @@ def open_processor(model: bytes) -> "SentencePieceProcessor":
         processor = SentencePieceProcessor(model_proto=model)
         processor.id_to_piece(list(range(processor.vocab_size())))
     except (RuntimeError, ValueError):
-        raise ModelError(f"this is not a SentencePiece model; {COPY_AGAIN}") from None
+        raise ModelError("not_a_sentencepiece_model", fix=COPY_AGAIN) from None
     return processor
 
 
@@ -74,7 +74,7 @@ def _piece(row: bytes) -> Piece:
     try:
         return Piece(text.decode("utf-8"), score, PieceKind(kind))
     except ValueError as error:  # not UTF-8, or no kind
-        raise ModelError(f"this is not a SentencePiece model ({cut_text(str(error))}); {COPY_AGAIN}") from None
+        raise ModelError("sentencepiece_piece_invalid", reason=cut_text(str(error)), fix=COPY_AGAIN) from None
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -84,7 +84,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         tag, position = _variable_integer(message, position)
         number, form = tag >> 3, tag & 7
         if number == 0:
-            raise ModelError(f"this is not a SentencePiece model; {COPY_AGAIN}")
+            raise ModelError("not_a_sentencepiece_model", fix=COPY_AGAIN)
         if form == 0:
             value, position = _variable_integer(message, position)
             yield number, value
@@ -93,7 +93,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         if form == 2:
             length, position = _variable_integer(message, position)
         if length is None or position + length > len(message):
-            raise ModelError(f"this is not a SentencePiece model; {COPY_AGAIN}")
+            raise ModelError("not_a_sentencepiece_model", fix=COPY_AGAIN)
         yield number, message[position : position + length]
         position += length
 
@@ -108,4 +108,4 @@ def _variable_integer(message: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return number, position
         shift += 7
-    raise ModelError(f"this is not a SentencePiece model; {COPY_AGAIN}")
+    raise ModelError("not_a_sentencepiece_model", fix=COPY_AGAIN)

@@ -70,7 +70,7 @@ class SentencePiece:
         The texts are read once and not kept: the one copy in memory is that of SentencePiece.
         """
         if kind not in ("bpe", "unigram"):
-            raise UsageError(f"kind must be bpe or unigram, not {kind!r}")
+            raise UsageError("subword_kind_unknown", kind=kind)
         return cls(_train(_training_lines(texts), size, kind, checked_symbols(symbols)))
 
     @classmethod
@@ -81,9 +81,9 @@ class SentencePiece:
         try:
             tokenizer = cls(model)
         except ModelError as error:
-            raise ModelError(f"{path}: {error}") from None
+            raise ModelError("sentencepiece_file_invalid", path=path, error=error) from None
         if tokenizer.symbols != symbol_list(header_path(folder, name), header):
-            raise ModelError(f"{path}: its symbols are not those of {name}.tokenizer.json; copy the model folder again")
+            raise ModelError("sentencepiece_symbols_mismatch", path=path, name=name)
         return tokenizer
 
     @property
@@ -148,11 +148,9 @@ def _open(model: bytes) -> "SentencePieceProcessor":
     processor = open_processor(model)
     controls = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if processor.vocab_size() <= EOS or controls != (PAD, UNK, BOS, EOS):
-        raise ModelError(
-            f"pad, unk, bos and eos must have the ids 0, 1, 2, 3, not {controls}; train the tokenizer here"
-        )
+        raise ModelError("control_ids_mismatch", ids=controls)
     if UNK in _byte_ids(processor, MARK):
-        raise ModelError("this SentencePiece model has no byte pieces; train it with byte_fallback")
+        raise ModelError("sentencepiece_byte_pieces_missing")
     # The space before a text is put there by `_parts`, since SentencePiece would put one before every part.
     processor.override_normalizer_spec(add_dummy_prefix=False)
     return processor
@@ -166,7 +164,7 @@ def _symbols(model: bytes) -> tuple[str, ...]:
             [piece.text for piece in takewhile(lambda piece: piece.kind == PieceKind.USER_DEFINED, after_controls)]
         )
     except UsageError as error:
-        raise ModelError(str(error)) from None
+        raise ModelError("sentencepiece_symbols_invalid", error=error) from None
 
 
 def _byte_ids(processor: "SentencePieceProcessor", text: str) -> list[int]:
@@ -177,7 +175,7 @@ def _training_lines(texts: Iterable[str]) -> Iterator[str]:
     """Lines that SentencePiece uses whole: it skips those with its own signs `▁` and `▅`, so they are cut there."""
     for text in texts:
         if not is_unicode(text):
-            raise DataError(f"the text {text[:40]!r} holds half of a surrogate pair: save the file as UTF-8")
+            raise DataError("training_text_unpaired_surrogate", text=text[:40])
         for line in re.split("[\r\n▁▅]", text):
             if line.strip():
                 yield from (line[start : start + _LINE_CHARACTERS] for start in range(0, len(line), _LINE_CHARACTERS))
@@ -187,10 +185,10 @@ def _train(lines: Iterator[str], size: int, kind: str, symbols: tuple[str, ...])
     from sentencepiece import SentencePieceTrainer
 
     if not 0 < size <= _LARGEST_SIZE:
-        raise UsageError(f"a vocabulary of {size} is not possible: give a size such as 8000")
+        raise UsageError("vocabulary_size_out_of_range", size=size)
     first = next(lines, None)
     if first is None:
-        raise DataError("there is no text to train a tokenizer on: the input is empty")
+        raise DataError("tokenizer_training_text_empty")
     faults: list[Exception] = []
     model = io.BytesIO()
     try:
@@ -228,8 +226,8 @@ def _until_a_fault(lines: Iterator[str], faults: list[Exception]) -> Iterator[st
 def _explain(error: RuntimeError, size: int) -> UsageError | DataError:
     too_small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
     if too_small:
-        return UsageError(f"a vocabulary of {size} is too small for this text: the least is {too_small[1]}")
-    return DataError(f"SentencePiece cannot be trained on this text: {' '.join(str(error).split())}")
+        return UsageError("vocabulary_below_character_count", size=size, minimum=too_small[1])
+    return DataError("sentencepiece_training_failed", reason=" ".join(str(error).split()))
 
 
 def _model_path(folder: Path, name: str) -> Path:

@@ -11,12 +11,12 @@ from attendo.text.tokenizer import CONTROL_PIECES, MARK, is_unicode
 def checked_symbols(symbols: Sequence[str]) -> tuple[str, ...]:
     """The symbols as they are; one that could not be told from other text is a `UsageError`."""
     if isinstance(symbols, str):
-        raise UsageError(f"tokenizer.symbols: {shorten(symbols)} must be a list of texts")
+        raise UsageError("symbols_not_a_list", value=shorten(symbols))
     for symbol in symbols:
         if fault := _fault(symbol):
-            raise UsageError(f"tokenizer.symbols: {shorten(symbol)} {fault}")
+            raise UsageError("symbol_invalid", symbol=shorten(symbol), fault=fault)
     if twice := sorted({symbol for symbol in symbols if list(symbols).count(symbol) > 1}):
-        raise UsageError(f"tokenizer.symbols: {shorten(twice[0])} stands there twice")
+        raise UsageError("symbol_duplicate", symbol=shorten(twice[0]))
     return tuple(symbols)
 
 

@@ -54,7 +54,7 @@ def checked_ids(ids: Iterable[int], vocab_size: int) -> list[int]:
     plain = [operator.index(each) for each in ids]
     for each in plain:
         if not 0 <= each < vocab_size:
-            raise UsageError(f"id {each} is outside the vocabulary: ids go from 0 to {vocab_size - 1}")
+            raise UsageError("id_outside_vocabulary", token_id=each, last=vocab_size - 1)
     return plain
 
 
@@ -81,7 +81,7 @@ def one_line(text: str) -> str:
 def require_unicode(text: str) -> None:
     """Half of a surrogate pair has no bytes: a `UsageError`."""
     if not is_unicode(text):
-        raise UsageError(f"the text {text[:40]!r} holds half of a surrogate pair: send valid Unicode")
+        raise UsageError("text_unpaired_surrogate", text=text[:40])
 
 
 def is_unicode(text: str) -> bool:

@@ -41,13 +41,13 @@ def most_frequent(pieces: Iterable[str], limit: int | None, always: tuple[str, .
     """At most `limit` ids, control pieces included: first `always`, then by count, ties by text."""
     smallest = len(CONTROL_PIECES) + len(always) + 1
     if limit is not None and limit < smallest:
-        raise UsageError(f"a vocabulary of {limit} is too small: the least is {smallest}")
+        raise UsageError("vocabulary_too_small", size=limit, minimum=smallest)
     counts = Counter(pieces)
     if not counts:
-        raise DataError("there is no text to build a tokenizer from: the input is empty")
+        raise DataError("vocabulary_text_empty")
     for piece in counts:
         if not is_unicode(piece):
-            raise DataError(f"the text holds {piece!r}, half of a surrogate pair: save the file as UTF-8")
+            raise DataError("piece_unpaired_surrogate", piece=piece)
     ranked = sorted(counts.keys() - set(always), key=lambda piece: (-counts[piece], piece))
     room = None if limit is None else limit - len(CONTROL_PIECES) - len(always)
     return Vocabulary((*always, *ranked[:room]))

@@ -93,7 +93,8 @@ class Answering:
         for sentence, places in enumerate(self._ranking.order(frontier).tolist()):
             first = sentence * frontier.width
             if is_wrong(rows.values[first : first + frontier.width]):
-                raise NotANumberError("an answer", self._config.precision, int(frontier.asked.number[first]))
+                number = int(frontier.asked.number[first])
+                raise NotANumberError("answer_log_probability_nan", self._config.precision, number)
             needed = candidates(self._wishes, self._config)
             # What holds more of its phrases may stand far behind: all are put in order before the rest is left out.
             # Texts that were found twice leave their places to others.
@@ -106,7 +107,7 @@ class Answering:
         found: dict[int, tuple[Hypothesis, ...]] = {}
         by_number = {line.number: line for line in lines}
         if len(by_number) < len(lines):
-            raise UsageError("two different texts have the same number: give them one after the other")
+            raise UsageError("request_number_collision")
         for way in (0, 1):
             if asked := [line for line in lines if len(line.ways) > way]:
                 for answers in engine.answers(*self.search(asked, banned, way)):
@@ -130,7 +131,7 @@ class Answering:
                 return found
             banned.extend(sorted(new))
             (found,) = self._searched([line], engine, banned)
-        raise UsageError(f"ban {', '.join(map(repr, self._wishes.ban))} cannot be kept: nothing else was found to say")
+        raise UsageError("ban_cannot_be_met", phrases=", ".join(map(repr, self._wishes.ban)))
 
     def _best(self, found: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
         if self._config.mbr != "none":

@@ -22,7 +22,7 @@ class BeginningMaker(LineMaker):
             self._wishes.check_ban("", required)
             for banned in self._wishes.ban:
                 if holds(text, banned):
-                    raise UsageError(f"the text {text!r} and ban {banned!r} exclude each other: it begins the answer")
+                    raise UsageError("prompt_contains_banned_phrase", text=text, banned=banned)
             self._check_length(text, number, len(texts))
             made.append([replace(self._line_of("", beginning_ids(self._target, text), required), text=text)])
         return made
@@ -30,20 +30,23 @@ class BeginningMaker(LineMaker):
     def _check_length(self, text: str, number: int, count: int) -> None:
         """A text that is too long cannot be cut: its end would not know of its beginning."""
         tokens = len(self._begin) + len(beginning_ids(self._target, text))
-        where, limit = f"text {number + 1} of {count} has {tokens} tokens", self._wishes.max_length
+        limit = self._wishes.max_length
         if tokens > self._most:
-            message = f"{where}; the model reads at most {self._most}: shorten it at its beginning"
-            raise TooLongError(message, number)
+            raise TooLongError(
+                "prompt_exceeds_model_limit", number, position=number + 1, total=count, tokens=tokens, limit=self._most
+            )
         if limit is not None and tokens > limit:
-            raise TooLongError(f"{where}, more than max_length {limit}, which counts them too: raise it", number)
+            raise TooLongError(
+                "prompt_longer_than_max_length", number, position=number + 1, total=count, tokens=tokens, limit=limit
+            )
 
 
 def refuse_source(wishes: Wishes, config: GenerationConfig, given: Mapping[str, Any]) -> None:
     """What is said of a source, or would say again how the answer begins; `given` are the options of the call."""
     if wishes.prefix:
-        raise UsageError("prefix and a decoder-only model exclude each other: the text itself is how it begins")
+        raise UsageError("prefix_with_decoder_only_model")
     # Lengths follow that of a source unless a call says otherwise; a model without one needs not be told so.
     meant = {name: given.get(name) if "factor" in name else getattr(config, name) for name in OF_A_SOURCE}
     said = [name for name, value in meant.items() if value and value != OF_A_SOURCE[name]]
     for name in [*(each for each in ("split", "alignments") if getattr(wishes, each)), *said]:
-        raise UsageError(f"{name} and a decoder-only model exclude each other: it reads no source; leave it out")
+        raise UsageError("source_option_without_encoder", option=name)

@@ -64,8 +64,9 @@ class Call:
             yield
         except NotANumberError as error:
             place = next(n for n, lines in enumerate(self.made) for line in lines if line.number == error.number)
-            where = f"text {place + 1} of {len(self.texts)}"
-            raise NotANumberError(where, error.precision, place) from None
+            raise NotANumberError(
+                "text_log_probability_nan", error.precision, place, position=place + 1, total=len(self.texts)
+            ) from None
 
     def results(self, found: Sequence[Result]) -> list[Result]:
         """One for each text, from those of the lines."""
@@ -97,13 +98,13 @@ class Call:
     def within(self, answer_tokens: int) -> "Call":
         """The same with no answer longer than this."""
         if (longest := max((len(line.prefix) for line in self.lines), default=0)) > answer_tokens:
-            raise UsageError(f"the prefix has {longest} tokens, more than max_length {answer_tokens}")
+            raise UsageError("prefix_longer_than_max_length", tokens=longest, limit=answer_tokens)
         shorter = [[replace(line, limit=min(line.limit, answer_tokens)) for line in lines] for lines in self.made]
         return replace(self, made=shorter)
 
     def check_stream(self) -> None:
         if self.wishes.n_best > 1 or self.wishes.alignments:
-            raise UsageError("a stream is one text: n_best and alignments are for generate")
+            raise UsageError("stream_option_unsupported")
 
     def teller(self) -> Teller:
         return Teller(ranking_of(self.config), self.tokenizers[1])

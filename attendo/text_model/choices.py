@@ -97,14 +97,14 @@ def engine_of(config: GenerationConfig, reader: Reader, constrained: bool = Fals
     on_gpu = networks_of(reader)[0].device.type == "cuda"
     kind = config.engine if config.engine != "auto" else "fast" if on_gpu and not constrained else "cached"
     if constrained and kind != "cached":
-        raise UsageError(f"constraints and the engine {kind} exclude each other: use cached, or auto")
+        raise UsageError("constraints_engine_conflict", engine=kind)
     network, positions = in_precision(config, reader), config.positions(on_gpu)
     if kind == "fast":
         return FastEngine(covering(config, network), positions, config.compile)
     if constrained or not isinstance(network, Transformer) or config.coverage_penalty > 0:
         if kind == "textbook":
             what = "coverage_penalty" if isinstance(network, Transformer) else _kind(network)
-            raise UsageError(f"{what} and the engine textbook exclude each other: use cached, or auto")
+            raise UsageError("textbook_engine_conflict", feature=what)
         return search_engine_of(config, reader)
     return TextbookEngine(network, positions) if kind == "textbook" else CachedEngine(network, positions)
 
@@ -131,7 +131,7 @@ def covering(config: GenerationConfig, reader: Reader) -> Network:
     """The same, keeping count of attention where that counts."""
     if config.coverage_penalty > 0:
         if not isinstance(reader, Transformer):
-            raise UsageError(f"coverage_penalty and {_kind(reader)} exclude each other: take a single model, or 0")
+            raise UsageError("coverage_penalty_conflict", feature=_kind(reader))
         return Covering(reader)
     assert isinstance(reader, Network)  # networks and ensembles are
     return reader

@@ -11,19 +11,16 @@ _SHOWN = 60  # characters
 class TooLongError(UsageError):
     """A text that no model reads whole."""
 
-    def __init__(self, message: str, number: int) -> None:
-        super().__init__(message)
+    def __init__(self, code: str, /, number: int = 0, **values: object) -> None:
+        super().__init__(code, **values)
         self.number = number
 
 
 class NotANumberError(ModelError):
     """A network that computed no probability of an answer."""
 
-    def __init__(self, where: str, precision: str, number: int) -> None:
-        super().__init__(
-            f"{where} has a log-probability that is not a number (precision {precision}): take bf16 or fp32 "
-            "(--precision); where that does not help, the weights of the model are not sound"
-        )
+    def __init__(self, code: str, /, precision: str = "fp32", number: int = 0, **values: object) -> None:
+        super().__init__(code, precision=precision, **values)
         self.precision, self.number = precision, number
 
 

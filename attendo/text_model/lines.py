@@ -50,7 +50,7 @@ class LineMaker:
         made: list[list[Line]] = []
         for number, (text, prefix, required) in enumerate(zip(map(as_line, texts), prefixes, phrases, strict=True)):
             self._wishes.check_ban(prefix, required)
-            lines = self._of_text(text, prefix, required, f"text {number + 1} of {len(texts)}", number)
+            lines = self._of_text(text, prefix, required, number, len(texts))
             made.append(lines if text.strip() else [])
         return made
 
@@ -66,46 +66,45 @@ class LineMaker:
         """The answers to the first of these lines, as one text."""
         return join_segments(answers, [line.breaks for line in lines[: len(answers)]])
 
-    def _of_text(self, text: str, prefix: str, required: tuple[str, ...], where: str, number: int) -> list[Line]:
+    def _of_text(self, text: str, prefix: str, required: tuple[str, ...], number: int, total: int) -> list[Line]:
         if not text.strip():
             return []
         parts = segments(text) if self._splits else [Segment(text)]
         unsplit = 0
-        if len(parts) > 1 and (reason := self._keeps_whole(prefix, required)):
+        if len(parts) > 1 and (conflict := self._find_split_conflict(prefix, required)):
             if self._wishes.split:
-                raise UsageError(f"{reason}: leave split out, or give the sentences one by one")
+                raise conflict
             parts, unsplit = [Segment(text)], len(parts)
-        self._check_lengths([part.text for part in parts], where, number)
+        self._check_lengths([part.text for part in parts], number, total)
         lines = [self._line(part.text, "" if n else prefix, required) for n, part in enumerate(parts)]
         return [
             replace(line, text=part.text, breaks=part.breaks, unsplit=unsplit)
             for line, part in zip(lines, parts, strict=True)
         ]
 
-    def _keeps_whole(self, prefix: str, required: tuple[str, ...]) -> str | None:
-        """Why a text of several sentences must be read as one; None where it can be split."""
+    def _find_split_conflict(self, prefix: str, required: tuple[str, ...]) -> UsageError | None:
+        """Why a text of several sentences must be read as one; None if it can be split."""
         if required:
-            return "constraints and split exclude each other: which sentence is to hold a phrase is not known"
+            return UsageError("constraints_split_conflict")
         if len(segments(prefix)) > 1:
-            return "a prefix of several sentences and split exclude each other: a prefix begins the first answer"
+            return UsageError("prefix_split_conflict")
         return None
 
-    def _check_lengths(self, parts: Sequence[str], where: str, number: int) -> None:
+    def _check_lengths(self, parts: Sequence[str], number: int, total: int) -> None:
         if self._config.long_source == "cut":
             return
         for part in parts:
             if (tokens := self._tokens(part)) <= self._most:
                 continue
+            values: dict[str, object] = {
+                "position": number + 1,
+                "total": total,
+                "tokens": tokens,
+                "limit": self._most,
+            }
             if self._splits and self._wishes.split is not False:
-                raise TooLongError(
-                    f"{where}: the sentence {shown(part)} alone has {tokens} tokens; the model reads at most "
-                    f"{self._most}: end sentences with . ! or ?, or shorten it",
-                    number,
-                )
-            raise TooLongError(
-                f"{where} has {tokens} tokens; the model reads at most {self._most}: split it (split=True, --split)",
-                number,
-            )
+                raise TooLongError("sentence_exceeds_model_limit", number, sentence=shown(part), **values)
+            raise TooLongError("text_exceeds_model_limit", number, **values)
 
     def _whole(self, found: Sequence[Result], lines: Sequence[Line]) -> Result:
         """The answers to the sentences of one text as one answer."""
@@ -169,7 +168,7 @@ class LineMaker:
         """The most and the fewest tokens of the answer."""
         config, given = self._config, self._wishes.max_length
         if given is not None and prefix_tokens > given:
-            raise UsageError(f"the prefix has {prefix_tokens} tokens, more than max_length {given}")
+            raise UsageError("prefix_longer_than_max_length", tokens=prefix_tokens, limit=given)
         limit = given or int(config.max_length_factor * source_tokens) + config.max_length_extra
         limit = max(limit, prefix_tokens + config.max_length_extra) if given is None and prefix_tokens else limit
         if self._positions is not None:
@@ -179,7 +178,7 @@ class LineMaker:
             least = self._wishes.min_length
         limit = max(limit, least) if given is None and self._positions is None else limit
         if least > limit and self._wishes.min_length is not None:
-            raise UsageError(f"min_length {least} is more than the model can say: {limit} tokens")
+            raise UsageError("min_length_exceeds_model_limit", min_length=least, limit=limit)
         # With a free end the limit counts all tokens; otherwise those before eos.
         return limit - int(config.at_limit == "free"), min(limit, least)
 

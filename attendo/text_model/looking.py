@@ -36,8 +36,11 @@ class AlignmentHead:
         places = {name: found.get(name) if isinstance(found, dict) else None for name in sizes}
         if not all(type(place) is int and 0 <= place < sizes[name] for name, place in places.items()):
             raise ModelError(
-                f"scores.json: {ALIGNMENT_HEAD} {found} is no head of a decoder with {sizes['layer']} layers of "
-                f"{sizes['head']} heads, counted from 0: attendo heads MODEL FILE --store writes one that is"
+                "alignment_head_out_of_range",
+                name=ALIGNMENT_HEAD,
+                value=found,
+                layers=sizes["layer"],
+                heads=sizes["head"],
             )
         return AlignmentHead(found["layer"], found["head"])
 

@@ -86,10 +86,7 @@ class TextModel:
         """What the model folder holds. An exported folder has no network that could be trained or looked into."""
         if isinstance(self._stored, StoredModel):
             return self._stored
-        raise UsageError(
-            f"{self._stored.folder} was exported to {self.runtime.name}, which computes answers and nothing else: "
-            "take the model folder that it was made from"
-        )
+        raise UsageError("exported_folder_without_network", folder=self._stored.folder, runtime=self.runtime.name)
 
     @property
     def network(self) -> Transformer:
@@ -121,7 +118,7 @@ class TextModel:
     def save(self, folder: str | Path) -> None:
         self._require_single("saved: save its members")
         if self._heads:
-            raise UsageError("a model with scaled heads cannot be saved: save the one that it was made from")
+            raise UsageError("save_with_scaled_heads")
         save_model(Path(folder), self.stored)
 
     def ensemble(
@@ -132,14 +129,11 @@ class TextModel:
         `weights` are this one's first. The tokenizers must be the same.
         """
         if outside := [each.runtime.name for each in (self, *others) if not isinstance(each.runtime, TorchRuntime)]:
-            raise UsageError(f"an ensemble is of model folders, and one of these was exported to {outside[0]}")
+            raise UsageError("ensemble_with_exported_folder", runtime=outside[0])
         for place, other in enumerate(others, start=2):
             for side in ("source", "target"):
                 if getattr(other, f"{side}_tokenizer") != getattr(self, f"{side}_tokenizer"):
-                    raise UsageError(
-                        f"model {place} of the ensemble has another {side} tokenizer: models answer together where "
-                        "their vocabularies are the same, as after training on one prepared folder"
-                    )
+                    raise UsageError("ensemble_tokenizer_mismatch", position=place, side=side)
         networks = [*self.networks, *(network for other in others for network in other.networks)]
         shares = None if weights is None else [float(weight) for weight in weights]
         return TextModel(self.stored, runtime=TorchRuntime(Ensemble(networks, shares, how)))
@@ -213,7 +207,7 @@ class TextModel:
         """The most probable next words behind a prefix of the answer, each with the whole answer it leads to."""
         wishes, config = self._asked({**options, "prefix": prefix, "split": False})
         if wishes.ban or count < 1 or not (text.strip() or self.decoder_only):
-            raise UsageError("alternatives are one or more ways to answer a text that is not empty, without a ban")
+            raise UsageError("alternatives_request_invalid")
         ((line,),) = self._lines(wishes, config).of([text])
         answering, reader = Answering(wishes, config, self.target_tokenizer), self.runtime.reader(config)
         if reader is None:
@@ -244,7 +238,7 @@ class TextModel:
         """Every hypothesis that a search considers, and what became of it. A diverse beam has a tree a group."""
         wishes, config = self._asked({**options, "split": options.get("split") or False})
         if wishes.split or wishes.ban:
-            raise UsageError("a tree is of one search: split and ban take several")
+            raise UsageError("search_tree_option_conflict")
         (lines,) = self._lines(wishes, config).of([text])
         requests, strategy, rules = Answering(wishes, config, self.target_tokenizer).search(lines, ())
         recorder, engine = Recorder(strategy), self.runtime.watched(config)
@@ -326,7 +320,7 @@ class TextModel:
 
     def _require_single(self, what: str) -> None:
         if len(self.networks) > 1:
-            raise UsageError(f"an ensemble of {len(self.networks)} models cannot be {what}")
+            raise UsageError("ensemble_operation_unsupported", count=len(self.networks), operation=what)
 
 
 def _store(
@@ -337,21 +331,18 @@ def _store(
     """A network with its tokenizers as a model folder holds them; vocabularies of other sizes are refused."""
     if not isinstance(model, Transformer):
         if tokenizers is not None or generation is not None:
-            raise UsageError("what a model folder holds has its tokenizers and its generation settings: leave them out")
+            raise UsageError("redundant_model_arguments")
         return model
     if tokenizers is None:
-        raise UsageError("a network needs its tokenizers: TextModel(network, (source_tokenizer, target_tokenizer))")
+        raise UsageError("tokenizers_missing")
     several = tokenizers if isinstance(tokenizers, Sequence) else (tokenizers, tokenizers)
     if len(several) != 2:
-        raise UsageError(f"give the tokenizers of source and target, or one for both, not {len(several)}")
+        raise UsageError("tokenizer_count_invalid", count=len(several))
     source, target = several
     for side, tokenizer in (("source", source), ("target", target)):
         size = getattr(model.config, f"{side}_vocab_size")
         if size is not None and tokenizer.vocab_size != size:
-            raise UsageError(
-                f"the {side} tokenizer has {tokenizer.vocab_size} tokens and the network {size}: make the network with "
-                f"{side}_vocab_size={tokenizer.vocab_size}"
-            )
+            raise UsageError("tokenizer_vocabulary_size_mismatch", side=side, tokens=tokenizer.vocab_size, size=size)
     return StoredModel(model, source, target, dict(generation or {}))
 
 
@@ -361,4 +352,4 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
     try:
         return TextModel(stored)
     except UsageError as error:
-        raise ModelError(f"{Path(folder) / 'generation.json'}: {error}") from None
+        raise ModelError("generation_settings_invalid", path=Path(folder) / "generation.json", error=error) from None

@@ -49,7 +49,7 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, _, number = name.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
-        raise UsageError(f"unknown device {name}: use auto, cpu, cuda or cuda:N")
+        raise UsageError("unknown_device", name=name)
     if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
-        raise UsageError(f"device {name}: {torch.cuda.device_count()} CUDA GPUs are available here; use cpu or auto")
+        raise UsageError("cuda_device_unavailable", name=name, count=torch.cuda.device_count())
     return torch.device(name)

@@ -63,7 +63,7 @@ def required_ways(tokenizer: Tokenizer, phrases: Sequence[str]) -> list[tuple[Id
     for phrase, ids in zip(phrases, spaced, strict=True):
         if UNK in ids:
             missing = ", ".join(map(repr, tokenizer.unknown(phrase)))
-            raise UsageError(f"constraint {phrase!r} cannot be said: the target vocabulary does not have {missing}")
+            raise UsageError("constraint_not_in_vocabulary", phrase=phrase, missing=missing)
     glued = [
         way if _may_be_glued(tokenizer, phrase) and UNK not in (way := inside(tokenizer, phrase)) else ids
         for phrase, ids in zip(phrases, spaced, strict=True)
@@ -76,7 +76,7 @@ def prefix_ids(tokenizer: Tokenizer, prefix: str) -> Ids:
     ids = beginning_ids(tokenizer, prefix)
     if UNK in ids:
         missing = ", ".join(map(repr, tokenizer.unknown(prefix)))
-        raise UsageError(f"prefix {prefix!r} cannot be said: the target vocabulary does not have {missing}")
+        raise UsageError("prefix_not_in_vocabulary", prefix=prefix, missing=missing)
     return ids
 
 
@@ -90,10 +90,10 @@ def beginning_ids(tokenizer: Tokenizer, text: str) -> Ids:
 def checked_phrases(phrases: Sequence[str], name: str) -> tuple[str, ...]:
     """Without white space around them."""
     if isinstance(phrases, str):
-        raise UsageError(f"{name} is a list of phrases: write [{phrases!r}] for a single one")
+        raise UsageError("phrases_not_list", option=name, phrases=phrases)
     for phrase in phrases:
         if not isinstance(phrase, str) or not phrase.strip():
-            raise UsageError(f"{name} holds {phrase!r}: a phrase is text that is more than white space")
+            raise UsageError("phrase_blank_or_invalid", option=name, phrase=phrase)
     return tuple(phrase.strip() for phrase in phrases)
 
 

@@ -24,5 +24,5 @@ def _symbol_ids(tokenizer: Tokenizer, pieces: Sequence[str], name: str) -> Ids:
         if piece not in tokenizer.symbols:
             known = ", ".join(tokenizer.symbols[:_SHOWN]) or "none"
             more = f" and {len(tokenizer.symbols) - _SHOWN} more" if len(tokenizer.symbols) > _SHOWN else ""
-            raise UsageError(f"{name}: {piece!r} is no symbol of the tokenizer, which has {known}{more}")
+            raise UsageError("unknown_prefix_symbol", option=name, symbol=piece, known=known, more=more)
     return tuple(EOS + 1 + tokenizer.symbols.index(piece) for piece in pieces)

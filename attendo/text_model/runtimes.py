@@ -75,21 +75,13 @@ def engine_left_out(runtime: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options without the name of an engine from outside, which must be the one that the folder is for."""
     engine = options.get("engine")
     if engine in OUTSIDE and runtime not in OUTSIDE:
-        raise UsageError(
-            f"the engine {engine} runs a folder exported to it, and this is a model folder: "
-            f"attendo export MODEL OUT --to {engine}, then take OUT"
-        )
+        raise UsageError("model_folder_not_exported", engine=engine)
     if runtime not in OUTSIDE:
         return dict(options)
     if engine in OUTSIDE and engine != runtime:
-        raise UsageError(
-            f"the folder was exported to {runtime}, not to {engine}: take that engine, or export the model to {engine}"
-        )
+        raise UsageError("export_engine_mismatch", runtime=runtime, engine=engine)
     if engine in OWN:
-        raise UsageError(
-            f"the engine {engine} runs model folders, and this one was exported to {runtime}: "
-            f"take {runtime} or auto, or the model folder that it was made from"
-        )
+        raise UsageError("engine_needs_model_folder", engine=engine, runtime=runtime)
     return {name: value for name, value in options.items() if name != "engine"}
 
 
@@ -101,7 +93,7 @@ def refusal(engine: str, options: Mapping[str, Sequence[str]]) -> UsageError:
     told = "; nor ".join(
         f"{', '.join(some)}: leave it out, or take {_any_of(engines)}" for engines, some in by_engines.items()
     )
-    return UsageError(f"the engine {engine} cannot honour {told}")
+    return UsageError("engine_option_unsupported", engine=engine, reasons=told)
 
 
 def _any_of(names: Sequence[str]) -> str:

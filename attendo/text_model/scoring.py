@@ -35,7 +35,7 @@ def pairs_of(
     beginning alone has too, and the target all behind them.
     """
     if len(sources) != len(targets):
-        raise UsageError(f"score takes pairs: {len(sources)} sources and {len(targets)} targets")
+        raise UsageError("score_pair_count_mismatch", sources=len(sources), targets=len(targets))
     before, begin = prefixes_of(config, source or target, target)
     if source is not None:
         lines = ([as_line(text) for text in texts] for texts in (sources, targets))
@@ -44,8 +44,14 @@ def pairs_of(
         for number, (first, other) in enumerate(encoded):
             one, _ = shortened(first, config, len(before))
             if (tokens := len(before) + len(one)) > config.max_source:
-                what = f"text {number + 1} of {len(sources)} has {tokens} tokens"
-                raise TooLongError(f"{what}; the model reads at most {config.max_source}: shorten it", number)
+                raise TooLongError(
+                    "source_exceeds_model_limit",
+                    number,
+                    position=number + 1,
+                    total=len(sources),
+                    tokens=tokens,
+                    limit=config.max_source,
+                )
             pairs.append(Example((*before, *one), (*begin, *other)))
         return pairs
     alone = target.encode_many(sources)
@@ -58,7 +64,7 @@ def checked(found: list[ScoredTarget], precision: str) -> list[ScoredTarget]:
     """All of them are numbers."""
     for number, each in enumerate(found):
         if is_wrong(each.log_probabilities):
-            raise NotANumberError(f"text {number + 1} of {len(found)}", precision, number)
+            raise NotANumberError("text_log_probability_nan", precision, number, position=number + 1, total=len(found))
     return found
 
 

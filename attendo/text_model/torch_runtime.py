@@ -54,7 +54,7 @@ class TorchRuntime:
         engine = given.get("engine", config.engine)
         if given.get("compile") and (engine in ("cached", "textbook") or (engine == "auto" and self._on_cpu)):
             chosen = engine if engine != "auto" else "cached, which auto takes on a CPU"
-            raise UsageError(f"compile is for the engine fast, not for {chosen}: set engine fast, or leave it out")
+            raise UsageError("compile_engine_conflict", engine=chosen)
         return config
 
     @property
@@ -64,7 +64,7 @@ class TorchRuntime:
     def check(self, wishes: Wishes, config: GenerationConfig) -> None:
         """Everything is honoured by some engine, which `engine` chooses; but alignments are those of whole networks."""
         if wishes.alignments and isinstance(self._reader, Tapped):
-            raise UsageError("alignments and scaled heads exclude each other: take trace(text, heads=...).cross")
+            raise UsageError("alignments_scaled_heads_conflict")
 
     def engine(self, config: GenerationConfig, constrained: bool) -> Engine:
         reader = in_precision(config, self._reader)  # once, however often an engine is made

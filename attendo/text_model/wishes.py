@@ -32,21 +32,21 @@ class Wishes:
         for name in ("max_length", "min_length"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise UsageError(f"{name} must be at least 1, not {value}")
+                raise UsageError("length_below_one", option=name, value=value)
             if value is not None and value > MOST_TOKENS:
-                raise UsageError(f"{name} must be at most {MOST_TOKENS:,}, not {value}")
+                raise UsageError("length_exceeds_token_limit", option=name, limit=MOST_TOKENS, value=value)
         if self.min_length and self.max_length and self.min_length > self.max_length:
-            raise UsageError(f"min_length {self.min_length} is more than max_length {self.max_length}")
+            raise UsageError("min_length_exceeds_maximum", min_length=self.min_length, max_length=self.max_length)
         object.__setattr__(self, "ban", checked_phrases(self.ban, "ban"))
         if self.split and self.constraints:
-            raise UsageError("constraints and split exclude each other: they are for whole texts")
+            raise UsageError("constraints_split_conflict")
 
     def prefixes(self, count: int) -> list[str]:
         """One for each of so many texts."""
         if isinstance(self.prefix, str):
             return [self.prefix] * count
         if len(self.prefix) != count:
-            raise UsageError(f"prefix is one text or one for each: {len(self.prefix)} prefixes and {count} texts")
+            raise UsageError("prefix_count_mismatch", prefixes=len(self.prefix), texts=count)
         return list(self.prefix)
 
     def phrases(self, count: int) -> list[tuple[str, ...]]:
@@ -55,18 +55,16 @@ class Wishes:
         if isinstance(given, str) or all(isinstance(each, str) for each in given):
             return [checked_phrases(given, "constraints")] * count  # type: ignore[arg-type]
         if len(given) != count:
-            raise UsageError(
-                f"constraints are phrases for all texts or a list for each: {len(given)} and {count} texts"
-            )
+            raise UsageError("constraints_count_mismatch", lists=len(given), texts=count)
         return [checked_phrases(each, "constraints") for each in given]
 
     def check_ban(self, prefix: str, phrases: Sequence[str]) -> None:
         for banned in self.ban:
             if holds(prefix, banned):
-                raise UsageError(f"prefix {prefix!r} and ban {banned!r} exclude each other")
+                raise UsageError("prefix_contains_banned_phrase", prefix=prefix, banned=banned)
             for phrase in phrases:
                 if holds(phrase, banned):
-                    raise UsageError(f"constraint {phrase!r} and ban {banned!r} exclude each other")
+                    raise UsageError("constraint_contains_banned_phrase", phrase=phrase, banned=banned)
 
 
 def divided(defaults: GenerationConfig, options: Mapping[str, Any]) -> tuple[Wishes, GenerationConfig]:
@@ -80,7 +78,11 @@ def divided(defaults: GenerationConfig, options: Mapping[str, Any]) -> tuple[Wis
     settings = {name: value for name, value in given.items() if name not in names}
     for name in settings:
         if name not in GenerationConfig.model_fields:
-            raise UsageError(f"unknown option {name}{nearest(name, [*names, 'like', *GenerationConfig.model_fields])}")
+            raise UsageError(
+                "unknown_generation_option",
+                option=name,
+                suggestion=nearest(name, [*names, "like", *GenerationConfig.model_fields]),
+            )
     wishes = Wishes(**{name: value for name, value in given.items() if name in names})
     config = defaults.changed(**settings) if system is None else like(system, settings, defaults)
     config = _checked(config, settings)
@@ -89,9 +91,9 @@ def divided(defaults: GenerationConfig, options: Mapping[str, Any]) -> tuple[Wis
     _check_count(wishes, config)
     _check_lengths(wishes, settings)
     if wishes.constraints and config.sample:
-        raise UsageError("constraints and sample exclude each other: a beam searches for answers that hold them")
+        raise UsageError("constraints_sample_conflict")
     if wishes.constraints and config.groups > 1:
-        raise UsageError(f"constraints and groups ({config.groups}) exclude each other: take a plain beam")
+        raise UsageError("constraints_groups_conflict", groups=config.groups)
     if wishes.constraints:
         _check_plain(config, "constraints")
     return wishes, config
@@ -100,9 +102,9 @@ def divided(defaults: GenerationConfig, options: Mapping[str, Any]) -> tuple[Wis
 def refuse_string(texts: Sequence[str]) -> None:
     """A string is a sequence too, of letters: nobody means that. Nor is anything in the list but text."""
     if isinstance(texts, str):
-        raise UsageError("a list of texts is needed: write [text] for a single one")
+        raise UsageError("texts_not_list")
     if other := [each for each in texts if not isinstance(each, str)]:
-        raise UsageError(f"a list of texts is needed: {other[0]!r} in it is none")
+        raise UsageError("text_not_string", item=other[0])
 
 
 def candidates(wishes: Wishes, config: GenerationConfig) -> int:
@@ -115,35 +117,29 @@ def candidates(wishes: Wishes, config: GenerationConfig) -> int:
 def _checked(config: GenerationConfig, given: Mapping[str, Any]) -> GenerationConfig:
     """Nothing that was given may go unused."""
     if config.sample and given.get("beam", 1) > 1:
-        raise UsageError("sample and beam exclude each other: n_best is how many samples are drawn")
+        raise UsageError("sample_beam_conflict")
     if config.mbr != "none" and config.beam == 1:
         config = config.changed(sample=True)
     if config.mbr != "none" and not config.sample and "mbr_candidates" in given:
-        raise UsageError(
-            f"mbr_candidates and a beam of {config.beam} exclude each other: the candidates are what the beam finds; "
-            "for samples set sample"
-        )
+        raise UsageError("mbr_candidates_beam_conflict", beam=config.beam)
     if config.mbr == "none" and "mbr_candidates" in given:
-        raise UsageError("mbr_candidates is for mbr: say chrf or bleu for it")
+        raise UsageError("mbr_candidates_without_mbr")
     if "repetition_of" in given and config.repetition_penalty == 1:
-        raise UsageError("repetition_of is for a repetition_penalty other than 1: set it too, or leave it out")
+        raise UsageError("repetition_of_without_penalty")
     if config.normalise == "none" and given.get("length_penalty", 1) not in (0, 1):  # which ask for nothing more
-        raise UsageError(
-            f"length_penalty {given['length_penalty']} and normalise none exclude each other: take average, gnmt or "
-            "reward, or leave it out"
-        )
+        raise UsageError("length_penalty_normalise_conflict", length_penalty=given["length_penalty"])
     for name in _OF_SAMPLES:
         if name in given and not config.sample:
-            raise UsageError(f"{name} is for samples: set sample too, or leave it out")
+            raise UsageError("sampling_option_without_sample", option=name)
     for name in _OF_BEAMS:
         if name in given and (config.sample or config.beam == 1) and given[name] != _neutral(name):
-            raise UsageError(f"{name} is for a beam: set beam to 2 or more, or leave it out")
+            raise UsageError("beam_option_without_beam", option=name)
     if "diversity" in given and config.groups == 1:
-        raise UsageError("diversity is for a beam in groups: set groups to 2 or more, or leave it out")
+        raise UsageError("diversity_without_groups")
     if "patience" in given and config.stop != "first":
-        raise UsageError(f"patience and the stop rule {config.stop} exclude each other: it is for the rule first")
+        raise UsageError("patience_stop_conflict", stop=config.stop)
     if config.groups > 1 and config.patience != 1:
-        raise UsageError(f"groups ({config.groups}) and patience ({config.patience}) exclude each other")
+        raise UsageError("groups_patience_conflict", groups=config.groups, patience=config.patience)
     if config.groups > 1:
         _check_plain(config, f"groups ({config.groups})")
     return config
@@ -155,19 +151,19 @@ def _check_lengths(wishes: Wishes, given: Mapping[str, Any]) -> None:
         number = getattr(wishes, f"{side}_length")
         for name in (f"{side}_length_factor", f"{side}_length_extra"):
             if number is not None and name in given:
-                raise UsageError(f"{side}_length and {name} exclude each other: {number} is for sources of any length")
+                raise UsageError("length_option_conflict", side=side, option=name, length=number)
     if wishes.max_length is not None and given.get("min_length_factor"):
-        raise UsageError("max_length and min_length_factor exclude each other: take min_length, or max_length_factor")
+        raise UsageError("min_length_factor_conflict")
     if wishes.max_length is not None and (least := given.get("min_length_extra", 0)) > wishes.max_length:
-        raise UsageError(f"min_length_extra {least} is more than max_length {wishes.max_length}")
+        raise UsageError("min_length_extra_exceeds_maximum", min_length_extra=least, max_length=wishes.max_length)
 
 
 def _check_plain(config: GenerationConfig, what: str) -> None:
     """Some ways to stop are those of a plain beam."""
     if config.at_limit == "free":
-        raise UsageError(f"{what} and at_limit free exclude each other: take cut or end")
+        raise UsageError("at_limit_free_conflict", option=what)
     if config.stop in ("leader", "shrinking"):
-        raise UsageError(f"{what} and the stop rule {config.stop} exclude each other: take first or settled")
+        raise UsageError("stop_rule_conflict", option=what, stop=config.stop)
 
 
 def _neutral(name: str) -> Any:
@@ -181,4 +177,4 @@ def _check_count(wishes: Wishes, config: GenerationConfig) -> None:
     else:
         most, name = config.beam, "beam"
     if not 1 <= wishes.n_best <= most:
-        raise UsageError(f"n_best must be from 1 to {name} ({most}), not {wishes.n_best}")
+        raise UsageError("n_best_out_of_range", option=name, limit=most, n_best=wishes.n_best)

@@ -29,12 +29,15 @@ def average_checkpoints(
             continue
         if total and (faults := misfits({name: weight.float() for name, weight in total.items()}, weights)):
             raise UsageError(
-                f"{checkpoints.path(step)} cannot be averaged with {checkpoints.path(steps[0])}: {faults[0]}"
+                "checkpoints_not_averageable",
+                path=checkpoints.path(step),
+                first=checkpoints.path(steps[0]),
+                reason=faults[0],
             )
         for name, weight in weights.items():
             total[name] = total[name] + weight.double() if name in total else weight.double()
         count += 1
     if not count:
-        raise UsageError(f"{checkpoints.folder} has no checkpoint to average")
+        raise UsageError("no_checkpoint_to_average", folder=checkpoints.folder)
     with torch.no_grad():
         return {name: (weight / count).float() for name, weight in total.items()}

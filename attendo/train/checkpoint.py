@@ -94,7 +94,7 @@ class Checkpoints:
             except ModelError as error:
                 reasons.append(str(error))
         if reasons:
-            raise ModelError(f"no checkpoint in {self.folder} is whole: {'; '.join(reasons)}")
+            raise ModelError("all_checkpoints_damaged", folder=self.folder, reasons="; ".join(reasons))
         return None
 
     def load(self, step: int) -> Snapshot:
@@ -103,9 +103,7 @@ class Checkpoints:
         manifest = check_manifest(folder, FORMAT, VERSION)
         expected = {*(f"{name}.safetensors" for name in FILES), "state.json"}
         if manifest["files"].keys() != expected or manifest["facts"].get("step") != step:
-            raise ModelError(
-                f"{folder / 'manifest.json'} belongs to another checkpoint: restore the folder from a copy"
-            )
+            raise ModelError("checkpoint_manifest_mismatch", path=folder / "manifest.json")
         tensors = {name: read_tensors(folder / f"{name}.safetensors") for name in FILES}
         state = read_json(folder / "state.json")
         return Snapshot(step, **tensors, state=state, facts=manifest["facts"])

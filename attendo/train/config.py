@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from attendo.errors import UsageError
 from attendo.settings import Settings
 
 Count = Annotated[int, Field(ge=1)]
@@ -102,13 +103,13 @@ class TrainConfig(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.epochs is not None and "steps" in self.model_fields_set:
-            raise ValueError("train.steps and train.epochs both say how long to train: give one of them")
+            raise UsageError("steps_and_epochs_conflict")
         if self.schedule == "noam" and self.peak_lr is not None:
-            raise ValueError("schedule noam computes its peak from d_model and warmup: leave peak_lr out")
+            raise UsageError("noam_with_peak_lr")
         if self.schedule == "noam" and self.warmup == 0:
-            raise ValueError("schedule noam needs a warmup of at least 1")
+            raise UsageError("noam_without_warmup")
         if self.final_lr and self.schedule not in ("cosine", "linear"):
-            raise ValueError(f"final_lr means nothing with schedule {self.schedule}: leave it out")
+            raise UsageError("final_lr_unused", schedule=self.schedule)
         if self.sharding == "full" and self.compile in ("on", "blocks"):
-            raise ValueError("sharding full is not compiled: leave compile at auto, or sharding at none")
+            raise UsageError("sharding_with_compile")
         return self

@@ -198,7 +198,7 @@ def pick_compile(config: TrainConfig, network: Transformer) -> str:
 
 def uses_capture(config: TrainConfig, device: torch.device, world: World) -> bool:
     if config.capture == "on" and (device.type != "cuda" or world.size > 1):
-        raise UsageError("train.capture on needs one process on one GPU: leave it at auto")
+        raise UsageError("capture_not_supported")
     return config.capture != "off" and device.type == "cuda" and world.size == 1
 
 

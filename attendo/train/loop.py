@@ -102,7 +102,7 @@ class Trainer:
         except (DiskFullError, OSError) as error:
             self._save_failures += 1
             if self._save_failures >= self.config.max_save_failures:
-                raise SaveError(f"{self._save_failures} checkpoints in a row could not be written: {error}") from None
+                raise SaveError("checkpoint_saves_failed", count=self._save_failures, error=error) from None
             return SaveFailed(self.step, str(error), self._save_failures)
         self._save_failures = 0
         return Saved(self.step, str(folder), sum(path.stat().st_size for path in folder.iterdir()))
@@ -176,10 +176,7 @@ class Trainer:
         in_a_row = self.standing.skipped_in_a_row
         overflows = 16 if self.learner.precision == "fp16" else 0  # the loss scale may need that many to settle
         if in_a_row >= self.config.max_skipped + overflows:
-            raise DivergedError(
-                f"the loss or gradient of {in_a_row} steps in a row is not a number: lower train.peak_lr, or look at "
-                "the pairs that skipped.jsonl names"
-            )
+            raise DivergedError("training_diverged", steps=in_a_row)
 
     def _validated(self) -> Validation:
         assert self._validate_at is not None

@@ -23,11 +23,11 @@ def freeze(network: nn.Module, parts: tuple[Part, ...]) -> None:
         modules = [getattr(network, name, None) for name in _MODULES[part]]
         weights = [weight for module in modules if isinstance(module, nn.Module) for weight in module.parameters()]
         if not weights:
-            raise UsageError(f"train.freeze: this network has no weights of its own in {part}: leave {part} out")
+            raise UsageError("frozen_part_without_weights", part=part)
         for weight in weights:
             weight.requires_grad_(False)
     if not any(weight.requires_grad for weight in network.parameters()):
-        raise UsageError(f"train.freeze: {', '.join(parts)} are all weights of this network: leave one part out")
+        raise UsageError("all_weights_frozen", parts=", ".join(parts))
 
 
 def make_optimizer(network: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:

@@ -67,4 +67,4 @@ def _own(learner: Learner) -> dict[str, Tensor]:
 def _check(file: str, expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
     if faults := misfits(expected, found):
         shown = "; ".join(faults[:5])
-        raise ModelError(f"{file} of the checkpoint does not fit the run's settings: {shown} ({len(faults)} in all)")
+        raise ModelError("checkpoint_does_not_fit", file=file, faults=shown, count=len(faults))

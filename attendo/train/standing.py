@@ -48,4 +48,4 @@ class Standing:
         try:
             return cls(**{**content, "position": Position(**content["position"])})
         except (KeyError, TypeError) as error:
-            raise ModelError(f"state.json of the checkpoint does not fit this version: {error}") from None
+            raise ModelError("checkpoint_state_invalid", reason=error) from None

@@ -69,7 +69,7 @@ LONG: dict[str, Any] = {
 @pytest.mark.parametrize("value", LONG.values(), ids=LONG)
 def test_a_quoted_value_is_short(value: Any) -> None:
     assert len(shorten(value)) <= 80
-    assert len(str(AttendoError(f"it is {value}"))) <= 2000
+    assert len(str(AttendoError("settings_invalid", faults=value))) <= 2000
 
 
 def test_numbers_that_python_does_not_write_are_named_by_their_kind() -> None:

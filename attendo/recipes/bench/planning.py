@@ -33,9 +33,11 @@ def parse_rivals(text: str, precision: Precision) -> list[Rival]:
     for word in filter(None, (each.strip() for each in text.split(","))):
         name, _, own = word.partition(":")
         if name not in RIVALS:
-            raise UsageError(f"unknown rival {name}{nearest(name, list(RIVALS))}; there are {', '.join(RIVALS)}")
+            raise UsageError(
+                "unknown_rival", name=name, suggestion=nearest(name, list(RIVALS)), known=", ".join(RIVALS)
+            )
         if own and own not in get_args(Precision):
-            raise UsageError(f"rival {word}: unknown precision {own}; there are {', '.join(get_args(Precision))}")
+            raise UsageError("unknown_rival_precision", rival=word, precision=own, known=", ".join(get_args(Precision)))
         rivals.append(Rival(name, own or precision))  # type: ignore[arg-type]
     return rivals
 
@@ -46,12 +48,12 @@ def forced_work(
     """Random sources of one length, eos included, and answers of exactly `steps` tokens."""
     first, size = len(CONTROL_PIECES), config.source_vocab_size or 0
     if size <= first:
-        raise UsageError(f"a vocabulary of {size} tokens has nothing but control tokens: give a larger one")
+        raise UsageError("vocabulary_only_control_tokens", size=size)
     generator = torch.Generator().manual_seed(1)
     ids = torch.randint(first, size, (max(batches), max(1, source_length - 1)), generator=generator).tolist()
     works = [Work(ids[:batch], beam, batch, least=steps, most=steps) for beam in beams for batch in batches]
     if works[0].longest > (room := _room(config)):
-        raise UsageError(f"the network has {room} positions, not {works[0].longest}: ask for shorter sequences")
+        raise UsageError("sequences_exceed_positions", limit=room, length=works[0].longest)
     return works
 
 
@@ -61,12 +63,16 @@ def read_sentences(path: Path, tokenizer: Tokenizer, references: Path | None = N
     expected = list(read_lines(references)) if references is not None else lines
     if len(expected) != len(lines):
         raise DataError(
-            f"{references} has {len(expected):,} lines and {path} {len(lines):,}: each source needs its reference"
+            "reference_line_count_mismatch",
+            references=references,
+            reference_count=len(expected),
+            path=path,
+            count=len(lines),
         )
     encoded = tokenizer.encode_many([line if line.strip() else "" for line in lines])
     kept = [(ids, reference) for ids, reference in zip(encoded, expected, strict=True) if ids]
     if not kept:
-        raise DataError(f"{path} has no line with text in it")
+        raise DataError("file_has_no_text", path=path)
     sources, beside = zip(*kept, strict=True)
     return Sentences(path, sources, beside if references is not None else None)
 
@@ -76,7 +82,7 @@ def natural_work(sentences: Sentences, config: ModelConfig, beams: Sequence[int]
     sources = sentences.sources
     longest, room = max(map(len, sources)), _room(config)
     if longest >= room:
-        raise DataError(f"{sentences.path}: a line of {longest} tokens is too long for {room} positions: split it")
+        raise DataError("line_exceeds_positions", path=sentences.path, length=longest, limit=room)
     most = int(min(2 * longest + 20, room - 1))
     return [Work(sources, beam, batch, least=0, most=most) for beam in beams for batch in batches]
 

@@ -40,7 +40,7 @@ def load_rival(
     """A rival with the weights of `network`; files go into `folder`. What it cannot do is a `ModelError`."""
     if find_spec(PACKAGES[name]) is None:
         extra = "hf" if name == "transformers" else "export"
-        raise ModelError(f"{PACKAGES[name]} is not installed: pip install 'attendo[{extra}]'")
+        raise ModelError("rival_not_installed", package=PACKAGES[name], extra=extra)
     try:
         if name == "transformers":
             return Transformers(network, precision, device, longest)
@@ -48,7 +48,7 @@ def load_rival(
             return Onnx(network, precision, device)
         return CTranslate2(network, precision, device, longest, folder, dealt=name == "ctranslate2_dealt")
     except (ImportError, RuntimeError, ValueError) as error:  # as they say that there is no such device or type
-        raise ModelError(" ".join(str(error).split())) from None
+        raise ModelError("rival_load_failed", reason=" ".join(str(error).split())) from None
 
 
 def version(name: str) -> str | None:
@@ -64,7 +64,7 @@ class Transformers:
 
     def __init__(self, network: Transformer, precision: Precision, device: torch.device, longest: int) -> None:
         if precision not in DTYPES:
-            raise ModelError(f"transformers has no {precision}")
+            raise ModelError("transformers_precision_unsupported", precision=precision)
         self.name = f"transformers {precision}"
         made = to_marian if network.config.norm == "post" else to_pegasus
         self._model: Any = made(network, longest).to(device, DTYPES[precision])
@@ -169,9 +169,7 @@ class Onnx:
         from attendo.interop.onnx_ranges import observed, random_examples
 
         if device.type != "cpu" or precision not in ("fp32", "int8"):
-            raise ModelError(
-                f"ONNX Runtime computes in fp32 or int8 on a CPU here, not in {precision} on {device.type}"
-            )
+            raise ModelError("onnx_precision_or_device_unsupported", precision=precision, device=device.type)
         self.name = f"attendo onnx {precision}"
         ranges = observed(network, random_examples(network)) if precision == "int8" else None
         self._network = OnnxNetwork.of(network.cpu(), ranges)

@@ -116,7 +116,7 @@ async def ready(url: str, headers: Mapping[str, str] | None = None, seconds: flo
                 return
             told = f"/readyz is answered with {reply.status}"
         await asyncio.sleep(_LOOK_SECONDS)
-    raise ServerError(f"{url} is not ready: {told}")
+    raise ServerError("server_not_ready", url=url, reason=told)
 
 
 def _rotated(names: list[str], by: int) -> list[str]:

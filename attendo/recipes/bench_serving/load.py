@@ -25,13 +25,13 @@ class Load:
 
     def __post_init__(self) -> None:
         if (self.rate is None) == (self.clients is None):
-            raise UsageError("a load has a rate or a number of clients: give one of --rate and --clients")
+            raise UsageError("rate_clients_conflict")
         for name in ("rate", "clients", "seconds", "deadline", "leave_within"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1e6:
-                raise UsageError(f"{name} must be above 0: {value}")
+                raise UsageError("load_setting_out_of_range", name=name, value=value)
         if not 0 <= self.leaving <= 1:
-            raise UsageError(f"the share of clients that leave is from 0 to 1: {self.leaving}")
+            raise UsageError("leave_share_out_of_range", share=self.leaving)
 
     @property
     def name(self) -> str:

@@ -55,7 +55,9 @@ def exported(folder: Path, engine: str) -> Iterator[Path]:
         command = [*_ATTENDO, "export", str(folder), str(out), "--to", engine]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise ModelError(f"{folder} cannot be exported to {engine}: {_last_line(done.stderr, done.returncode)}")
+            raise ModelError(
+                "model_export_failed", folder=folder, engine=engine, reason=_last_line(done.stderr, done.returncode)
+            )
         yield out
 
 
@@ -74,7 +76,7 @@ def _address(process: "subprocess.Popen[str]", errors: IO[str]) -> str:
         process.wait(_SECONDS_TO_EXPLAIN)
     process.kill()
     errors.seek(0)
-    raise ServerError(f"the server did not start: {_last_line(errors.read(), process.wait())}")
+    raise ServerError("server_start_failed", reason=_last_line(errors.read(), process.wait()))
 
 
 def _last_line(text: str, code: int) -> str:

@@ -131,13 +131,13 @@ async def _told(wire: Wire, path: str) -> Any:
     try:
         reply = await wire.ask(Question(path))
     except WireError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError("server_request_failed", reason=str(error)) from None
     if reply.status != 200:
-        raise UsageError(f"{path} is answered with {reply.status}: this server does not speak that API")
+        raise UsageError("server_api_status", path=path, status=reply.status)
     try:
         return json.loads(reply.body)
     except ValueError:
-        raise UsageError(f"{path} is not answered in JSON: this server does not speak that API") from None
+        raise UsageError("server_api_not_json", path=path) from None
 
 
 def _served(path: str, found: Any, *steps: str | int) -> str:
@@ -145,7 +145,7 @@ def _served(path: str, found: Any, *steps: str | int) -> str:
     try:
         return str(_at(found, *steps))
     except ValueError:
-        raise UsageError(f"{path} names nothing that is served: choose another --api, or name it with --body") from None
+        raise UsageError("server_lists_no_model", path=path) from None
 
 
 def _at(found: Any, *steps: str | int) -> Any:

@@ -13,5 +13,5 @@ def texts_of(path: Path | None, count: int = 500) -> list[str]:
     lines = (pair.source for pair in BuiltinTask().train()) if path is None else read_lines(path)
     found = list(islice((line for line in lines if line.strip()), count))
     if not found:
-        raise DataError(f"{path} has no line with text in it")
+        raise DataError("file_has_no_text", path=path)
     return found

@@ -12,7 +12,7 @@ from attendo.errors import UsageError
 try:
     import h11
 except ModuleNotFoundError as error:
-    raise UsageError(f"a load client needs {error.name}: pip install 'attendo[serve]'") from None
+    raise UsageError("load_client_package_missing", package=error.name) from None
 
 _AT_ONCE = 65_536  # bytes that are read together
 
@@ -63,7 +63,7 @@ class Address:
         except ValueError:
             port = 0
         if parts.scheme not in ("", "http") or not parts.hostname or not 0 < port < 65536:
-            raise UsageError(f"{url} is no address to load: write it as http://127.0.0.1:8000")
+            raise UsageError("server_address_invalid", url=url)
         return cls(parts.hostname, port, parts.path.rstrip("/"))
 
     @property

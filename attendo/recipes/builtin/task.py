@@ -91,7 +91,7 @@ class BuiltinTask:
     def heldout(self, count: int = 1000) -> list[Pair]:
         """Distinct pairs, each with a combination of words that never occurs in training; the study sentences first."""
         if count < 0:
-            raise UsageError(f"the number of held-out pairs must not be negative: {count}")
+            raise UsageError("heldout_count_negative", count=count)
         pairs = {pair.source: pair for pair in STUDY_SENTENCES[:count]}
         for pattern, sentence in _sentences(Random(f"held out {self.seed}")):
             if len(pairs) >= count:

@@ -34,7 +34,7 @@ class Finding:
 
     def error(self) -> AttendoError:
         """To stop with, where a fault may not pass."""
-        return (DataError if self.about == "data" else ModelError)(self.line)
+        return (DataError if self.about == "data" else ModelError)("doctor_fault", line=self.line)
 
 
 def shortened(text: str) -> str:

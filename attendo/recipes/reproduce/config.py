@@ -62,19 +62,19 @@ class Expectation(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.metric not in (known := [*METRICS, *PERPLEXITIES, "loss"]):
-            raise ValueError(f"{self.name}: unknown metric {self.metric}{nearest(self.metric, known)}")
-        if (self.source is None) != (self.target is None) or (self.file is not None and self.source is not None):
-            raise ValueError(f"{self.name}: name both source and target, or file, or none of them")
-        if bool(self.parts) != any(PART in str(path) for path in self.files):
-            raise ValueError(
-                f"{self.name}: parts have one file each: set parts, and write {PART} in the names of files"
+            raise UsageError(
+                "test_metric_unknown", test=self.name, metric=self.metric, suggestion=nearest(self.metric, known)
             )
+        if (self.source is None) != (self.target is None) or (self.file is not None and self.source is not None):
+            raise UsageError("test_files_incomplete", test=self.name)
+        if bool(self.parts) != any(PART in str(path) for path in self.files):
+            raise UsageError("test_parts_without_placeholder", test=self.name, placeholder=PART)
         if self.metric == "loss" and self.has_files:
-            raise ValueError(f"{self.name}: loss is that of the run's validation: name no files, or take perplexity")
+            raise UsageError("test_loss_with_files", test=self.name)
         if self.spread and self.expected is None:
-            raise ValueError(f"{self.name}: spread is around what is expected: give expected too")
+            raise UsageError("test_spread_without_expected", test=self.name)
         if self.reference_source is not None and self.reference is None:
-            raise ValueError(f"{self.name}: reference_source belongs to a reference: give that too")
+            raise UsageError("test_reference_missing", test=self.name)
         return self
 
 
@@ -102,29 +102,27 @@ class Reproduce(Settings):
     def _check(self) -> Self:
         for name, values in (("seeds", self.seeds), ("variants", self.variants)):
             if len(set(values)) < len(values):
-                raise ValueError(f"reproduce.{name}: one of them is there twice")
+                raise UsageError("reproduce_list_duplicate", setting=name)
         for name, number in (("seeds", len(self.seeds)), ("test", len(self.test))):
             if not number:
-                raise ValueError(f"reproduce.{name} is empty: there would be nothing to do")
+                raise UsageError("reproduce_list_empty", setting=name)
         if self.ensemble and len(self.seeds) == 1:
-            raise ValueError(
-                "reproduce.ensemble of one seed is that model alone: give reproduce.seeds more, or leave it out"
-            )
+            raise UsageError("ensemble_of_one_seed")
         if self.decoding and all(test.metric in (*PERPLEXITIES, "loss") for test in self.test):
-            raise ValueError("reproduce.generate is for tests that are decoded, and none is: leave it out")
+            raise UsageError("generate_without_decoded_tests")
         self._check_tests()
         return self
 
     def _check_tests(self) -> None:
         scored = [(test.name, test.metric) for test in self.test]
         if twice := [name for name, metric in scored if scored.count((name, metric)) > 1]:
-            raise ValueError(f"reproduce.test: {twice[0]} is scored twice by the same metric")
+            raise UsageError("test_metric_duplicate", test=twice[0])
         for test in self.test:
             texts = (test.files, test.tag, test.parts)
             if any(other.name == test.name and (other.files, other.tag, other.parts) != texts for other in self.test):
-                raise ValueError(f"reproduce.test: two texts are called {test.name}: give them names of their own")
+                raise UsageError("test_name_ambiguous", test=test.name)
             if self.ensemble and not test.has_files:
-                raise ValueError(f"reproduce.test: an ensemble is scored on files, and {test.name} names none")
+                raise UsageError("ensemble_test_without_files", test=test.name)
 
 
 def with_variant(values: dict[str, Any]) -> dict[str, Any]:
@@ -135,13 +133,13 @@ def with_variant(values: dict[str, Any]) -> dict[str, Any]:
     if values.get("variant") is None:
         if has_places(values):
             known = f": {', '.join(names)}" if names else ""
-            raise ValueError(f"variant is missing: choose one, such as --set variant={(names or ['NAME'])[0]}{known}")
+            raise UsageError("variant_missing", example=(names or ["NAME"])[0], known=known)
         return rest
     variant = str(values["variant"])
     if not has_places(values):
-        raise ValueError(f"variant {variant} means nothing: no file name of the run file has {PLACE} in it")
+        raise UsageError("variant_without_effect", variant=variant, placeholder=PLACE)
     if names and variant not in names:
-        raise ValueError(unknown_variant(variant, names))
+        raise unknown_variant(variant, names)
     return {key: _filled(value, variant) for key, value in rest.items()}
 
 
@@ -162,23 +160,28 @@ def _own_settings(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]
     tables, names = values.get("variants", {}), variants_of(values)
     for variant, own in _tables("variants", tables).items():
         if variant not in names:
-            raise UsageError(f"variants.{variant}: {unknown_variant(variant, names, 'reproduce.variants')}")
+            raise UsageError(
+                "variant_table_unknown", variant=variant, error=unknown_variant(variant, names, "reproduce.variants")
+            )
         for name in _tables(f"variants.{variant}", own):
             if name not in OWN_TABLES:
-                raise UsageError(f"variants.{variant}.{name}: a variant has tables of its own, {', '.join(OWN_TABLES)}")
+                raise UsageError(
+                    "variant_table_not_allowed", variant=variant, table=name, allowed=", ".join(OWN_TABLES)
+                )
     return tables
 
 
 def _tables(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
-        raise UsageError(f"{name}: write tables, such as [variants.NAME.train]")
+        raise UsageError("variants_not_tables", name=name)
     return value
 
 
-def unknown_variant(name: str, known: Sequence[str], of: str = "the run file") -> str:
-    """What is said of one that is not there."""
-    there = f"there are {', '.join(known)}" if known else f"{of} has none"
-    return f"unknown variant {name}{nearest(name, list(known))}; {there}"
+def unknown_variant(name: str, known: Sequence[str], of: str = "the run file") -> UsageError:
+    """The error for a variant that does not exist."""
+    if not known:
+        return UsageError("no_variants", name=name, owner=of)
+    return UsageError("unknown_variant", name=name, suggestion=nearest(name, list(known)), known=", ".join(known))
 
 
 def variants_of(values: dict[str, Any]) -> list[str]:
@@ -186,7 +189,7 @@ def variants_of(values: dict[str, Any]) -> list[str]:
     table = values.get("reproduce")
     names = table.get("variants", []) if isinstance(table, dict) else []
     if not isinstance(names, list | tuple):
-        raise UsageError(f'reproduce.variants: write a list of names, such as ["one", "two"], not {names!r}')
+        raise UsageError("variants_not_list", value=names)
     return [str(name) for name in names]
 
 

@@ -44,8 +44,8 @@ class Waiting:
 class JobError(AttendoError):
     """A training failed; the code is its own."""
 
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
+    def __init__(self, code: str, /, exit_code: int = 1, **values: object) -> None:
+        super().__init__(code, **values)
         self.exit_code = exit_code
 
 
@@ -93,7 +93,8 @@ def _ended(run: _Running) -> Ended:
     if code := run.process.returncode:
         lines = run.job.log.read_text("utf-8", "replace").strip().splitlines()
         last = lines[-1].removeprefix("attendo: ") if lines else "it said nothing"
-        raise JobError(f"{run.job.name} failed: {last} (all of it in {run.job.log})", code if code > 0 else 1)
+        exit_code = code if code > 0 else 1
+        raise JobError("training_job_failed", exit_code, job=run.job.name, reason=last, log=run.job.log)
     return Ended(run.job, time.monotonic() - run.begun)
 
 

@@ -15,9 +15,7 @@ def keep(path: Path, text: str) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             durable.replace(path, content)
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written: {error.strerror}; see to it, or name another folder (--out)"
-        ) from None
+        raise UsageError("reproduce_file_not_writable", path=path, reason=error.strerror) from None
     finally:
         with suppress(OSError):
             durable.remove(path.with_name(f"{durable.TEMPORARY}{path.name}"))

@@ -77,7 +77,7 @@ class Recipe:
         """Some seeds or variants instead of all; seeds may be others than the recipe's own."""
         known = list(self.judged.variants)
         if unknown := [name for name in variants if name not in known]:
-            raise UsageError(unknown_variant(unknown[0], known, self.name))
+            raise unknown_variant(unknown[0], known, self.name)
         return replace(self, seeds=tuple(seeds) or self.seeds, variants=tuple(variants) or self.variants)
 
     def plan(self, out: Path) -> list[Planned]:
@@ -112,10 +112,7 @@ class Recipe:
         if missing := [path for path in dict.fromkeys(files) if not path.is_file()]:
             named = ", ".join(map(str, missing[:_NAMED]))
             more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-            raise DataError(
-                f"{self.name} needs files that are not there: {named}{more}; docs/data.md says where to get them, "
-                "--data where they are"
-            )
+            raise DataError("recipe_files_missing", recipe=self.name, files=named, more=more)
         for corpus in dict.fromkeys(corpus for each in configs for corpus in corpora_of_tests(each)):
             for _ in whole_pairs(corpus):
                 pass
@@ -129,8 +126,10 @@ def find_recipe(name: str) -> Recipe:
     known = recipe_paths()
     if name not in known:
         raise UsageError(
-            f"unknown recipe {name}{nearest(name, list(known))}: name the path of a run file, or one of "
-            f"{', '.join(known) or 'none, there are no recipes here'}"
+            "unknown_recipe",
+            name=name,
+            suggestion=nearest(name, list(known)),
+            known=", ".join(known) or "none, there are no recipes here",
         )
     return read_recipe(known[name])
 
@@ -145,12 +144,10 @@ def read_recipe(path: Path) -> Recipe:
     """A run file that says how it is judged, checked."""
     values = read_run_file(path)
     if "reproduce" not in values:
-        raise UsageError(
-            f"{path} does not say how it is judged: give it a table [reproduce], or train it with attendo train {path}"
-        )
+        raise UsageError("reproduce_table_missing", path=path)
     with mistakes_in(path):
         if (names := variants_of(values)) and not has_places(values):
-            raise UsageError(f"reproduce.variants have files of their own: no file name of [data] has {PLACE} in it")
+            raise UsageError("variants_without_placeholder", placeholder=PLACE)
         chosen = [{"variant": name} for name in names] or [{}]
         judged, *_ = [_checked(RunConfig(**values, **variant)) for variant in chosen]  # each may have its own settings
     return Recipe(path, values, judged, judged.seeds, judged.variants)
@@ -167,17 +164,12 @@ def _checked(config: RunConfig) -> Reproduce:
 
 def _check_ensemble(judged: Reproduce, data: DataConfig) -> None:
     if judged.ensemble and data.training and not data.validation:
-        raise UsageError(
-            "reproduce.ensemble is of networks with one vocabulary, and each seed would keep back other pairs for "
-            "validation: name validation files in [data]"
-        )
+        raise UsageError("ensemble_without_validation_files")
 
 
 def _check_test(test: Expectation, config: RunConfig) -> None:
     corpus_of(test, config.data)
     if test.parts and config.reproduce is not None and config.reproduce.variants:
-        raise UsageError(f"{test.name}: parts of a test and variants of a recipe exclude each other")
+        raise UsageError("test_parts_with_variants", test=test.name)
     if test.of_validation and config.train.final == "average":
-        raise UsageError(
-            f"{test.name}: the {test.metric} of a mean of checkpoints is not known: set train.final to best or last"
-        )
+        raise UsageError("averaged_metric_unavailable", test=test.name, metric=test.metric)

@@ -24,10 +24,7 @@ def state_of(folder: Path, config: RunConfig, texts: Sums) -> State:
         return "new"
     stored = stored_config(folder)
     if other := differing(_wherever(stored), _wherever(config)):
-        raise UsageError(
-            f"{folder} holds a run with other settings than {', '.join(other)}: name another folder (--out), or remove "
-            "it"
-        )
+        raise UsageError("run_settings_differ", folder=folder, settings=", ".join(other))
     _check_text(folder, (stored.data.folder, config.data.folder), texts)
     if not _complete(folder, config.train.steps):
         return "begun"
@@ -60,9 +57,7 @@ def validation_loss(folder: Path, test: Expectation, config: RunConfig) -> float
     for place, validated in enumerate(history.validated):
         if validated == step:
             return float(history.scores["valid_loss"][place])
-    raise ModelError(
-        f"{folder / 'metrics.jsonl'} tells of no validation of the model: {test.name} has no {test.metric}"
-    )
+    raise ModelError("model_validation_missing", path=folder / "metrics.jsonl", test=test.name, metric=test.metric)
 
 
 def _check_text(folder: Path, places: tuple[Path | None, Path | None], texts: Sums) -> None:
@@ -74,8 +69,12 @@ def _check_text(folder: Path, places: tuple[Path | None, Path | None], texts: Su
         if before.get(name) != texts[name]:
             then, now = ((place or Path()) / name for place in places)
             raise UsageError(
-                f"{folder} learned from {then} when its SHA-256 was {before.get(name)!s:.12}..., and that of {now} is "
-                f"{texts[name]:.12}...: bring that text back, name another folder (--out), or remove the run"
+                "training_text_changed",
+                folder=folder,
+                old_path=then,
+                old_sha256=before.get(name),
+                new_path=now,
+                new_sha256=texts[name],
             )
 
 
@@ -110,7 +109,7 @@ def _object(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise ModelError(f"{path} is missing or damaged: bring it back, or remove {path.parent} and train it anew")
+        raise ModelError("run_record_damaged", path=path, folder=path.parent)
     return content
 
 

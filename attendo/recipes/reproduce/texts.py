@@ -51,7 +51,7 @@ def whole_pairs(corpus: CorpusConfig) -> Iterator[tuple[str, str]]:
     """The pairs of a test. One that cannot be judged is an error: left out, or empty, it would change the score."""
     for row in rows(corpus):
         if (fault := text_fault(row)) is not None:
-            raise DataError(f"{corpus.name}, row {row.number}: {fault}; a test must be whole: mend the file")
+            raise DataError("test_row_invalid", corpus=corpus.name, row=row.number, fault=fault)
         yield row.source, row.target
 
 
@@ -63,7 +63,7 @@ def checksums(files: Mapping[str, Path]) -> dict[str, str]:
             with path.open("rb") as file:
                 found[name] = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
-            raise DataError(f"{path} cannot be read: {error.strerror}") from None
+            raise DataError("file_read_failed", path=path, reason=error.strerror) from None
     return found
 
 

@@ -61,9 +61,7 @@ def check_usable(parent: Path) -> None:
         with tempfile.TemporaryFile(dir=parent):
             pass
     except OSError as error:
-        raise UsageError(
-            f"--documents-folder {parent} cannot be used: {error.strerror}; name a folder that can be written to"
-        ) from None
+        raise UsageError("documents_folder_unusable", path=parent, reason=error.strerror) from None
     finally:
         for folder in missing:
             with suppress(OSError):

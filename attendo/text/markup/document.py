@@ -20,7 +20,7 @@ class Markup:
 
     def __init__(self, text: str, kind: Kind, ignored: Collection[str] = (), outline: Outline | None = None) -> None:
         if kind not in get_args(Kind):
-            raise UsageError(f"markup of kind {kind!r} cannot be read: say {' or '.join(get_args(Kind))}")
+            raise UsageError("markup_kind_unknown", kind=kind, known=" or ".join(get_args(Kind)))
         self._text, self._kind = text, kind
         self._ignored, self._outline = frozenset(ignored), outline or Outline()
 
@@ -36,7 +36,7 @@ class Markup:
         (None for all or for one) they keep their order, at places in proportion.
         """
         if len(translations) != len(self._segments):
-            raise UsageError(f"a translation of each text is needed: {len(translations)} of {len(self._segments)}")
+            raise UsageError("translation_count_mismatch", count=len(translations), expected=len(self._segments))
         each_links = [None] * len(translations) if links is None else links
         pieces: list[str] = []
         at = 0

@@ -51,7 +51,7 @@ def test_a_model_without_a_source_looks_at_what_it_read(attendo: Command, tmp_pa
     told = "--site cross: a decoder-only model reads no source; take decoder, or leave it out"
     assert (refused.code, refused.error) == (2, told)
     zh = attendo("plot-attention", tmp_path / "alone", "the cat", "--site", "cross", "--lang", "zh")
-    assert zh.error == "--site：只有解码器的模型不读源句；请选 decoder，或不写"
+    assert zh.error == "--site cross：只有解码器的模型不读源文；请选 decoder，或不写"
 
 
 @pytest.mark.short(1)

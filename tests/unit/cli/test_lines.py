@@ -100,13 +100,12 @@ def test_a_closed_input_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_fault_of_a_text_is_told_of_its_line() -> None:
-    message = "text 2 of 3 has 9 tokens; the model reads at most 4: split it (split=True, --split)"
     told = r"^some line 8 has 9 tokens; the model reads at most 4: shorten the line, or take it out$"
     with pytest.raises(DataError, match=told), lines.lines_of(Path("some"), before=6):
-        raise TooLongError(message, 1)
+        raise TooLongError("text_exceeds_model_limit", 1, position=2, total=3, tokens=9, limit=4)
     told = "^some line 5 has a log-probability that is not a number"
     with pytest.raises(ModelError, match=told), lines.lines_of(Path("some"), places=[6, 4, 2]):
-        raise NotANumberError("text 2 of 3", "fp16", 1)
+        raise NotANumberError("text_log_probability_nan", "fp16", 1, position=2, total=3)
 
 
 def test_unknown_words_are_told_shortly() -> None:

@@ -115,7 +115,7 @@ def test_an_error_in_a_thread_reaches_whoever_asks_for_batches(
 
     def broken(self: PoolReader, place: Place, *stopped: object) -> Pool:
         if place.pool == 2:
-            raise DataError("the disk is gone")
+            raise DataError("doctor_fault", line="the disk is gone")
         return real(self, place)
 
     monkeypatch.setattr(PoolReader, "read", broken)

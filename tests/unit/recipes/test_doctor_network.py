@@ -308,7 +308,7 @@ def test_the_pairs_looked_at_are_long_and_have_different_sources(run: Run) -> No
 
 def test_checks_that_cannot_be_made_are_faults_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: object) -> Finding:
-        raise UsageError("too long")
+        raise UsageError("settings_invalid", faults="too long")
 
     monkeypatch.setattr("attendo.recipes.doctor.examination.padding", refuses)
     findings = quick(run)

@@ -266,11 +266,11 @@ def test_damage_that_shows_while_training_is_told_in_the_same_way(
     run = begun(config(tmp_path), tmp_path / "run")
 
     def damaged(stop_at: int | None) -> Iterator[Report]:
-        raise DamagedDataError("a.shard is damaged")
+        raise DamagedDataError("not_a_shard", path="a.shard")
         yield
 
     monkeypatch.setattr(run.trainer, "train", damaged)
-    with pytest.raises(DataError, match=r"a\.shard is damaged; remove it \(rm -r "):
+    with pytest.raises(DataError, match=r"a\.shard is damaged: it is not a shard; remove it \(rm -r "):
         list(run.train())
 
 

@@ -28,7 +28,7 @@ class Changing:
 
     def generate(self, texts: Sequence[str], **options: Any) -> list[Result]:
         if options.get("sample"):
-            raise UsageError("it cannot draw")
+            raise UsageError("settings_invalid", faults="it cannot draw")
         results = self._model.generate(texts, **options, max_length=4)
         return [self._changed(each) for each in results] if len(texts) == 1 else results
 

@@ -7,7 +7,6 @@ import pytest
 from piped import continuing
 from small_server import TEXT, Asking, error_of, random_model
 
-from attendo.serve.messages_of_the_library import OF_THE_LIBRARY
 from attendo.serve.shelf import NamedModel
 
 # For /generate, with one text unless others are given; and for the views of the page, by their decoders.
@@ -94,8 +93,3 @@ def test_texts_that_are_too_long_for_a_model(short: Asking) -> None:
     assert "拆分" in in_chinese(short.raw("generate", texts=["a", long]))
     assert "第 2 段" in in_chinese(short.raw("generate", texts=["a", long], split=True))
     assert "多句" in in_chinese(short.raw("generate", texts=["the cat. a dog."], split=True, prefix="猫。狗"))
-
-
-def test_every_gap_is_one_that_was_found() -> None:
-    for pattern, chinese in OF_THE_LIBRARY.items():
-        chinese.format(*["x"] * re.compile(pattern).groups)

@@ -252,7 +252,7 @@ def test_a_model_that_cannot_answer_is_told_before_it_is_served(monkeypatch: pyt
     here = office(*served("forth"))
 
     def fails(*_: Any, **__: Any) -> None:
-        raise UsageError("there is nothing in it")
+        raise UsageError("settings_invalid", faults="there is nothing in it")
 
     monkeypatch.setattr(here.served("forth").model, "call", fails)
     with pytest.raises(ModelError, match=r"the model forth cannot answer .*: there is nothing in it"):

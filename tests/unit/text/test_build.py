@@ -115,7 +115,7 @@ def test_no_text_is_an_error(kind: str) -> None:
 def test_a_fault_in_the_middle_of_the_text_comes_out_as_itself(kind: str) -> None:
     def lines() -> Iterator[str]:
         yield "the cat sat"
-        raise DataError("line 2 is bad")
+        raise DataError("doctor_fault", line="line 2 is bad")
 
     with pytest.raises(DataError, match=r"^line 2 is bad$"):
         build_tokenizers(lines(), TARGETS, config(kind))

@@ -1,0 +1,96 @@
+"""Every error has a code of the catalogue, and the values that its texts name."""
+
+import ast
+import re
+from collections.abc import Iterator
+from string import Formatter
+
+from source_files import NAMES, dotted, parsed
+
+from attendo.errors import AttendoError, DataError, ErrorList, MessagePart, UsageError
+from attendo.messages import MESSAGES, commands, data, exchange, files, generation, network, runs, text, views
+
+CATALOGUE = "attendo/messages/"
+PARTS = (files, network, text, data, generation, runs, exchange, views, commands)
+# Arguments of an error class that are not only values of its message.
+OWN = {"TooLongError": {"number"}, "NotANumberError": {"number"}, "JobError": {"exit_code"}, "NotTheSameError": set()}
+POSITIONAL = {"NotANumberError": {"precision"}}
+
+
+def placeholders(message: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(message) if name is not None}
+
+
+def error_classes() -> set[str]:
+    """The names of `AttendoError` with all classes below it, and of `MessagePart`."""
+    found = {AttendoError.__name__, MessagePart.__name__}
+    classes = [node for name in NAMES for node in ast.walk(parsed(name)) if isinstance(node, ast.ClassDef)]
+    while more := {each.name for each in classes if found & {dotted(base) for base in each.bases}} - found:
+        found |= more
+    return found
+
+
+def errors_made() -> Iterator[tuple[str, ast.Call]]:
+    classes = error_classes() - {"NotTheSameError"}
+    for name in NAMES:
+        for node in ast.walk(parsed(name)):
+            if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in classes:
+                yield f"{name}:{node.lineno}", node
+
+
+def test_every_error_has_a_code_of_the_catalogue_and_the_values_of_its_texts() -> None:
+    wrong: dict[str, str] = {}
+    for place, call in errors_made():
+        code = call.args[0] if call.args else None
+        if isinstance(code, ast.Name) and code.id == "code":  # one of two codes, or that of a subclass
+            continue
+        if not isinstance(code, ast.Constant) or code.value not in MESSAGES:
+            wrong[place] = ast.unparse(call)
+            continue
+        names = {keyword.arg for keyword in call.keywords} - OWN.get(dotted(call.func), set())
+        names |= POSITIONAL.get(dotted(call.func), set())
+        if None not in names and names != placeholders(MESSAGES[code.value].en):
+            wrong[place] = f"{names} are given, {placeholders(MESSAGES[code.value].en)} are named"
+    assert wrong == {}
+
+
+def test_every_code_is_used_and_is_in_one_part() -> None:
+    used = {
+        node.value
+        for name in NAMES
+        if not name.startswith(CATALOGUE)
+        for node in ast.walk(parsed(name))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert MESSAGES.keys() - used - {"more_faults"} == set()
+    assert sum(len(part.MESSAGES) for part in PARTS) == len(MESSAGES)
+
+
+def test_both_texts_have_the_same_placeholders_and_the_chinese_one_is_chinese() -> None:
+    for code, message in MESSAGES.items():
+        assert re.fullmatch(r"[a-z][a-z0-9_]+", code)
+        assert placeholders(message.en) == placeholders(message.zh), code
+        assert "\n" not in message.en + message.zh
+        words = re.sub(r"\{[^}]*\}", "", message.en)
+        assert re.search("[\u4e00-\u9fff]", message.zh) or not re.search(r"[a-z]{2} [a-z]{2}", words), code
+        assert message.phrases.keys() <= placeholders(message.en), code
+
+
+def test_an_error_is_shown_in_both_languages_with_the_errors_inside_it() -> None:
+    inner = DataError("not_a_shard", path="a")
+    outer = UsageError("run_file_invalid", path="run.toml", error=inner)
+    assert str(outer) == "run.toml: a is damaged: it is not a shard"
+    assert outer.text("zh") == "run.toml：a 已损坏：不是数据分片"
+    assert (outer.code, outer.values["error"]) == ("run_file_invalid", inner)
+
+
+def test_several_errors_are_one_value_and_the_last_ones_are_counted() -> None:
+    errors = [UsageError("setting_missing", name=f"setting_{number}" * 9) for number in range(9)]
+    several = UsageError("settings_invalid", faults=ErrorList(errors))
+    assert str(several).endswith("; and 6 more")
+    assert several.text("zh").endswith("；另有 6 个错误")
+
+
+def test_suggestions_and_phrases_in_values_are_chinese_too() -> None:
+    unknown = UsageError("unknown_setting", name="train.step", suggestion=" (did you mean train.steps?)")
+    assert unknown.text("zh") == "未知设置 train.step（是否指 train.steps？）"
