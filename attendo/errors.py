@@ -52,43 +52,53 @@ class AttendoError(Exception):
 
     def text(self, language: "Language") -> str:
         """The message in one language; values that have a text of their own are in the same one."""
-        return cut_text(_render(self.code, self.values, language), _LONGEST)
+        return cut_text(render_message(self.code, self.values, language), _LONGEST)
 
 
-class MessagePart:
-    """A value of a message that is words and has a text in each language, such as the line of a file."""
-
-    def __init__(self, code: str, /, **values: object) -> None:
-        self.code, self.values = code, values
+class Localized:
+    """A value of a message that has a text in each language."""
 
     def __str__(self) -> str:
         return self.text("en")
 
     def text(self, language: "Language") -> str:
-        return _render(self.code, self.values, language)
+        raise NotImplementedError
 
 
-class ErrorList:
+class MessagePart(Localized):
+    """A value of a message that is words and has a text in each language, such as the line of a file."""
+
+    def __init__(self, code: str, /, **values: object) -> None:
+        self.code, self.values = code, values
+
+    def text(self, language: "Language") -> str:
+        return render_message(self.code, self.values, language)
+
+
+class ErrorList(Localized):
     """Several errors as one value of another: as many as fit into a message, and how many more there are."""
 
-    def __init__(self, errors: Sequence[AttendoError]) -> None:
-        self.errors = errors
+    def __init__(self, errors: "Sequence[AttendoError | MessagePart]", limit: int = _LIST_LONGEST) -> None:
+        self.errors, self.limit = errors, limit  # characters
 
     def text(self, language: "Language") -> str:
         texts = [error.text(language) for error in self.errors]
         ends = accumulate(len(text) for text in texts)
-        count = max(1, sum(end <= _LIST_LONGEST for end in ends))
+        count = max(1, sum(end <= self.limit for end in ends))
         more = [AttendoError("more_faults", count=len(texts) - count).text(language)] if len(texts) > count else []
         return ("; " if language == "en" else "；").join([*texts[:count], *more])
 
 
-def _render(code: str, values: Mapping[str, object], language: "Language") -> str:
+def render_message(code: str, values: Mapping[str, object], language: "Language") -> str:
+    """The text of a code; values that are errors, lists of errors or parts of messages are in the same language."""
     from attendo.messages import render
 
-    texts = (AttendoError, MessagePart, ErrorList)
     return render(
         code,
-        {name: each.text(language) if isinstance(each, texts) else each for name, each in values.items()},
+        {
+            name: each.text(language) if isinstance(each, AttendoError | Localized) else each
+            for name, each in values.items()
+        },
         language,
     )
 

@@ -8,12 +8,12 @@ import os
 import re
 from collections.abc import Mapping
 
-from attendo.messages import commands, data, exchange, files, generation, network, runs, text, views
+from attendo.messages import commands, data, exchange, files, generation, http, network, runs, text, views
 from attendo.messages.message import Language, Message
 
 MESSAGES: dict[str, Message] = {
     code: message
-    for part in (files, network, text, data, generation, runs, exchange, views, commands)
+    for part in (files, network, text, data, generation, runs, exchange, views, commands, http)
     for code, message in part.MESSAGES.items()
 }
 

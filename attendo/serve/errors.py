@@ -13,15 +13,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from attendo.errors import AttendoError, ModelError
+from attendo.errors import AttendoError, ErrorList, Localized, MessagePart, ModelError, render_message
+from attendo.messages import MESSAGES
+from attendo.messages.message import LANGUAGES, Language
 from attendo.serve.error_shapes import content_in, shape_of, status_in
-from attendo.serve.messages import FAULTS, MESSAGES, OTHER_FAULT
 from attendo.serve.requests_log import CURRENT, current_id, where
 from attendo.settings import nearest
 
 RETRY_SECONDS = {429: 1, 503: 5}  # after which it is worth asking again: told with these statuses
 _FAULTS_TOLD = 5
 _TOLD = 100  # signs of what was sent
+_LONGEST = 2000  # characters of all faults of a request
 _ALIKE = 0.7  # from 0 to 1: how much of two names is the same
 _FORMS = ("multipart/", "application/x-www-form-urlencoded")
 _log = logging.getLogger("attendo.serve")
@@ -34,10 +36,9 @@ class Refusal(HTTPException):
     """
 
     def __init__(self, code: str, extra: Mapping[str, Any] | None = None, **values: Any) -> None:
-        message = MESSAGES[code]
-        super().__init__(message.status, code)
+        super().__init__(MESSAGES[code].status, code)
         self.code, self.extra = code, dict(extra or {})
-        self.english, self.chinese = message.filled(values)
+        self.english, self.chinese = (render_message(code, values, language) for language in LANGUAGES)
 
     def content(self, path: str = "", request_id: str | None = None) -> dict[str, Any]:
         """In the shape of the API that `path` belongs to; without one, in our own.
@@ -79,9 +80,9 @@ def refusal_of(error: Exception) -> Refusal:
         refusal = error
     elif isinstance(error, ModelError):  # which speaks of the model, never of what was asked
         _log.error("a model failed: %s", error)
-        refusal = Refusal("model_error", detail=str(error), detail_zh=error.text("zh"))
+        refusal = Refusal("model_error", detail=error)
     elif isinstance(error, AttendoError):
-        refusal = Refusal("bad_setting", detail=str(error), detail_zh=error.text("zh"))
+        refusal = Refusal("bad_setting", detail=error)
     else:
         _log.error("a request failed: %s", where(error))
         refusal = Refusal("failed")
@@ -134,10 +135,9 @@ def _noted(refusal: Refusal) -> Refusal:
 
 def _unfit(error: RequestValidationError, known: Sequence[str]) -> Refusal:
     faults = error.errors()[:_FAULTS_TOLD]
-    told = [_fault(each, known) for each in faults]
-    english, chinese = ("; ".join(each[0] for each in told), "；".join(each[1] for each in told))
     param = _place(faults[0])
-    return Refusal("bad_request", {"param": param} if param else None, detail=english, detail_zh=chinese)
+    detail = ErrorList([_fault(each, known) for each in faults], limit=_LONGEST)
+    return Refusal("bad_request", {"param": param} if param else None, detail=detail)
 
 
 def _place(fault: Mapping[str, Any]) -> str:
@@ -145,30 +145,34 @@ def _place(fault: Mapping[str, Any]) -> str:
     return ".".join(str(part) for part in fault["loc"] if part != "body")[:_TOLD]
 
 
-def _fault(fault: Mapping[str, Any], known: Sequence[str]) -> tuple[str, str]:
+def _fault(fault: Mapping[str, Any], known: Sequence[str]) -> MessagePart:
     name = _place(fault)
     if not name:  # there is no body, or it was sent as something else
-        return (
-            "the body must be a JSON object, sent as application/json",
-            "请求体必须是 JSON 对象，并以 application/json 发送",
-        )
+        return MessagePart("body_not_an_object")
     last = str(fault["loc"][-1])[:_TOLD]
-    context = fault.get("ctx") or {}
     others = [each for each in known if each != last]  # another request may have a field of that name
-    values = {**context, **near(last, others), "expected_zh": _chinese_list(context)}
-    english, chinese = FAULTS.get(fault["type"], OTHER_FAULT)
-    return f"{name} {english.format(**values)}", f"{name} {chinese.format(**values)}"
+    code = f"field_{fault['type']}"
+    if code not in MESSAGES:
+        return MessagePart("field_unusable", name=name)
+    values = {**(fault.get("ctx") or {}), "suggestion": suggest(last, others)}
+    if "expected" in values:
+        values["expected"] = _Choices(str(values["expected"]))
+    return MessagePart(code, name=name, **values)
 
 
-def _chinese_list(context: Mapping[str, Any]) -> str:
-    """Of the values that a field may have: 'a', 'b' or 'c' as they stand in English."""
-    return re.sub(r"'(?:, | or )'", "'、'", str(context.get("expected", "")))
+class _Choices(Localized):
+    """The values that a field may have, of which pydantic makes the list 'a', 'b' or 'c'."""
+
+    def __init__(self, choices: str) -> None:
+        self._choices = choices
+
+    def text(self, language: Language) -> str:
+        return self._choices if language == "en" else re.sub(r"'(?:, | or )'", "'、'", self._choices)
 
 
-def near(name: str, known: Sequence[str]) -> dict[str, str]:
-    """What a mistyped name may have been meant to be, in both languages, for the gaps of a message.
+def suggest(name: str, known: Sequence[str]) -> str:
+    """What a mistyped name may have been meant to be.
 
-    Whoever asks one API by the names of another has not mistyped them: `beam` is not meant to be `stream`.
+    A request that uses the names of another API has not mistyped them: `beam` is not meant to be `stream`.
     """
-    told = nearest(name, [each for each in known if SequenceMatcher(None, each, name).ratio() >= _ALIKE])
-    return {"near": told, "near_zh": told.replace(" (did you mean ", "（是否指 ").replace("?)", "？）")}
+    return nearest(name, [each for each in known if SequenceMatcher(None, each, name).ratio() >= _ALIKE])

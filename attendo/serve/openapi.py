@@ -8,8 +8,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict
 
+from attendo.messages import MESSAGES
 from attendo.serve.error_shapes import Shape, shape_of, status_in
-from attendo.serve.messages import MESSAGES
 from attendo.serve.settings import ServeSettings
 
 Responses = dict[int | str, dict[str, Any]]

@@ -8,12 +8,12 @@ from string import Formatter
 from source_files import NAMES, dotted, parsed
 
 from attendo.errors import AttendoError, DataError, ErrorList, MessagePart, UsageError
-from attendo.messages import MESSAGES, commands, data, exchange, files, generation, network, runs, text, views
+from attendo.messages import MESSAGES, commands, data, exchange, files, generation, http, network, runs, text, views
 
 CATALOGUE = "attendo/messages/"
-PARTS = (files, network, text, data, generation, runs, exchange, views, commands)
+PARTS = (files, network, text, data, generation, runs, exchange, views, commands, http)
 # Arguments of an error class that are not only values of its message.
-OWN = {"TooLongError": {"number"}, "NotANumberError": {"number"}, "JobError": {"exit_code"}, "NotTheSameError": set()}
+OWN = {"TooLongError": {"number"}, "NotANumberError": {"number"}, "JobError": {"exit_code"}, "Refusal": {"extra"}}
 POSITIONAL = {"NotANumberError": {"precision"}}
 
 
@@ -22,8 +22,8 @@ def placeholders(message: str) -> set[str]:
 
 
 def error_classes() -> set[str]:
-    """The names of `AttendoError` with all classes below it, and of `MessagePart`."""
-    found = {AttendoError.__name__, MessagePart.__name__}
+    """The names of `AttendoError` with all classes below it, of `MessagePart` and of the server's `Refusal`."""
+    found = {AttendoError.__name__, MessagePart.__name__, "Refusal"}
     classes = [node for name in NAMES for node in ast.walk(parsed(name)) if isinstance(node, ast.ClassDef)]
     while more := {each.name for each in classes if found & {dotted(base) for base in each.bases}} - found:
         found |= more
@@ -42,7 +42,7 @@ def test_every_error_has_a_code_of_the_catalogue_and_the_values_of_its_texts() -
     wrong: dict[str, str] = {}
     for place, call in errors_made():
         code = call.args[0] if call.args else None
-        if isinstance(code, ast.Name) and code.id == "code":  # one of two codes, or that of a subclass
+        if isinstance(code, ast.IfExp) or (isinstance(code, ast.Name) and code.id == "code"):  # one of two codes
             continue
         if not isinstance(code, ast.Constant) or code.value not in MESSAGES:
             wrong[place] = ast.unparse(call)
@@ -62,7 +62,8 @@ def test_every_code_is_used_and_is_in_one_part() -> None:
         for node in ast.walk(parsed(name))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    assert MESSAGES.keys() - used - {"more_faults"} == set()
+    by_kind = {code for code in http.MESSAGES if code.startswith("field_")}  # of an error of pydantic
+    assert MESSAGES.keys() - used - by_kind == set()
     assert sum(len(part.MESSAGES) for part in PARTS) == len(MESSAGES)
 
 
@@ -74,6 +75,7 @@ def test_both_texts_have_the_same_placeholders_and_the_chinese_one_is_chinese() 
         words = re.sub(r"\{[^}]*\}", "", message.en)
         assert re.search("[\u4e00-\u9fff]", message.zh) or not re.search(r"[a-z]{2} [a-z]{2}", words), code
         assert message.phrases.keys() <= placeholders(message.en), code
+        assert (message.status >= 400) == (code in http.MESSAGES and not code.startswith(("field_", "body_not"))), code
 
 
 def test_an_error_is_shown_in_both_languages_with_the_errors_inside_it() -> None:

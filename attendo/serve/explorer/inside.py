@@ -17,7 +17,6 @@ from attendo.serve.explorer.predictions import predictions
 from attendo.serve.explorer.requests import LedgerRequest, MaskRequest, TraceRequest
 from attendo.serve.explorer.searching import Turns
 from attendo.serve.explorer.subject import Subject
-from attendo.serve.messages import STACKS
 from attendo.serve.office import Office
 from attendo.serve.openapi import refusals
 from attendo.serve.settings import ServeSettings
@@ -87,8 +86,7 @@ def _mask(model: TextModel, asked: MaskRequest, settings: ServeSettings) -> Turn
     """The decoder's self-attention before and after its mask, and what the mask is for."""
     config = model.network.config
     if asked.layer >= config.num_decoder_layers:
-        count, chinese = config.num_decoder_layers, STACKS["decoder"]
-        raise Refusal("unknown_layer", layer=asked.layer, stack="decoder", stack_zh=chinese, count=count)
+        raise Refusal("unknown_layer", layer=asked.layer, stack="decoder", count=config.num_decoder_layers)
     if asked.head >= config.num_heads:
         raise Refusal("unknown_head", head=str(asked.head), count=config.num_heads)
     subject = yield from Subject.of(model, asked, settings)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from attendo.serve.errors import Refusal
-from attendo.serve.messages import SIDES
 from attendo.text import Tokenizer
 from attendo.text_model.splitting import sentences
 
@@ -19,7 +18,7 @@ def checked_ids(text: str, tokenizer: Tokenizer, before: Ids, most: int, side: s
     if len(ids) > room:
         tokens = len(before) + len(ids) + 1
         extra = {"side": side, **(_choices(text, tokenizer, max(room, 0)) if side == "source" else {})}
-        raise Refusal("too_long", extra, side=side, side_zh=SIDES[side], tokens=tokens, most=most)
+        raise Refusal("too_long", extra, side=side, tokens=tokens, most=most)
     return (*before, *ids)
 
 

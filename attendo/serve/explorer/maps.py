@@ -12,7 +12,6 @@ from attendo.model.config import ModelConfig
 from attendo.model.trace import MOST_NUMBERS
 from attendo.serve.errors import Refusal
 from attendo.serve.explorer.subject import Subject
-from attendo.serve.messages import STACKS
 
 KINDS = {"encoder_self": ("encoder", "self"), "decoder_self": ("decoder", "self"), "cross": ("decoder", "cross")}
 
@@ -47,7 +46,7 @@ def check_layers(config: ModelConfig, chosen: Sequence[int] | None) -> None:
         if layer >= max(config.num_encoder_layers, config.num_decoder_layers):
             stack = "encoder" if config.num_encoder_layers > config.num_decoder_layers else "decoder"
             count = max(config.num_encoder_layers, config.num_decoder_layers)
-            raise Refusal("unknown_layer", layer=layer, stack=stack, stack_zh=STACKS[stack], count=count)
+            raise Refusal("unknown_layer", layer=layer, stack=stack, count=count)
 
 
 def check_block(config: ModelConfig, subject: Subject, chosen: Sequence[int] | None, most: int) -> None:

@@ -16,7 +16,6 @@ from attendo.serve.errors import Refusal
 from attendo.serve.explorer.lengths import checked_ids
 from attendo.serve.explorer.pieces import prefix_ids
 from attendo.serve.explorer.requests import Decoder
-from attendo.serve.messages import SIDES
 from attendo.text import BOS, EOS
 from attendo.text_model import TextModel
 from attendo.text_model.answering import Answering, Line
@@ -103,8 +102,7 @@ class Search:
             limit = max(limit, len(forced) + self.config.max_length_extra)
         limit = min(limit, self._longest)
         if len(forced) > limit:
-            tokens, chinese = len(forced) + 1, SIDES["target"]
-            raise Refusal("too_long", side="target", side_zh=chinese, tokens=tokens, most=limit + 1)
+            raise Refusal("too_long", side="target", tokens=len(forced) + 1, most=limit + 1)
         return replace(line, prefix=forced, limit=limit, least=min(line.least, limit))
 
     def _ended(self, prefix: Sequence[int]) -> Hypothesis:

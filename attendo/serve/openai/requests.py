@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from attendo.serve.errors import Refusal, near
+from attendo.serve.errors import Refusal, suggest
 from attendo.serve.fields import Count, ModelName, Seed
 
 Stop = Annotated[str, Field(min_length=1, max_length=500)]
@@ -96,7 +96,9 @@ class Wanted(_Part):
             raise Refusal("one_stream", {"param": "n"}, count=self.n)
 
     def _unknown(self, name: str) -> Refusal:
-        return Refusal("unknown_parameter", {"param": name}, name=name, **near(name, [*type(self).model_fields]))
+        return Refusal(
+            "unknown_parameter", {"param": name}, name=name, suggestion=suggest(name, [*type(self).model_fields])
+        )
 
 
 class TextPart(_Part):

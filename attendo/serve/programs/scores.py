@@ -8,7 +8,6 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from attendo.serve.errors import Refusal, answer
-from attendo.serve.messages import SIDES
 from attendo.serve.office import Office
 from attendo.serve.openapi import OF_MODELS, refusals
 from attendo.serve.programs.replies import ScoreReply, score_told
@@ -67,5 +66,5 @@ def _tokens(model: TextModel, texts: Sequence[str], side: str, most: int) -> int
     most = most if longest is None else min(most, longest + 1)
     counts = [before + len(ids) for ids in tokenizer.encode_many(list(texts))]
     if (tokens := max(counts) + 1) > most:
-        raise Refusal("pair_too_long", {"side": side}, side=side, side_zh=SIDES[side], tokens=tokens, most=most)
+        raise Refusal("pair_too_long", {"side": side}, side=side, tokens=tokens, most=most)
     return sum(counts)

@@ -6,7 +6,6 @@ import pytest
 from small_server import API, HOSTILE, POSTS, TEXT, Asking, error_of, random_model
 from tiny import without_source
 
-from attendo.serve.messages import FAULTS, MESSAGES, OTHER_FAULT
 from attendo.serve.settings import ServeSettings
 from attendo.serve.shelf import NamedModel
 from attendo.text_model import TextModel
@@ -198,15 +197,3 @@ def test_a_body_of_another_kind_is_not_read(server: Asking, kind: str) -> None:
     """So that no form of another site can ask anything."""
     answered = server.client.post(f"{API}/trace", content=b'{"text": "I"}', headers={"content-type": kind})
     error_of(answered, 400, "bad_request")
-
-
-def test_both_languages_have_the_same_gaps() -> None:
-    gaps = {name: (set(_gaps(each.english)), set(_gaps(each.chinese))) for name, each in MESSAGES.items()}
-    shown = {name: tuple({gap.removesuffix("_zh") for gap in side} for side in both) for name, both in gaps.items()}
-    assert {name: both for name, both in shown.items() if both[0] != both[1]} == {}
-    assert all(set(_gaps(one)) == {gap.removesuffix("_zh") for gap in _gaps(two)} for one, two in FAULTS.values())
-    assert len(OTHER_FAULT) == 2
-
-
-def _gaps(text: str) -> list[str]:
-    return [part.partition("}")[0].partition(":")[0].partition("!")[0] for part in text.split("{")[1:]]
