@@ -1,5 +1,6 @@
 """What can go wrong for a reason the user can mend; each kind carries the exit code of the command line."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import accumulate, islice
@@ -55,14 +56,15 @@ class AttendoError(Exception):
         return cut_text(render_message(self.code, self.values, language), _LONGEST)
 
 
-class Localized:
+class Localized(ABC):
     """A value of a message that has a text in each language."""
 
     def __str__(self) -> str:
         return self.text("en")
 
+    @abstractmethod
     def text(self, language: "Language") -> str:
-        raise NotImplementedError
+        """The text in one language."""
 
 
 class MessagePart(Localized):
@@ -76,7 +78,7 @@ class MessagePart(Localized):
 
 
 class ErrorList(Localized):
-    """Several errors as one value of another: as many as fit into a message, and how many more there are."""
+    """Several errors, joined into one value of a message. Errors beyond `limit` characters are only counted."""
 
     def __init__(self, errors: "Sequence[AttendoError | MessagePart]", limit: int = _LIST_LONGEST) -> None:
         self.errors, self.limit = errors, limit  # characters

@@ -2,6 +2,25 @@
 
 from attendo.messages.message import Message
 
+# Why a line of a corpus is bad.
+BAD_LINES = {
+    "empty": "空行",
+    "too long": "太长",
+    "length ratio": "长度比例不当",
+    "not UTF-8": "不是 UTF-8",
+    "source not UTF-8": "源文不是 UTF-8",
+    "target not UTF-8": "译文不是 UTF-8",
+    "NUL": "含有 NUL 字符",
+    "not CSV": "不是 CSV",
+    "not JSON": "不是 JSON",
+    "no such column": "没有这一列",
+    "no such field": "没有这个字段",
+    "field is not text": "字段不是文本",
+    "feature with a space or a bracket": "特征含有空格或尖括号",
+    "no list of turns": "没有对话轮次列表",
+    "no answer": "没有回答",
+}
+
 MESSAGES: dict[str, Message] = {
     "empty_batch": Message("a batch needs at least one sentence", "一个批次至少要有一个句子"),
     "turn_setting_without_turns": Message(
@@ -230,23 +249,7 @@ MESSAGES: dict[str, Message] = {
         "{corpus}: {bad} of {lines} lines are bad ({share:.1%}): {reasons}; they are listed in {listing}: {remedy}{separator}{advice}",
         "{corpus}：{lines} 行中有 {bad} 行是坏行（{share:.1%}）：{reasons}；清单见 {listing}：{remedy}{separator}{advice}",
         {
-            "reasons": {
-                "empty": "空行",
-                "too long": "太长",
-                "length ratio": "长度比例不当",
-                "not UTF-8": "不是 UTF-8",
-                "source not UTF-8": "源文不是 UTF-8",
-                "target not UTF-8": "译文不是 UTF-8",
-                "NUL": "含有 NUL 字符",
-                "not CSV": "不是 CSV",
-                "not JSON": "不是 JSON",
-                "no such column": "没有这一列",
-                "no such field": "没有这个字段",
-                "field is not text": "字段不是文本",
-                "feature with a space or a bracket": "特征含有空格或尖括号",
-                "no list of turns": "没有对话轮次列表",
-                "no answer": "没有回答",
-            },
+            "reasons": BAD_LINES,
             "separator": {"; ": "；"},
             "corpus": {"built-in task": "内置任务", "built-in task, held out": "内置任务（留出部分）"},
         },

@@ -1,5 +1,6 @@
 """Messages of runs, recipes, doctor and benchmarks."""
 
+from attendo.messages.data import BAD_LINES
 from attendo.messages.message import Message
 
 MESSAGES: dict[str, Message] = {
@@ -250,23 +251,7 @@ MESSAGES: dict[str, Message] = {
     "test_row_invalid": Message(
         "{corpus}, row {row}: {fault}; a test must be whole: mend the file",
         "{corpus} 第 {row} 行：{fault}；测试必须完整：请修正文件",
-        {
-            "fault": {
-                "empty": "空行",
-                "not UTF-8": "不是 UTF-8",
-                "source not UTF-8": "源文不是 UTF-8",
-                "target not UTF-8": "译文不是 UTF-8",
-                "NUL": "含有 NUL 字符",
-                "not CSV": "不是 CSV",
-                "not JSON": "不是 JSON",
-                "no such column": "没有这一列",
-                "no such field": "没有这个字段",
-                "field is not text": "字段不是文本",
-                "feature with a space or a bracket": "特征含有空格或尖括号",
-                "no list of turns": "没有对话轮次的列表",
-                "no answer": "没有回答",
-            }
-        },
+        {"fault": BAD_LINES},
     ),
     "no_run_to_resume": Message(
         "{folder} holds no run to resume: name a folder that attendo train wrote",
