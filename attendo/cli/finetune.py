@@ -28,7 +28,7 @@ def finetune(
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
     freeze: Annotated[
         list[str] | None,
-        typer.Option(metavar="PART", help="Do not train embeddings, encoder, decoder or output. Repeatable."),
+        typer.Option(metavar="PART", help="Do not train this part: embeddings, encoder, decoder or output."),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a run that is in the folder already.")
