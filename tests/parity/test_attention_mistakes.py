@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from error_codes import has_code
 from torch import Tensor
 
 from attendo.errors import UsageError
@@ -45,7 +46,7 @@ def test_E3_scores_are_scaled_by_the_width_of_the_keys(path: Callable[..., Tenso
 def test_E3_a_head_width_of_its_own_is_kept() -> None:
     attention = MultiHeadAttention(10, 3, d_key=4, d_value=2)
     assert (attention.d_key, attention.d_value) == (4, 2)
-    with pytest.raises(UsageError, match="d_model must be a multiple of num_heads: 10 and 3"):
+    with pytest.raises(UsageError, check=has_code("d_model_not_divisible", d_model=10, num_heads=3)):
         MultiHeadAttention(10, 3)
 
 

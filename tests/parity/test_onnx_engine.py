@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import has_code
 from torch import Tensor
 
 from attendo.decode.beam import Beam
@@ -136,7 +137,7 @@ def test_an_error_of_any_sentence_arrives(small_network: MakeNetwork) -> None:
     engine = OnnxEngine(OnnxNetwork.of(small_network(), threads=2), 1000)
     for number in range(len(REQUESTS)):
         wrong = [Request(each.number, (17,), 9) if each.number == number else each for each in REQUESTS]
-        with pytest.raises(UsageError, match="token id 17 is outside the vocabulary"):
+        with pytest.raises(UsageError, check=has_code("token_id_outside_vocabulary", token_id=17, size=17)):
             list(engine.answers(wrong, Greedy(), RULES))
     assert len(list(engine.answers(REQUESTS, Greedy(), RULES))) == 2
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from error_codes import has_code
 from torch import Tensor
 
 from attendo.decode.beam import Beam
@@ -198,36 +199,36 @@ def test_rows_share_the_memory_of_their_sentence(small_network: MakeNetwork) -> 
 def test_it_is_a_network_for_our_search(small_network: MakeNetwork) -> None:
     onnx = OnnxNetwork.of(small_network(), threads=1)
     assert isinstance(onnx, Network)
-    with pytest.raises(UsageError, match="none of fixed size"):
+    with pytest.raises(UsageError, check=has_code("onnx_fixed_size_unsupported")):
         onnx.room(1, 1, 1, 1)
 
 
 def test_what_it_cannot_do_is_said_in_our_words(small_network: MakeNetwork) -> None:
     onnx = OnnxNetwork.of(small_network(positions="learned", max_length=4), threads=1)
-    with pytest.raises(UsageError, match="token id 17 is outside the vocabulary of 17 tokens"):
+    with pytest.raises(UsageError, check=has_code("token_id_outside_vocabulary", token_id=17, size=17)):
         onnx.encode(torch.tensor([[17]]))
-    with pytest.raises(UsageError, match="token id -1"):
+    with pytest.raises(UsageError, check=has_code("token_id_outside_vocabulary", token_id=-1)):
         onnx.encode(torch.tensor([[-1]]))
-    with pytest.raises(UsageError, match=r"5 tokens is longer than the learned positions \(max_length 4\)"):
+    with pytest.raises(UsageError, check=has_code("sequence_exceeds_max_length", count=5, max_length=4)):
         onnx.encode(torch.full((1, 5), 6))
     state = onnx.start(onnx.encode(torch.full((1, 4), 6)))
-    with pytest.raises(UsageError, match="one token of a row at a time, not 2"):
+    with pytest.raises(UsageError, check=has_code("onnx_multiple_tokens_per_step", count=2)):
         onnx.step(torch.full((1, 2), 6), state)
     for _ in range(4):
         _, state = onnx.step(torch.full((1, 1), 6), state)
-    with pytest.raises(UsageError, match="5 tokens is longer"):
+    with pytest.raises(UsageError, check=has_code("sequence_exceeds_max_length", count=5)):
         onnx.step(torch.full((1, 1), 6), state)
     steps = onnx.in_place(onnx.start(state.memory))
     for _ in range(4):
         steps.step(np.full((1, 1), 6))
-    with pytest.raises(UsageError, match="5 tokens is longer"):
+    with pytest.raises(UsageError, check=has_code("sequence_exceeds_max_length", count=5)):
         steps.step(np.full((1, 1), 6))
 
 
 def test_a_network_without_an_encoder_is_refused(small_network: MakeNetwork) -> None:
     network = small_network(num_encoder_layers=0)
     assert obstacles(network.config) == ["it has no encoder (num_encoder_layers is 0)"]
-    with pytest.raises(ModelError, match="cannot hold this network: it has no encoder"):
+    with pytest.raises(ModelError, check=has_code("onnx_network_unsupported")):
         step_graph(network)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from error_codes import has_code
 from pydantic import Field
 
 from attendo.errors import AttendoError, ModelError, UsageError, cut_text, list_names, shorten
@@ -16,22 +17,22 @@ from attendo.text.sentencepiece_file import model_kind, pieces
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "not JSON"),
-        (b"{", "not JSON"),
-        (b'{"a": "\xff"}', "not UTF-8"),
-        (b"\xff\xfe{\x00}\x00", "not UTF-8"),
-        (b'{"a": "\\ud800"}', "half of a surrogate pair"),
-        (b'{"\\uDFff": 1}', "half of a surrogate pair"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "too many digits"),
-        (b'{"a": ' + b"[" * 100_000, "nested too deeply"),
-        (b"[1]", "not a JSON object"),
-        (b"null", "not a JSON object"),
+        (b"", has_code("json_syntax_invalid")),
+        (b"{", has_code("json_syntax_invalid")),
+        (b'{"a": "\xff"}', has_code("json_syntax_invalid")),
+        (b"\xff\xfe{\x00}\x00", has_code("json_syntax_invalid")),
+        (b'{"a": "\\ud800"}', has_code("json_syntax_invalid")),
+        (b'{"\\uDFff": 1}', has_code("json_syntax_invalid")),
+        (b'{"a": ' + b"9" * 5000 + b"}", has_code("json_syntax_invalid")),
+        (b'{"a": ' + b"[" * 100_000, has_code("json_syntax_invalid")),
+        (b"[1]", has_code("json_not_an_object")),
+        (b"null", has_code("json_not_an_object")),
     ],
 )
 def test_json_that_cannot_be_read_is_named(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "config.json"
     path.write_bytes(content)
-    with pytest.raises(ModelError, match=reason) as error:
+    with pytest.raises(ModelError, check=reason) as error:
         read_json(path, COPY_AGAIN)
     assert str(error.value).startswith(f"{path} is damaged")
     assert str(error.value).endswith(COPY_AGAIN)
@@ -45,15 +46,15 @@ def test_a_pair_of_surrogates_is_one_character(tmp_path: Path) -> None:
 
 def test_text_must_be_utf8(tmp_path: Path) -> None:
     (tmp_path / "merges.txt").write_bytes(b"a b\n\xe4 b\n")
-    with pytest.raises(ModelError, match=r"merges.txt is damaged: it is not UTF-8"):
+    with pytest.raises(ModelError, check=has_code("model_file_not_utf8")):
         read_text(tmp_path / "merges.txt")
 
 
 def test_what_is_no_plain_file_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.json")
-    with pytest.raises(ModelError, match="not a plain file"):
+    with pytest.raises(ModelError, check=has_code("not_a_regular_file")):
         read_bytes(tmp_path / "config.json")
-    with pytest.raises(ModelError, match="No such file"):
+    with pytest.raises(ModelError, check=has_code("model_file_unreadable")):
         read_bytes(tmp_path / "nowhere")
 
 
@@ -96,7 +97,7 @@ def test_faults_of_settings_are_short(name: str, value: Any) -> None:
 
 
 def test_many_faults_of_settings_are_counted() -> None:
-    with pytest.raises(UsageError, match=r"and \d+ more") as error:
+    with pytest.raises(UsageError, check=has_code("settings_invalid")) as error:
         Small(**{f"unknown{n}": 1 for n in range(100)})
     assert len(str(error.value)) < 500
 

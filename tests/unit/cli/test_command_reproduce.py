@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import has_code
 from full_disk import room_for
 from tiny import SOURCES, TARGETS, Command
 
@@ -281,7 +282,7 @@ def test_how_far_a_run_is_can_be_told_from_its_folder(data: Path, out: Path, rec
     config, run = read_recipe(recipe(PLAIN)).config(None, data), out / "seed-1"
     assert state_of(out / "seed-3", config, {}) == "new"
     assert state_of(run, config, {}) == "complete"
-    with pytest.raises(UsageError, match=r"seed-1 holds a run with other settings than seed = 5: name another folder"):
+    with pytest.raises(UsageError, check=has_code("run_settings_differ", settings="seed = 5")):
         state_of(run, config.replace(seed=5), {})
     smaller = config.train.replace(
         batch_tokens=32, accumulate=2
@@ -362,7 +363,7 @@ def test_damaged_reports_of_a_run_that_ended_early_are_told(data: Path, out: Pat
     assert state_of(out / "seed-1", longer, {}) == "complete", "a last line may be cut"
     with (out / "seed-1" / "metrics.jsonl").open("a") as file:
         file.write("\n")
-    with pytest.raises(DataError, match=r"metrics\.jsonl, line \d+ is not what a run writes"):
+    with pytest.raises(DataError, check=has_code("metrics_line_invalid", file="metrics.jsonl")):
         state_of(out / "seed-1", longer, {})
 
 
@@ -413,9 +414,7 @@ def test_answers_that_could_not_be_kept_are_a_failure(attendo: Command, data: Pa
 def test_who_comes_second_is_told_what_reproduce_can_do(data: Path, out: Path, recipe: Recipe) -> None:
     found = read_recipe(recipe(PLAIN))
     run, config = found.plan(out)[0], found.config(None, data)
-    with pytest.raises(
-        UsageError, match=r"another process has begun \S+seed-1 meanwhile: wait for it and give the same"
-    ):
+    with pytest.raises(UsageError, check=has_code("run_started_by_another_process")):
         command._begun(run, config, torch.device("cpu"), {})
 
 

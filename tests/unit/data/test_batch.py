@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from error_codes import has_code
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,7 +54,7 @@ def test_an_empty_sentence_is_its_control_tokens() -> None:
 
 
 def test_a_batch_of_nothing_is_refused() -> None:
-    with pytest.raises(UsageError, match="at least one sentence"):
+    with pytest.raises(UsageError, check=has_code("empty_batch")):
         collate([])
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from error_codes import has_code
 from prepared_data import WORDS, ListCorpus, prepare_all, sentences
 
 from attendo.data.config import CorpusConfig, DataConfig
@@ -134,7 +135,7 @@ def test_R7_too_many_bad_lines_leave_only_their_list(tmp_path: Path, late: bool)
 
 
 def test_R7_bad_validation_text_is_refused_too(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="held out: 1 of 2 lines are bad"):
+    with pytest.raises(DataError, check=has_code("too_many_bad_lines", corpus="held out", bad=1, lines=2)):
         prepare_all(tmp_path / "data", ListCorpus(sentences(9)), valid=ListCorpus([("a", "u"), ("", "u")], "held out"))
 
 
@@ -192,7 +193,7 @@ def test_sources_that_are_cut_are_counted(tmp_path: Path) -> None:
 def test_a_tag_that_ready_tokenizers_do_not_know_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     ready = prepare_all(tmp_path / "ready", ListCorpus(sentences(20)))
     settings = DataConfig(file=tmp_path / "missing.tsv", tag="<2de>")
-    with pytest.raises(UsageError, match="<2de> is no symbol of the source tokenizer"):
+    with pytest.raises(UsageError, check=has_code("symbol_not_in_tokenizer", symbol="<2de>")):
         run(settings, (ready.source_tokenizer, ready.target_tokenizer), tmp_path / "data")
 
 
@@ -207,7 +208,9 @@ def test_a_file_that_changes_between_the_readings_is_refused(tmp_path: Path) -> 
             self.lines += 1
             return ListCorpus(sentences(self.lines)).rows()
 
-    with pytest.raises(DataError, match="growing had 11 lines and now has 12"):
+    with pytest.raises(
+        DataError, check=has_code("corpus_changed_while_reading", corpus="growing", before=11, after=12)
+    ):
         prepare_all(tmp_path / "data", Growing())
     assert names(tmp_path) == []
 
@@ -224,7 +227,7 @@ def test_an_earlier_folder_is_replaced_only_by_a_whole_one(tmp_path: Path) -> No
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "diary.txt").write_text("mine")
-    with pytest.raises(UsageError, match="exists and is not prepared data"):
+    with pytest.raises(UsageError, check=has_code("folder_not_prepared_data")):
         prepare_all(tmp_path / "data", ListCorpus(sentences(30)))
     assert names(tmp_path / "data") == ["diary.txt"]
 
@@ -279,7 +282,7 @@ def test_R5_a_disk_that_fills_up_at_any_moment_leaves_what_was_there(
     prepare_all(tmp_path / "data", ListCorpus(sentences(30)))
     before = content(tmp_path / "data")
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(AttendoError, match="No space left on device"):
+    with pytest.raises(AttendoError, check=has_code("prepared_data_write_failed", reason="No space left on device")):
         prepare_all(tmp_path / "data", ListCorpus(sentences(60)))
     assert names(tmp_path) == ["data"]
     # The last call is for the folder above, when the new data is already in place.
@@ -291,7 +294,7 @@ def test_R7_two_files_of_different_length_leave_nothing(tmp_path: Path) -> None:
     (tmp_path / "source").write_text("a\nb\n")
     (tmp_path / "target").write_text("u\n")
     settings = DataConfig(source=tmp_path / "source", target=tmp_path / "target")
-    with pytest.raises(DataError, match="ends after 1 lines"):
+    with pytest.raises(DataError, check=has_code("file_line_counts_differ", short_lines=1)):
         run(settings, WORDS, tmp_path / "data")
     assert names(tmp_path) == ["source", "target"]
 

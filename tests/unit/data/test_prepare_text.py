@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from error_codes import ErrorCheck, has_code
 from running import some_text
 
 from attendo.data import running, text_writing
@@ -130,27 +131,39 @@ def test_all_of_the_validation_text_is_in_its_batches(tmp_path: Path) -> None:
 def test_given_tokenizers_are_used(tmp_path: Path) -> None:
     words = Words.build([some_text(1000)], symbols=(LINE,))
     assert prepared(tmp_path, some_text(1000), (words, words)).target_tokenizer == words
-    with pytest.raises(UsageError, match="it needs the symbol <line>"):
+    with pytest.raises(UsageError, check=has_code("tokenizer_lacks_line_symbol", symbol="<line>")):
         prepared(tmp_path, some_text(1000), (Words.build(["a"]), Words.build(["a"])))
 
 
 @pytest.mark.parametrize(
-    ("characters", "settings", "why"),
+    ("characters", "settings", "error"),
     [
-        (34, {}, "text.txt has 30 tokens to learn from, fewer than two windows of 16: bring more text, or lower"),
-        (100, {}, "text.txt has 10 tokens to validate with, fewer than a window of 16: raise data.valid_share"),
-        (0, {}, "text.txt is empty"),
+        (
+            34,
+            {},
+            has_code(
+                "running_text_too_short",
+                tokens=30,
+                purpose="learn from",
+                minimum="two windows of 16",
+                remedy="bring more text",
+            ),
+        ),
+        (100, {}, has_code("running_text_too_short", tokens=10, purpose="validate with", minimum="a window of 16")),
+        (0, {}, has_code("file_is_empty")),
     ],
 )
-def test_too_little_text_is_refused(tmp_path: Path, characters: int, settings: dict[str, Any], why: str) -> None:
-    with pytest.raises(DataError, match=why):
+def test_too_little_text_is_refused(
+    tmp_path: Path, characters: int, settings: dict[str, Any], error: ErrorCheck
+) -> None:
+    with pytest.raises(DataError, check=error):
         prepared(tmp_path, some_text(characters), **settings)
     assert not (tmp_path / "data").exists()
 
 
 def test_text_without_a_line_to_end_at_is_refused(tmp_path: Path) -> None:
     text = some_text(1000).replace("\n", " ")
-    with pytest.raises(DataError, match=r"has no line break in the part that would be kept back"):
+    with pytest.raises(DataError, check=has_code("validation_part_without_line_break")):
         prepared(tmp_path, text, TokenizerConfig(kind="words"))
 
 
@@ -158,38 +171,44 @@ def test_a_line_too_long_for_pieces_is_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(running, "BLOCK_CHARACTERS", 100)
     text = "a b c\n" + "abc " * 60 + "\nd\n" * 50
     assert prepared(tmp_path, text).pairs
-    with pytest.raises(DataError, match="line 2 is too long to be cut into tokens: break it up"):
+    with pytest.raises(DataError, check=has_code("line_too_long_to_tokenize", line=2)):
         prepared(tmp_path, text, TokenizerConfig(kind="words"))
 
 
 @pytest.mark.parametrize(
-    ("tokenizer", "why"),
+    ("tokenizer", "error"),
     [
-        ({"kind": "spaced"}, "spaced does not keep the white space"),
-        ({"kind": "bpe", "dropout": 0.1}, "tokenizer.dropout would make windows"),
-        ({"kind": "bpe", "target_kind": "words"}, "tokenizer.target_kind is about two sides, and running text has but"),
-        ({"kind": "bpe", "joint": True}, "tokenizer.joint is about two sides, and running text has but one"),
+        ({"kind": "spaced"}, has_code("spaced_tokenizer_loses_whitespace")),
+        ({"kind": "bpe", "dropout": 0.1}, has_code("dropout_with_running_text")),
+        ({"kind": "bpe", "target_kind": "words"}, has_code("tokenizer_setting_needs_pairs", option="target_kind")),
+        ({"kind": "bpe", "joint": True}, has_code("tokenizer_setting_needs_pairs", option="joint")),
     ],
 )
 def test_tokenizers_that_do_not_fit_running_text_are_refused(
-    tmp_path: Path, tokenizer: dict[str, Any], why: str
+    tmp_path: Path, tokenizer: dict[str, Any], error: ErrorCheck
 ) -> None:
-    with pytest.raises(UsageError, match=why):
+    with pytest.raises(UsageError, check=error):
         prepared(tmp_path, some_text(1000), TokenizerConfig(**tokenizer))
 
 
 @pytest.mark.parametrize(
-    ("settings", "why"),
+    ("settings", "error"),
     [
-        ({"text": "a", "window": 8, "stride": 9}, "data.stride 9 would skip text between windows of 8"),
-        ({"text": "a", "window": 1}, "window: input should be greater than or equal to 2"),
-        ({"task": "builtin", "window": 8}, "data.window belongs to data.text"),
-        ({"source": "a", "target": "b", "valid_share": 0.2}, "data.valid_share belongs to data.text"),
-        ({"text": "a", "source": "b", "target": "c"}, "give one of source and target, file, corpora, text"),
+        ({"text": "a", "window": 8, "stride": 9}, has_code("stride_exceeds_window", stride=9, window=8)),
+        (
+            {"text": "a", "window": 1},
+            has_code("setting_invalid", name="window", reason="input should be greater than or equal to 2"),
+        ),
+        ({"task": "builtin", "window": 8}, has_code("text_setting_without_text", option="window")),
+        (
+            {"source": "a", "target": "b", "valid_share": 0.2},
+            has_code("text_setting_without_text", option="valid_share"),
+        ),
+        ({"text": "a", "source": "b", "target": "c"}, has_code("multiple_data_sources")),
     ],
 )
-def test_settings_of_running_text_make_sense(settings: dict[str, Any], why: str) -> None:
-    with pytest.raises(UsageError, match=why):
+def test_settings_of_running_text_make_sense(settings: dict[str, Any], error: ErrorCheck) -> None:
+    with pytest.raises(UsageError, check=error):
         DataConfig(**settings)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from error_codes import has_code
 
 from attendo.data.config import CorpusConfig
 from attendo.data.sources import Corpus, FileCorpus, Row, rows
@@ -25,7 +26,7 @@ def test_a_pipe_is_refused_as_text_is_read_more_than_once(tmp_path: Path) -> Non
     assert corpus.source is not None
     corpus.source.unlink()
     os.mkfifo(corpus.source)
-    with pytest.raises(DataError, match="is a pipe, and text is read more than once: write it to a file first"):
+    with pytest.raises(DataError, check=has_code("data_file_is_pipe")):
         FileCorpus(corpus).rows()
 
 

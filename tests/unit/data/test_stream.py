@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from error_codes import has_code
 from prepared_data import ListCorpus, from_lengths, prepare_all, sentences
 
 from attendo.data import pools as pools_module
@@ -68,26 +69,26 @@ def test_dropout_cuts_words_anew_each_epoch_and_changes_no_text(tmp_path: Path) 
 
 def test_dropout_needs_a_tokenizer_that_merges(tmp_path: Path) -> None:
     words = prepare_all(tmp_path / "words", ListCorpus(sentences(20)))
-    with pytest.raises(UsageError, match="which kind words does not have"):
+    with pytest.raises(UsageError, check=has_code("dropout_kind_without_merges", kind="words")):
         BatchStream(words, 60, 1, 0.1)
 
 
 @pytest.mark.parametrize("position", [Position(0, 3, 0), Position(0, 0, 1000), Position(4, 9, 9)])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_position_of_other_data_is_refused(data: Prepared, position: Position, workers: int) -> None:
-    with pytest.raises(UsageError, match="belongs to other data or settings"):
+    with pytest.raises(UsageError, check=has_code("batch_position_not_found")):
         next(BatchStream(data, 30, 1).batches(position, workers))
     assert batch_threads() == []
 
 
 @pytest.mark.parametrize("weight", [1e-9, 1e-3])
 def test_an_epoch_without_pairs_is_refused(tmp_path: Path, weight: float) -> None:
-    with pytest.raises(DataError, match=r"epoch 0 of .* has no pairs"):
+    with pytest.raises(DataError, check=has_code("epoch_without_pairs", epoch=0)):
         next(BatchStream(from_lengths(tmp_path, [[(1, 1)] * 10], [weight]), 30, 1).batches())
 
 
 def test_data_without_pairs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="has no pairs"):
+    with pytest.raises(DataError, check=has_code("epoch_without_pairs")):
         next(BatchStream(from_lengths(tmp_path, [[]]), 30, 1).batches())
 
 
@@ -119,7 +120,7 @@ def test_an_error_in_a_thread_reaches_whoever_asks_for_batches(
         return real(self, place)
 
     monkeypatch.setattr(PoolReader, "read", broken)
-    with pytest.raises(DataError, match="the disk is gone"):
+    with pytest.raises(DataError, check=has_code("doctor_fault", line="the disk is gone")):
         list(islice(BatchStream(data, 30, 1).batches(workers=workers), 300))
     assert batch_threads() == []
 

@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 import torch
+from error_codes import has_code
 from tables import (
     SHORT,
     SILENT,
@@ -323,7 +324,7 @@ def same(one: Tensor, other: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("width", [0, -1])
 def test_a_beam_without_rows_is_refused(width: int) -> None:
-    with pytest.raises(UsageError, match=f"width must be 1 or more, not {width}"):
+    with pytest.raises(UsageError, check=has_code("beam_width_below_one", width=width)):
         Beam(width)
 
 

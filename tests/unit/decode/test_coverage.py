@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import has_code
 from tables import A, B
 from torch import Tensor
 from waiting import Watch
@@ -200,9 +201,9 @@ def test_the_ranking_adds_coverage_behind_the_length_normalisation() -> None:
 
 
 def test_what_cannot_be_covered_is_refused(small_network: Make) -> None:
-    with pytest.raises(UsageError, match="no source to cover"):
+    with pytest.raises(UsageError, check=has_code("coverage_penalty_without_source")):
         Covering(small_network(num_encoder_layers=0))
-    with pytest.raises(UsageError, match="from -2 to 1, not 2"):
+    with pytest.raises(UsageError, check=has_code("coverage_layer_out_of_range", first=-2, last=1, layer=2)):
         Covering(small_network(), layer=2)
-    with pytest.raises(UsageError, match="0 or more, not -1"):
+    with pytest.raises(UsageError, check=has_code("coverage_penalty_negative")):
         Ranking(coverage_penalty=-1.0)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
+from error_codes import has_code
 from tables import SPOKEN, A, B, Bigrams, Chances, Rows, Said, Trees, log_probability, logits
 from waiting import Watch
 
@@ -175,5 +176,5 @@ def test_groups_that_do_not_divide_the_width_are_refused() -> None:
     for width, groups in ((4, 3), (4, 0), (0, 1), (2, 4)):
         with pytest.raises(UsageError, match=f"evenly: {groups} and {width}"):
             DiverseBeam(width, groups)
-    with pytest.raises(UsageError, match="0 or more, not -1"):
+    with pytest.raises(UsageError, check=has_code("diversity_strength_negative")):
         DiverseBeam(4, 2, -1.0)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from error_codes import ErrorCheck, has_code
 from tables import SHORT, VOCABULARY, A, B, Bigrams, Chances, Rows, Said, Trees, logits
 from torch import Tensor
 
@@ -157,10 +158,16 @@ def test_networks_without_an_encoder_start_from_nothing(small_network: Make) -> 
 
 
 def test_another_vocabulary_is_refused_when_the_ensemble_is_made(small_network: Make) -> None:
-    with pytest.raises(UsageError, match="same vocabulary: tokens of the target vocabulary are 17, 19"):
+    with pytest.raises(
+        UsageError,
+        check=has_code("ensemble_vocabulary_size_mismatch", quantity="tokens of the target vocabulary", sizes="17, 19"),
+    ):
         Ensemble([small_network(), small_network(vocab_size=19)])
     sizes = {"vocab_size": None, "source_vocab_size": 21, "target_vocab_size": 17, "tie": "output"}
-    with pytest.raises(UsageError, match="tokens of the source vocabulary are 17, 21"):
+    with pytest.raises(
+        UsageError,
+        check=has_code("ensemble_vocabulary_size_mismatch", quantity="tokens of the source vocabulary", sizes="17, 21"),
+    ):
         Ensemble([small_network(), small_network(**sizes)])
 
 
@@ -177,22 +184,22 @@ def test_another_vocabulary_is_found_out_at_the_first_step_where_no_network_tell
 
 
 @pytest.mark.parametrize(
-    ("weights", "message"),
+    ("weights", "error"),
     [
-        ([1.0], "2 members and 1 weights"),
-        ([1.0, 0.0], "more than 0, not 0.0"),
-        ([1.0, -1.0], "more than 0, not -1.0"),
-        ([1.0, math.nan], "more than 0, not nan"),
-        ([1.0, math.inf], "more than 0, not inf"),
+        ([1.0], has_code("ensemble_weight_count_mismatch", members=2, weights=1)),
+        ([1.0, 0.0], has_code("ensemble_weight_not_positive", weight=0.0)),
+        ([1.0, -1.0], has_code("ensemble_weight_not_positive", weight=-1.0)),
+        ([1.0, math.nan], has_code("ensemble_weight_not_positive", weight="nan")),
+        ([1.0, math.inf], has_code("ensemble_weight_not_positive", weight="inf")),
     ],
 )
-def test_weights_that_make_no_sense_are_refused(weights: list[float], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+def test_weights_that_make_no_sense_are_refused(weights: list[float], error: ErrorCheck) -> None:
+    with pytest.raises(UsageError, check=error):
         Ensemble([Bigrams(SHORT)] * 2, weights)
 
 
 def test_an_ensemble_needs_members_and_a_way_to_join_them() -> None:
-    with pytest.raises(UsageError, match="at least one member"):
+    with pytest.raises(UsageError, check=has_code("ensemble_empty")):
         Ensemble([])
-    with pytest.raises(UsageError, match="start Bigrams by hand"):
+    with pytest.raises(UsageError, check=has_code("ensemble_member_without_encoder", kinds="Bigrams")):
         Ensemble([Bigrams(SHORT)]).start()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from error_codes import has_code
 
 from attendo.decode.beam import Beam
 from attendo.decode.crowd import Crowd
@@ -93,5 +94,5 @@ def test_an_empty_source_is_none_at_all(network: Transformer, small_network: Cal
     assert [kv.keys.shape[:3] for kv in state.memory] == [(2, 4, 0)] * 2
     assert torch.equal(network.step(ids, state)[0], network(None, ids))
     assert torch.equal(network(torch.zeros(2, 0, dtype=torch.long), ids), network(None, ids))
-    with pytest.raises(UsageError, match="has no use for a memory"):
+    with pytest.raises(UsageError, check=has_code("decoder_only_memory_given")):
         network.start(small_network().encode(ids))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from error_codes import ErrorCheck, has_code
 
 from attendo.errors import UsageError
 from attendo.explore.attention_map import AttentionMap, short_number, visible
@@ -29,20 +30,20 @@ def test_a_map_does_not_change_with_the_array_it_was_made_from() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights", "rows", "columns", "message"),
+    ("weights", "rows", "columns", "error"),
     [
-        ([[0.5, 0.5]], ["a"], ["b"], r"'head 1'.*weights \[1, 2\], labels \[1, 1\]"),
-        ([0.5, 0.5], ["a"], ["b", "c"], r"'head 1'.*got \[2\]"),
-        ([[]], ["a"], [], r"got \[1, 0\]"),
-        ([[float("nan")]], ["a"], ["b"], "after the softmax: got nan"),
-        ([[1.0, -3.5]], ["a"], ["b", "c"], "between 0 and 1.*got -3.5"),
-        ([[0.0, 7.0]], ["a"], ["b", "c"], "got 7.0"),
+        ([[0.5, 0.5]], ["a"], ["b"], has_code("attention_map_label_mismatch", title="head 1")),
+        ([0.5, 0.5], ["a"], ["b", "c"], has_code("attention_map_not_matrix", title="head 1")),
+        ([[]], ["a"], [], has_code("attention_map_not_matrix")),
+        ([[float("nan")]], ["a"], ["b"], has_code("attention_weight_out_of_range", value="nan")),
+        ([[1.0, -3.5]], ["a"], ["b", "c"], has_code("attention_weight_out_of_range", value=-3.5)),
+        ([[0.0, 7.0]], ["a"], ["b", "c"], has_code("attention_weight_out_of_range", value=7.0)),
     ],
 )
 def test_what_is_no_attention_is_refused_by_name(
-    weights: Any, rows: list[str], columns: list[str], message: str
+    weights: Any, rows: list[str], columns: list[str], error: ErrorCheck
 ) -> None:
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, check=error):
         AttentionMap(weights, rows, columns, "head 1")
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import has_code
 
 from attendo.errors import UsageError
 from attendo.explore.describe import Description, Part, describe
@@ -117,7 +118,7 @@ def test_the_kinds_are_named() -> None:
 
 def test_more_tokens_than_learned_positions_are_refused() -> None:
     config = ModelConfig.preset("tiny", vocab_size=9, positions="learned", max_length=4)
-    with pytest.raises(UsageError, match="max_length 4"):
+    with pytest.raises(UsageError, check=has_code("sequence_exceeds_max_length", max_length=4)):
         describe(config, source_length=5)
 
 

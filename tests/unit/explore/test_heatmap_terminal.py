@@ -4,6 +4,7 @@ from io import StringIO
 
 import numpy as np
 import pytest
+from error_codes import has_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -90,5 +91,5 @@ def test_no_line_is_wider_than_asked_whatever_the_tokens(
 
 
 def test_a_terminal_without_room_is_refused() -> None:
-    with pytest.raises(UsageError, match="at least 24 cells: got 10"):
+    with pytest.raises(UsageError, check=has_code("heat_map_too_narrow", min_width=24, width=10)):
         terminal(AttentionMap([[1.0]], ["a"], ["b"], "head"), 10)

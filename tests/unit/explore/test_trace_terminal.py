@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import pytest
+from error_codes import ErrorCheck, has_code
 from rich.cells import cell_len
 from rich.console import Console
 from tiny import tiny_model
@@ -89,15 +90,15 @@ def test_what_is_left_out_leaves_a_mark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choices", "message"),
+    ("choices", "error"),
     [
-        ({"head": 2}, "--head 2: the model has 2 heads"),
-        ({"head": -1}, "--head -1"),
-        ({"step": 3}, "--step 3: the target has 3 tokens"),
+        ({"head": 2}, has_code("head_out_of_range", head=2, count=2)),
+        ({"head": -1}, has_code("head_out_of_range", head=-1)),
+        ({"step": 3}, has_code("step_out_of_range", step=3, count=3)),
     ],
 )
-def test_a_part_that_is_not_there_is_refused(choices: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+def test_a_part_that_is_not_there_is_refused(choices: dict[str, Any], error: ErrorCheck) -> None:
+    with pytest.raises(UsageError, check=error):
         told(tiny_model().trace("the cat sat", "猫 坐"), **choices)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import has_code
 from torch import Tensor
 
 from attendo.errors import UsageError
@@ -234,7 +235,7 @@ def test_order_is_kept_and_like_lengths_go_together() -> None:
 
 
 def test_without_sentences_there_is_none() -> None:
-    with pytest.raises(UsageError, match="needs sentences"):
+    with pytest.raises(UsageError, check=has_code("certificate_sentences_missing")):
         certify(Said(), Said(), [], Bounds())
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from error_codes import ErrorCheck, has_code
 from tiny import SOURCES, TARGETS, tiny_model
 
 from attendo.errors import DataError, UsageError
@@ -52,19 +53,22 @@ def test_given_ones_are_all_taken_but_for_those_that_say_nothing_or_too_much() -
 
 
 @pytest.mark.parametrize(
-    ("texts", "reason"),
+    ("texts", "error"),
     [
-        ([], "none of the 0 given sentences can be compared, there are none; give others, or none"),
-        (["", "cat " * 300], "none of the 2 given .*: 1 say nothing and 1 have more than 256 tokens; give others"),
+        ([], has_code("sentences_not_comparable", count=0, reason=", there are none")),
+        (
+            ["", "cat " * 300],
+            has_code("sentences_not_comparable", count=2, reason=": 1 say nothing and 1 have more than 256 tokens"),
+        ),
     ],
 )
-def test_given_ones_of_which_none_is_left_are_an_error(texts: list[str], reason: str) -> None:
-    with pytest.raises(DataError, match=reason):
+def test_given_ones_of_which_none_is_left_are_an_error(texts: list[str], error: ErrorCheck) -> None:
+    with pytest.raises(DataError, check=error):
         sentences_of(tiny_model(), texts)
 
 
 def test_sources_without_their_references_are_refused() -> None:
-    with pytest.raises(UsageError, match="each source needs its reference: 4 sources, 1 references"):
+    with pytest.raises(UsageError, check=has_code("comparison_reference_count_mismatch", sources=4, references=1)):
         sentences_of(tiny_model(), SOURCES, ["one"])
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import ErrorCheck, has_code
 
 from attendo.errors import UsageError
 from attendo.model import trace as tracing
@@ -63,7 +64,9 @@ def test_one_layer_can_be_kept(small_network: Callable[..., Transformer]) -> Non
 def test_a_layer_that_is_not_there_is_refused_with_the_number_of_layers(
     small_network: Callable[..., Transformer], layer: int
 ) -> None:
-    with pytest.raises(UsageError, match=f"no layer {layer}: the model has 2 encoder layers and 2 decoder layers"):
+    with pytest.raises(
+        UsageError, check=has_code("trace_layer_out_of_range", encoder_layers=2, decoder_layers=2, layer=layer)
+    ):
         trace_network(small_network(), SOURCE, TARGET, layer=layer)
 
 
@@ -71,27 +74,31 @@ def test_too_much_attention_asks_for_one_layer(
     small_network: Callable[..., Transformer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tracing, "MOST_NUMBERS", 1000)
-    with pytest.raises(UsageError, match=r"4 source and 3 target tokens has 1,184 numbers .*choose one layer"):
+    with pytest.raises(UsageError, check=has_code("trace_too_many_numbers", source=4, target=3, count=1184)):
         trace_network(small_network(), SOURCE, TARGET)
     assert trace_network(small_network(), SOURCE, TARGET, layer=0)
     monkeypatch.setattr(tracing, "MOST_NUMBERS", 100)
-    with pytest.raises(UsageError, match=r"100: shorten the text"):
+    with pytest.raises(UsageError, check=has_code("trace_too_many_numbers", limit=100)):
         trace_network(small_network(), SOURCE, TARGET, layer=0)
 
 
 @pytest.mark.parametrize(
-    ("changes", "source", "message"),
+    ("changes", "source", "error"),
     [
-        ({"positions": "learned", "max_length": 3}, SOURCE, "source has 4 tokens, more than the learned positions"),
-        ({}, None, "a decoder-only network reads no source"),
-        ({"num_encoder_layers": 0}, SOURCE, "a decoder-only network reads no source"),
-        ({}, torch.tensor([17]), "outside the vocabulary of 17 tokens"),
+        (
+            {"positions": "learned", "max_length": 3},
+            SOURCE,
+            has_code("trace_exceeds_max_length", side="source", count=4),
+        ),
+        ({}, None, has_code("trace_source_mismatch")),
+        ({"num_encoder_layers": 0}, SOURCE, has_code("trace_source_mismatch")),
+        ({}, torch.tensor([17]), has_code("traced_id_outside_vocabulary", size=17)),
     ],
 )
 def test_what_cannot_be_traced_is_refused(
-    small_network: Callable[..., Transformer], changes: dict[str, Any], source: torch.Tensor | None, message: str
+    small_network: Callable[..., Transformer], changes: dict[str, Any], source: torch.Tensor | None, error: ErrorCheck
 ) -> None:
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, check=error):
         trace_network(small_network(**changes), source, TARGET)
 
 
@@ -105,20 +112,23 @@ def test_a_tap_of_scaled_heads_changes_those_and_no_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("heads", "message"),
+    ("heads", "error"),
     [
-        ({"decoder.7.cross": {0: 0.0}}, r"no attention named decoder.7.cross; it has encoder.0.self"),
-        ({"decoder.0.cross": {4: 0.0}}, r"decoder.0.cross has no head 4: it has 4, counted from 0"),
-        ({"decoder.0.cross": {-1: 0.0}}, r"has no head -1"),
+        ({"decoder.7.cross": {0: 0.0}}, has_code("unknown_attention_site", site="decoder.7.cross")),
+        (
+            {"decoder.0.cross": {4: 0.0}},
+            has_code("attention_head_out_of_range", site="decoder.0.cross", head=4, count=4),
+        ),
+        ({"decoder.0.cross": {-1: 0.0}}, has_code("attention_head_out_of_range", head=-1)),
     ],
 )
 def test_heads_that_are_not_there_cannot_be_scaled(
-    small_network: Callable[..., Transformer], heads: dict[str, dict[int, float]], message: str
+    small_network: Callable[..., Transformer], heads: dict[str, dict[int, float]], error: ErrorCheck
 ) -> None:
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, check=error):
         trace_network(small_network(), SOURCE, TARGET, heads)
 
 
 def test_a_scale_is_a_number() -> None:
-    with pytest.raises(UsageError, match=r"head 0 of encoder.0.self cannot be scaled by nan"):
+    with pytest.raises(UsageError, check=has_code("head_scale_not_finite", head=0, site="encoder.0.self", scale="nan")):
         ScaledHeads({"encoder.0.self": {0: float("nan")}})

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from error_codes import ErrorCheck, has_code
 
 from attendo.errors import UsageError
 from attendo.model.transformer import Transformer, check_mask
@@ -24,13 +25,13 @@ def test_forward_is_encode_start_and_one_step(small_network: MakeNetwork) -> Non
 
 
 def test_an_encoder_decoder_network_needs_a_source(small_network: MakeNetwork) -> None:
-    with pytest.raises(UsageError, match="an encoder–decoder network needs a source"):
+    with pytest.raises(UsageError, check=has_code("encoder_source_missing")):
         small_network()(None, TARGET)
 
 
 def test_a_decoder_only_network_reads_no_source(small_network: MakeNetwork) -> None:
     network = small_network(num_encoder_layers=0)
-    with pytest.raises(UsageError, match="reads no source: give None for it"):
+    with pytest.raises(UsageError, check=has_code("decoder_only_source_given")):
         network(SOURCE, TARGET)
     assert network(None, TARGET).shape == (2, 3, 17)
 
@@ -43,20 +44,20 @@ def test_a_decoder_only_network_has_no_trace_of_a_source(small_network: MakeNetw
 
 
 @pytest.mark.parametrize(
-    ("source_id", "target_id", "message"),
+    ("source_id", "target_id", "error"),
     [
-        (11, 1, r"token id 11 is outside the vocabulary of 11 tokens \(0 to 10\)"),
-        (1, 13, r"token id 13 is outside the vocabulary of 13 tokens \(0 to 12\)"),
-        (-1, 1, "token id -1 is outside the vocabulary"),
-        (1, -2, "token id -2 is outside the vocabulary"),
+        (11, 1, has_code("token_id_outside_vocabulary", token_id=11, size=11, last=10)),
+        (1, 13, has_code("token_id_outside_vocabulary", token_id=13, size=13, last=12)),
+        (-1, 1, has_code("token_id_outside_vocabulary", token_id=-1)),
+        (1, -2, has_code("token_id_outside_vocabulary", token_id=-2)),
     ],
 )
 def test_ids_outside_their_vocabulary_are_refused(
-    small_network: MakeNetwork, source_id: int, target_id: int, message: str
+    small_network: MakeNetwork, source_id: int, target_id: int, error: ErrorCheck
 ) -> None:
     network = small_network(vocab_size=None, source_vocab_size=11, target_vocab_size=13)
     assert network(torch.tensor([[0, 10]]), torch.tensor([[0, 12]])).shape == (1, 2, 13)
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, check=error):
         network(torch.tensor([[0, source_id]]), torch.tensor([[target_id, 0]]))
 
 

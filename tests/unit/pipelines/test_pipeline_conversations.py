@@ -4,6 +4,7 @@ from copy import copy
 from typing import Any
 
 import pytest
+from error_codes import ErrorCheck, has_code
 from piped import QUIET, TURNS, answering, only
 
 import attendo
@@ -70,7 +71,7 @@ def test_turns_are_read_as_far_back_as_they_fit() -> None:
 
 
 def test_a_last_turn_that_is_too_long_is_told() -> None:
-    with pytest.raises(UsageError, match="the model reads at most 2"):
+    with pytest.raises(UsageError, check=has_code("text_exceeds_model_limit", limit=2)):
         attendo.pipeline("conversational", answering(True), max_source=2)(talk(*TURNS))
 
 
@@ -112,17 +113,23 @@ def test_what_the_model_puts_before_a_source_takes_room() -> None:
 
 
 @pytest.mark.parametrize(
-    ("messages", "message"),
+    ("messages", "error"),
     [
-        ("hello", "conversational takes a list of messages or a list of such, not 'hello'"),
-        (["hello"], r"conversational takes a list of messages or a list of such, not \['hello'\]"),
-        ([[]], "conversational takes a list of messages or a list of such"),
-        ([{"role": "user"}], "a message is a role, user or assistant, and its content as text, not {'role': 'user'}"),
-        ([{"role": "tool", "content": "a"}], "a message is a role, user or assistant"),
-        ([{"role": "system", "content": "be brief"}, *talk("a")], "a message of the system is an instruction"),
-        (talk("a", "b")[:1], "the last message is the assistant's"),
+        (
+            "hello",
+            has_code("invalid_pipeline_input", task="conversational", expected="a list of messages", value="'hello'"),
+        ),
+        (
+            ["hello"],
+            has_code("invalid_pipeline_input", task="conversational", expected="a list of messages", value="['hello']"),
+        ),
+        ([[]], has_code("invalid_pipeline_input", task="conversational", expected="a list of messages")),
+        ([{"role": "user"}], has_code("invalid_message", message="{'role': 'user'}")),
+        ([{"role": "tool", "content": "a"}], has_code("invalid_message")),
+        ([{"role": "system", "content": "be brief"}, *talk("a")], has_code("system_message_unsupported")),
+        (talk("a", "b")[:1], has_code("last_message_not_user")),
     ],
 )
-def test_messages_that_cannot_be_answered_are_refused(messages: Any, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+def test_messages_that_cannot_be_answered_are_refused(messages: Any, error: ErrorCheck) -> None:
+    with pytest.raises(UsageError, check=error):
         attendo.pipeline("conversational", answering(True))(messages)

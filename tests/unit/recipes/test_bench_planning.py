@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from error_codes import ErrorCheck, has_code
 from tiny import tiny_model
 
 from attendo.errors import DataError, UsageError
@@ -28,11 +29,14 @@ def test_rivals_may_have_a_precision_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [("ctranslate", r"unknown rival ctranslate \(did you mean ctranslate2\?\)"), ("ctranslate2:fp8", "precision fp8")],
+    ("text", "error"),
+    [
+        ("ctranslate", has_code("unknown_rival", name="ctranslate", suggestion=" (did you mean ctranslate2?)")),
+        ("ctranslate2:fp8", has_code("unknown_rival_precision", precision="fp8")),
+    ],
 )
-def test_an_unknown_rival_or_precision_is_refused(text: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+def test_an_unknown_rival_or_precision_is_refused(text: str, error: ErrorCheck) -> None:
+    with pytest.raises(UsageError, check=error):
         parse_rivals(text, "fp32")
 
 
@@ -65,15 +69,15 @@ def test_learned_positions_are_a_limit(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     (work,) = natural_work(Sentences(path, [[5, 6, 7]]), model.network.config, [5], [64])
     assert work.most == 7
-    with pytest.raises(DataError, match="lines: a line of 9 tokens is too long for 8 positions"):
+    with pytest.raises(DataError, check=has_code("line_exceeds_positions", length=9, limit=8)):
         natural_work(Sentences(path, [[5] * 9]), model.network.config, [5], [64])
-    with pytest.raises(UsageError, match="the network has 8 positions, not 10"):
+    with pytest.raises(UsageError, check=has_code("sequences_exceed_positions", limit=8, length=10)):
         forced_work(model.network.config, 5, 9, [1], [1])
 
 
 def test_a_file_without_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("\n \n")
-    with pytest.raises(DataError, match="has no line with text in it"):
+    with pytest.raises(DataError, check=has_code("file_has_no_text")):
         read_sentences(tmp_path / "lines", tiny_model().source_tokenizer)
 
 
@@ -88,10 +92,10 @@ def test_a_reference_stays_beside_its_source(tmp_path: Path) -> None:
 def test_as_many_references_as_sources_are_needed(tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("I love NLP\n\nthe cat\n", "utf-8")
     (tmp_path / "right").write_text("one\ntwo\n", "utf-8")
-    with pytest.raises(DataError, match=r"right has 2 lines and .*lines 3: each source needs its reference"):
+    with pytest.raises(DataError, check=has_code("reference_line_count_mismatch", reference_count=2, count=3)):
         read_sentences(tmp_path / "lines", tiny_model().source_tokenizer, tmp_path / "right")
 
 
 def test_a_vocabulary_of_control_tokens_is_refused() -> None:
-    with pytest.raises(UsageError, match="nothing but control tokens"):
+    with pytest.raises(UsageError, check=has_code("vocabulary_only_control_tokens")):
         forced_work(ModelConfig(vocab_size=4), 5, 5, [1], [1])

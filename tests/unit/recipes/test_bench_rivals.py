@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import ErrorCheck, has_code
 from tiny import tiny_model
 
 from attendo.decode.engines import CachedEngine
@@ -171,22 +172,27 @@ def test_a_rival_that_is_not_installed_is_named_and_left_out(network: Any, monke
 
 
 @pytest.mark.parametrize(
-    ("name", "precision", "config", "reason"),
+    ("name", "precision", "config", "error"),
     [
-        ("transformers", "fp32", {}, "a Pegasus model cannot hold this network"),
-        ("transformers", "int8", {"norm": "post", "position_layout": "halves"}, "no int8"),
-        ("ctranslate2", "fp32", {"d_value": 9, "positions": "rotary"}, "cannot hold this network: keys are 8"),
-        ("ctranslate2", "fp16", {}, "float16"),
+        ("transformers", "fp32", {}, has_code("transformers_network_unsupported", model="a Pegasus model")),
+        (
+            "transformers",
+            "int8",
+            {"norm": "post", "position_layout": "halves"},
+            has_code("transformers_precision_unsupported", precision="int8"),
+        ),
+        ("ctranslate2", "fp32", {"d_value": 9, "positions": "rotary"}, has_code("ctranslate2_network_unsupported")),
+        ("ctranslate2", "fp16", {}, has_code("rival_load_failed")),
     ],
 )
 def test_what_a_rival_cannot_do_is_a_reason(
-    tmp_path: Path, name: str, precision: Any, config: dict[str, Any], reason: str
+    tmp_path: Path, name: str, precision: Any, config: dict[str, Any], error: ErrorCheck
 ) -> None:
     package = pytest.importorskip(name)
-    if precision == "fp16" and "float16" in package.get_supported_compute_types("cpu"):
+    if precision == "fp16" and has_code("rival_load_failed") in package.get_supported_compute_types("cpu"):
         pytest.skip("this processor computes in float16")
     network = tiny_model(**config).network
-    with pytest.raises(ModelError, match=reason):
+    with pytest.raises(ModelError, check=error):
         rivals.load_rival(name, precision, network, CPU, 20, tmp_path / "files")
 
 

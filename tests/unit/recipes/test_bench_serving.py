@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from error_codes import has_code
 from stand_in_server import StandIn, listening
 from tiny import PATIENCE
 
@@ -191,7 +192,10 @@ def test_languages_are_the_first_that_are_served_unless_named(more: dict[str, st
 
 
 def test_a_language_that_is_not_served_is_told() -> None:
-    with listening(StandIn()) as url, pytest.raises(UsageError, match="/languages names nothing that is served"):
+    with (
+        listening(StandIn()) as url,
+        pytest.raises(UsageError, check=has_code("server_lists_no_model", path="/languages")),
+    ):
         put(Load(clients=1, seconds=0.01), url, source="fr")
 
 
@@ -242,7 +246,7 @@ def test_a_connection_is_used_again_and_a_stale_one_is_not_held_against_the_serv
 
 @pytest.mark.parametrize("url", ["https://127.0.0.1", "http://", "127.0.0.1:x", "ftp://a"])
 def test_what_is_no_address_is_told(url: str) -> None:
-    with pytest.raises(UsageError, match="is no address to load: write it as "):
+    with pytest.raises(UsageError, check=has_code("server_address_invalid")):
         Address.of(url)
 
 
@@ -335,7 +339,7 @@ def test_texts_come_from_a_file_or_from_the_built_in_task(tmp_path: Any) -> None
     assert texts_of(tmp_path / "lines", 2) == ["one", " two "]
     assert len(set(texts_of(None, 50))) > 40
     (tmp_path / "empty").write_text("\n", "utf-8")
-    with pytest.raises(DataError, match="has no line with text in it"):
+    with pytest.raises(DataError, check=has_code("file_has_no_text")):
         texts_of(tmp_path / "empty")
 
 

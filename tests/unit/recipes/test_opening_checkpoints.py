@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from error_codes import has_code
 from safetensors.torch import load_file
 from tiny import Command, write_pairs
 
@@ -73,12 +74,12 @@ def test_before_the_first_validation_the_tokenizer_comes_from_the_data(trained: 
 
 def test_what_is_damaged_or_has_no_run_is_refused(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "checkpoints" / "step-00000002", tmp_path / "step-00000002")
-    with pytest.raises(ModelError, match="outside its run"):
+    with pytest.raises(ModelError, check=has_code("checkpoint_outside_run")):
         package.load(tmp_path / "step-00000002")
     shutil.copytree(trained, tmp_path / "run")
     weights = tmp_path / "run" / "checkpoints" / "step-00000002" / "model.safetensors"
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    with pytest.raises(ModelError, match="checksum"):
+    with pytest.raises(ModelError, check=has_code("file_checksum_mismatch")):
         package.load(weights.parent)

@@ -4,6 +4,7 @@ import tomllib
 from typing import Any
 
 import pytest
+from error_codes import ErrorCheck, has_code
 
 from attendo.errors import UsageError
 from attendo.recipes.reproduce.config import Reproduce
@@ -35,14 +36,14 @@ def test_settings_for_a_variant_can_be_changed_and_written_down() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "message"),
+    ("variant", "error"),
     [
-        (None, "variant is missing: choose one, such as --set variant=bul: bul, dut"),
-        ("bull", r"unknown variant bull \(did you mean bul\?\); there are bul, dut"),
+        (None, has_code("variant_missing", example="bul", known=": bul, dut")),
+        ("bull", has_code("unknown_variant", name="bull", suggestion=" (did you mean bul?)", known="bul, dut")),
     ],
 )
-def test_a_variant_must_be_named_and_be_one_of_them(variant: str | None, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+def test_a_variant_must_be_named_and_be_one_of_them(variant: str | None, error: ErrorCheck) -> None:
+    with pytest.raises(UsageError, check=error):
         RunConfig(**VARIED, variant=variant)
 
 
@@ -64,27 +65,27 @@ def test_what_is_set_for_a_run_stands_above_what_its_variant_has() -> None:
 
 
 def test_a_table_of_all_that_is_none_is_told_as_without_variants() -> None:
-    with pytest.raises(UsageError, match=r"^train: "):
+    with pytest.raises(UsageError, check=has_code("setting_invalid", name="train")):
         RunConfig(**VARIED, train=5, variants=OWN, variant="dut")
 
 
 @pytest.mark.parametrize(
-    ("own", "message"),
+    ("own", "error"),
     [
-        ({"dutch": {"train": {}}}, r"variants.dutch: unknown variant dutch \(did you mean dut\?\); there are bul, dut"),
-        ({"dut": {"seed": {}}}, "variants.dut.seed: a variant has tables of its own, tokenizer, model, train"),
-        ({"dut": {"train": 5}}, r"variants.dut: write tables, such as \[variants.NAME.train\]"),
-        ({"dut": {"train": {"stepps": 5}}}, "stepps"),
-        (5, "variants: write tables"),
+        ({"dutch": {"train": {}}}, has_code("variant_table_unknown", variant="dutch")),
+        ({"dut": {"seed": {}}}, has_code("variant_table_not_allowed", variant="dut", table="seed")),
+        ({"dut": {"train": 5}}, has_code("variants_not_tables", name="variants.dut")),
+        ({"dut": {"train": {"stepps": 5}}}, has_code("unknown_setting")),
+        (5, has_code("variants_not_tables", name="variants")),
     ],
 )
-def test_a_mistake_in_the_settings_of_a_variant_is_told(own: Any, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+def test_a_mistake_in_the_settings_of_a_variant_is_told(own: Any, error: ErrorCheck) -> None:
+    with pytest.raises(UsageError, check=error):
         RunConfig(**VARIED, variants=own, variant="dut")
 
 
 def test_a_variant_of_a_run_file_without_places_for_it_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"variant dut means nothing: no file name of the run file has \{variant\}"):
+    with pytest.raises(UsageError, check=has_code("variant_without_effect", variant="dut", placeholder="{variant}")):
         RunConfig(data=FILES, variant="dut")
 
 
@@ -95,36 +96,48 @@ def test_what_a_run_is_known_by_does_not_hold_how_it_is_judged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "error"),
     [
-        ({"test": []}, "reproduce.test is empty"),
-        ({"seeds": []}, "reproduce.seeds is empty"),
-        ({"seeds": [1, 1]}, "reproduce.seeds: one of them is there twice"),
-        ({"variants": ["a", "a"]}, "reproduce.variants: one of them is there twice"),
-        ({"variants": ["a/b"]}, "variants.0: string should match pattern"),
-        ({"test": [{"name": "x", "metric": "blue"}]}, r"x: unknown metric blue \(did you mean bleu\?\)"),
-        ({"test": [{"name": "x/y", "metric": "bleu"}]}, "test.0.name: string should match pattern"),
-        ({"test": [{"name": "x", "metric": "bleu", "source": "a"}]}, "x: name both source and target, or file"),
-        ({"test": [{"name": "x", "metric": "bleu", **FILES, "file": "c.tsv"}]}, "x: name both source and target, or"),
-        ({"test": [{"name": "x", "metric": "loss", **FILES}]}, "x: loss is that of the run's validation"),
-        ({"test": [{"name": "x", "metric": "bleu", "spread": 1}]}, "x: spread is around what is expected"),
-        ({"test": [{"name": "x", "metric": "bleu", "reference_source": "y"}]}, "x: reference_source belongs to a ref"),
-        ({"test": [TEST, TEST]}, "test is scored twice by the same metric"),
-        ({"test": [TEST, {**TEST, "metric": "chrf", "file": "b.tsv"}]}, "two texts are called test"),
+        ({"test": []}, has_code("reproduce_list_empty", setting="test")),
+        ({"seeds": []}, has_code("reproduce_list_empty", setting="seeds")),
+        ({"seeds": [1, 1]}, has_code("reproduce_list_duplicate", setting="seeds")),
+        ({"variants": ["a", "a"]}, has_code("reproduce_list_duplicate", setting="variants")),
+        ({"variants": ["a/b"]}, has_code("setting_invalid", name="variants.0")),
+        (
+            {"test": [{"name": "x", "metric": "blue"}]},
+            has_code("test_metric_unknown", test="x", metric="blue", suggestion=" (did you mean bleu?)"),
+        ),
+        ({"test": [{"name": "x/y", "metric": "bleu"}]}, has_code("setting_invalid", name="test.0.name")),
+        ({"test": [{"name": "x", "metric": "bleu", "source": "a"}]}, has_code("test_files_incomplete", test="x")),
+        (
+            {"test": [{"name": "x", "metric": "bleu", **FILES, "file": "c.tsv"}]},
+            has_code("test_files_incomplete", test="x"),
+        ),
+        ({"test": [{"name": "x", "metric": "loss", **FILES}]}, has_code("test_loss_with_files", test="x")),
+        ({"test": [{"name": "x", "metric": "bleu", "spread": 1}]}, has_code("test_spread_without_expected", test="x")),
+        (
+            {"test": [{"name": "x", "metric": "bleu", "reference_source": "y"}]},
+            has_code("test_reference_missing", test="x"),
+        ),
+        ({"test": [TEST, TEST]}, has_code("test_metric_duplicate", test="test")),
+        ({"test": [TEST, {**TEST, "metric": "chrf", "file": "b.tsv"}]}, has_code("test_name_ambiguous", test="test")),
         (
             {"ensemble": True, "seeds": [1, 2], "test": [{"name": "x", "metric": "bleu"}]},
-            "an ensemble is scored on files, and x names",
+            has_code("ensemble_test_without_files", test="x"),
         ),
-        ({"ensemble": True}, "reproduce.ensemble of one seed is that model alone"),
+        ({"ensemble": True}, has_code("ensemble_of_one_seed")),
         (
             {"generate": {"beam": 2}, "test": [{"name": "x", "metric": "loss"}]},
-            "reproduce.generate is for tests that are decoded, and none is",
+            has_code("generate_without_decoded_tests"),
         ),
-        ({"generate": {"bean": 5}}, r"unknown setting generate.bean \(did you mean beam\?\)"),
+        (
+            {"generate": {"bean": 5}},
+            has_code("unknown_setting", name="generate.bean", suggestion=" (did you mean beam?)"),
+        ),
     ],
 )
-def test_a_mistake_is_one_line_that_names_it(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+def test_a_mistake_is_one_line_that_names_it(changes: dict[str, Any], error: ErrorCheck) -> None:
+    with pytest.raises(UsageError, check=error):
         Reproduce(**{"about": "x", "test": [TEST], **changes})
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import ErrorCheck, has_code
 from running import run_of_text, some_text
 
 from attendo.data import text_writing
@@ -138,7 +139,7 @@ def test_prepared_text_serves_other_runs(tmp_path: Path) -> None:
     settings = run_of_text(tmp_path).replace(data=prepared, tokenizer={})
     assert list(begun(settings, tmp_path / "other").train())
     pairs = settings.replace(model={"d_model": 16, "num_heads": 2})
-    with pytest.raises(UsageError, match=r"holds running text, which has no source for an encoder: set model\.num_enc"):
+    with pytest.raises(UsageError, check=has_code("running_text_for_encoder")):
         begun(pairs, tmp_path / "third")
 
 
@@ -154,44 +155,62 @@ def test_such_text_is_judged_by_what_scores_continuations() -> None:
 def test_prepared_text_is_not_cut_anew(tmp_path: Path) -> None:
     first = begun(run_of_text(tmp_path, tokenizer={"kind": "bpe", "size": 300}), tmp_path / "run")
     dropout = run_of_text(tmp_path).replace(data={"prepared": first.data_folder}, tokenizer={"dropout": 0.1})
-    with pytest.raises(UsageError, match=r"tokenizer\.dropout would make the windows of .*data longer than 16 tokens"):
+    with pytest.raises(UsageError, check=has_code("tokenizer_dropout_for_windows", window=16)):
         begun(dropout, tmp_path / "other")
 
 
 @pytest.mark.parametrize(
-    ("values", "why"),
+    ("values", "error"),
     [
         (
             {"data": {"source": "a", "target": "b"}, "model": {"num_encoder_layers": 0}},
-            "name running text in data.text",
+            has_code("decoder_only_without_text"),
         ),
         (
             {"data": {"text": "a"}, "preset": "tiny"},
-            "data.text has no source for an encoder to read: set model.num_enc",
+            has_code("running_text_with_encoder"),
         ),
-        ({"data": {"text": "a"}, "model": {"num_encoder_layers": 2}}, "set model.num_encoder_layers to 0"),
-        ({"data": {"text": "a"}, "train": {"best": "chrf"}}, "running text has no answers that chrf could score"),
-        ({"data": {"text": "a"}, "train": {"metrics": ["bleu"]}}, "no answers that bleu could score"),
-        ({"data": {"text": "a"}, "tokenizer": {"joint": True}}, "tokenizer.joint is about two sides"),
-        ({"data": {"text": "a"}, "tokenizer": {"target_kind": "bpe"}}, "tokenizer.target_kind is about two sides"),
-        ({"data": {"text": "a"}, "tokenizer": {"dropout": 0.1}}, "tokenizer.dropout would make windows"),
-        ({"data": {"text": "a"}, "tokenizer": {"kind": "spaced"}}, "kind spaced does not keep"),
-        ({"data": {"text": "a", "tag": "<a>"}}, "data.tag belongs to data.source or data.file"),
-        ({"data": {"text": "a", "source_field": 2}}, "data.source_field belongs to data.source or data.file"),
-        ({"data": {"text": "a", "cut_source": 9}}, "data.cut_source is about pairs, and data.text has none"),
-        ({"data": {"text": "a", "max_length": 9}}, "data.max_length is about pairs"),
-        ({"data": {"text": "a", "max_bad_ratio": 0.5}}, "data.max_bad_ratio is about pairs"),
-        ({"data": {"text": "a"}, "generation": {"max_length_factor": 2.0}}, "generation.max_length_factor is about a"),
-        ({"data": {"text": "a"}, "generation": {"source_prefix": ["<a>"]}}, "generation.source_prefix is about a sou"),
-        ({"data": {"text": "a"}, "reproduce": judged("rouge1")}, "test: running text has no answers that rouge1 could"),
+        ({"data": {"text": "a"}, "model": {"num_encoder_layers": 2}}, has_code("running_text_with_encoder")),
+        ({"data": {"text": "a"}, "train": {"best": "chrf"}}, has_code("running_text_metric_unscorable", metric="chrf")),
+        (
+            {"data": {"text": "a"}, "train": {"metrics": ["bleu"]}},
+            has_code("running_text_metric_unscorable", metric="bleu"),
+        ),
+        (
+            {"data": {"text": "a"}, "tokenizer": {"joint": True}},
+            has_code("tokenizer_setting_needs_pairs", option="joint"),
+        ),
+        (
+            {"data": {"text": "a"}, "tokenizer": {"target_kind": "bpe"}},
+            has_code("tokenizer_setting_needs_pairs", option="target_kind"),
+        ),
+        ({"data": {"text": "a"}, "tokenizer": {"dropout": 0.1}}, has_code("dropout_with_running_text")),
+        ({"data": {"text": "a"}, "tokenizer": {"kind": "spaced"}}, has_code("spaced_tokenizer_loses_whitespace")),
+        ({"data": {"text": "a", "tag": "<a>"}}, has_code("tag_without_corpus_files")),
+        ({"data": {"text": "a", "source_field": 2}}, has_code("corpus_setting_without_files", option="source_field")),
+        ({"data": {"text": "a", "cut_source": 9}}, has_code("pair_setting_with_text", option="cut_source")),
+        ({"data": {"text": "a", "max_length": 9}}, has_code("pair_setting_with_text", option="max_length")),
+        ({"data": {"text": "a", "max_bad_ratio": 0.5}}, has_code("pair_setting_with_text", option="max_bad_ratio")),
+        (
+            {"data": {"text": "a"}, "generation": {"max_length_factor": 2.0}},
+            has_code("generation_option_needs_source", option="max_length_factor"),
+        ),
+        (
+            {"data": {"text": "a"}, "generation": {"source_prefix": ["<a>"]}},
+            has_code("generation_option_needs_source", option="source_prefix"),
+        ),
+        (
+            {"data": {"text": "a"}, "reproduce": judged("rouge1")},
+            has_code("running_text_test_unscorable", test="test", metric="rouge1"),
+        ),
         (
             {"data": {"prepared": "a"}, "model": {"num_encoder_layers": 0}, "train": {"best": "bleu"}},
-            "no answers that bleu",
+            has_code("running_text_metric_unscorable", metric="bleu"),
         ),
     ],
 )
-def test_settings_that_do_not_go_together_name_both(values: dict[str, Any], why: str) -> None:
-    with pytest.raises(UsageError, match=why):
+def test_settings_that_do_not_go_together_name_both(values: dict[str, Any], error: ErrorCheck) -> None:
+    with pytest.raises(UsageError, check=error):
         RunConfig(**values)
 
 
@@ -205,7 +224,7 @@ def test_the_settings_of_a_run_read_back(tmp_path: Path) -> None:
 def test_learned_positions_must_reach_over_a_window(tmp_path: Path) -> None:
     sizes = {"num_encoder_layers": 0, "d_model": 16, "num_heads": 2, "positions": "learned"}
     assert begun(run_of_text(tmp_path, model={**sizes, "max_length": 16}), tmp_path / "enough").trainer
-    with pytest.raises(DataError, match=r"16 tokens, more than model\.max_length 15"):
+    with pytest.raises(DataError, check=has_code("training_text_exceeds_positions", length=16, limit=15)):
         begun(run_of_text(tmp_path, model={**sizes, "max_length": 15}), tmp_path / "short")
 
 

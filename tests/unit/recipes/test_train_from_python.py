@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import ErrorCheck, has_code
 from tiny import SOURCES, TARGETS, write_pairs
 
 import attendo
@@ -74,24 +75,36 @@ def test_settings_may_be_given_by_table_or_by_dotted_name(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "error"),
     [
-        ({"pairs": PAIRS}, r'out="runs/NAME"'),
-        ({"out": "run", "pairs": [("a", "b"), ("a",)]}, r"pairs\[1\] must be a source and a target, not"),
-        ({"out": "run", "pairs": ["ab"]}, r"pairs\[0\] must be a source and a target, not 'ab'"),
-        ({"out": "run", "texts": [3]}, r"texts\[0\] must be a text, not '3'"),
-        ({"out": "run", "pairs": PAIRS, "train.stesp": 3}, "unknown setting train.stesp"),
-        ({"out": "run", "pairs": PAIRS, "steps": 3, "train.steps": 4}, "steps is given twice"),
-        ({"out": "run", "pairs": PAIRS, "a.b.c": 4}, "unknown setting a.b.c"),
-        ({"resume": "run", "steps": 3}, "resume takes all settings"),
-        ({"out": "run"}, "data"),
+        ({"pairs": PAIRS}, has_code("run_folder_missing")),
+        (
+            {"out": "run", "pairs": [("a", "b"), ("a",)]},
+            has_code("training_item_wrong_type", name="pairs", number=1, what="a source and a target"),
+        ),
+        (
+            {"out": "run", "pairs": ["ab"]},
+            has_code("training_item_wrong_type", name="pairs", number=0, what="a source and a target", value="ab"),
+        ),
+        (
+            {"out": "run", "texts": [3]},
+            has_code("training_item_wrong_type", name="texts", number=0, what="a text", value="3"),
+        ),
+        ({"out": "run", "pairs": PAIRS, "train.stesp": 3}, has_code("unknown_setting", name="train.stesp")),
+        (
+            {"out": "run", "pairs": PAIRS, "steps": 3, "train.steps": 4},
+            has_code("training_setting_duplicate", name="steps"),
+        ),
+        ({"out": "run", "pairs": PAIRS, "a.b.c": 4}, has_code("setting_name_too_deep", table="a.b", name="c")),
+        ({"resume": "run", "steps": 3}, has_code("resume_with_other_arguments")),
+        ({"out": "run"}, has_code("setting_missing", name="data")),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], error: ErrorCheck
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, check=error):
         attendo.train(**settings)
 
 
@@ -116,9 +129,9 @@ def test_a_network_of_ones_own_becomes_a_model_folder(tmp_path: Path) -> None:
     assert loaded.generation.beam == 2
     with pytest.raises(UsageError, match=f"source tokenizer has {target.vocab_size} tokens and the network"):
         attendo.TextModel(network, (target, source))
-    with pytest.raises(UsageError, match="needs its tokenizers"):
+    with pytest.raises(UsageError, check=has_code("tokenizers_missing")):
         attendo.TextModel(network)
-    with pytest.raises(UsageError, match="leave them out"):
+    with pytest.raises(UsageError, check=has_code("redundant_model_arguments")):
         attendo.TextModel(model.stored, (source, target))
 
 

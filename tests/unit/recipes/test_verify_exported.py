@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from error_codes import has_code
 from tiny import SOURCES, tiny_model
 
 from attendo.errors import UsageError
@@ -111,5 +112,5 @@ def test_a_hypothesis_that_is_not_the_best_is_compared_too() -> None:
 
 def test_without_sentences_there_is_nothing_to_verify() -> None:
     model: Any = Changing()
-    with pytest.raises(UsageError, match="there is no sentence to verify with"):
+    with pytest.raises(UsageError, check=has_code("no_sentence_to_verify")):
         list(verify_exported(model, ["", " "]))

@@ -10,6 +10,7 @@ from typing import Any
 
 import polyglot
 import pytest
+from error_codes import has_code
 from raw_http import Answer, connected, exchanged, received, request, served
 
 from attendo.errors import UsageError
@@ -95,5 +96,8 @@ def test_there_are_fewer_than_files_that_may_be_open(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(settings.resource, "getrlimit", limits)
     assert ServeSettings().connections == most
     assert ServeSettings(connections=most).connections == most
-    with pytest.raises(UsageError, match="connections: input should be greater than or equal to 1"):
+    with pytest.raises(
+        UsageError,
+        check=has_code("setting_invalid", name="connections", reason="input should be greater than or equal to 1"),
+    ):
         ServeSettings(connections=0)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 from batcher_users import LONG, until
+from error_codes import has_code
 from polyglot import ENGLISH, models, served
 from small_server import random_model
 from tiny import PATIENCE
@@ -255,6 +256,8 @@ def test_a_model_that_cannot_answer_is_told_before_it_is_served(monkeypatch: pyt
         raise UsageError("settings_invalid", faults="there is nothing in it")
 
     monkeypatch.setattr(here.served("forth").model, "call", fails)
-    with pytest.raises(ModelError, match=r"the model forth cannot answer .*: there is nothing in it"):
+    with pytest.raises(
+        ModelError, check=has_code("model_warm_up_failed", model="forth", reason="there is nothing in it")
+    ):
         run(here, here.warm_up())
     assert not here.warm

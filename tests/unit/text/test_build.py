@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from error_codes import has_code
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from attendo.errors import DataError
@@ -117,7 +118,7 @@ def test_a_fault_in_the_middle_of_the_text_comes_out_as_itself(kind: str) -> Non
         yield "the cat sat"
         raise DataError("doctor_fault", line="line 2 is bad")
 
-    with pytest.raises(DataError, match=r"^line 2 is bad$"):
+    with pytest.raises(DataError, check=has_code("doctor_fault", line="line 2 is bad")):
         build_tokenizers(lines(), TARGETS, config(kind))
 
 

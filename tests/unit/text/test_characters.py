@@ -1,6 +1,7 @@
 """Characters: one id per code point."""
 
 import pytest
+from error_codes import has_code
 
 from attendo.errors import DataError, UsageError
 from attendo.text import BOS, EOS, UNK, Characters, Tokenizer
@@ -41,12 +42,12 @@ def test_a_leading_space_is_kept() -> None:
 
 
 def test_an_id_outside_the_vocabulary_is_named() -> None:
-    with pytest.raises(UsageError, match="id 5 is outside the vocabulary: ids go from 0 to 4"):
+    with pytest.raises(UsageError, check=has_code("id_outside_vocabulary", token_id=5, last=4)):
         Characters.build(["a"]).decode([5])
 
 
 def test_no_text_is_an_error() -> None:
-    with pytest.raises(DataError, match="no text"):
+    with pytest.raises(DataError, check=has_code("vocabulary_text_empty")):
         Characters.build([])
 
 

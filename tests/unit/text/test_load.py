@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from error_codes import ErrorCheck, has_code
 
 from attendo.errors import ModelError
 from attendo.text import Bytes, Characters, SentencePiece, Tokenizer, Words, load_tokenizer
@@ -53,22 +54,24 @@ def test_a_file_without_symbols_does_not_speak_of_them(tokenizer: Tokenizer, tmp
 
 
 @pytest.mark.parametrize(
-    ("kind", "symbols", "pieces", "fault"),
+    ("kind", "symbols", "pieces", "error"),
     [
-        ("bytes", "<x>", None, '"symbols" must be a list of strings'),
-        ("bytes", [1], None, '"symbols" must be a list of strings'),
-        ("bytes", ["<x>", "<x>"], None, "'<x>' stands there twice"),
-        ("bytes", ["</s>"], None, "'</s>' is a control piece"),
-        ("words", ["<x>"], [*CONTROLS, "▁", "<x>"], "its symbols must be the first pieces after </s>"),
-        ("characters", ["<x>"], [*CONTROLS, "a"], "its symbols must be the first pieces after </s>"),
-        ("characters", ["<x>"], [*CONTROLS, "<x>", "<y>"], "'<y>' cannot be a piece"),
-        ("characters", [], [*CONTROLS, "<x>"], "'<x>' cannot be a piece"),
+        ("bytes", "<x>", None, has_code("tokenizer_symbols_not_strings")),
+        ("bytes", [1], None, has_code("tokenizer_symbols_not_strings")),
+        ("bytes", ["<x>", "<x>"], None, has_code("tokenizer_symbols_damaged")),
+        ("bytes", ["</s>"], None, has_code("tokenizer_symbols_damaged")),
+        ("words", ["<x>"], [*CONTROLS, "▁", "<x>"], has_code("tokenizer_symbols_misplaced", piece="</s>")),
+        ("characters", ["<x>"], [*CONTROLS, "a"], has_code("tokenizer_symbols_misplaced", piece="</s>")),
+        ("characters", ["<x>"], [*CONTROLS, "<x>", "<y>"], has_code("tokenizer_piece_invalid", piece="'<y>'")),
+        ("characters", [], [*CONTROLS, "<x>"], has_code("tokenizer_piece_invalid", piece="'<x>'")),
     ],
 )
-def test_damaged_symbols_are_named(kind: str, symbols: object, pieces: object, fault: str, tmp_path: Path) -> None:
+def test_damaged_symbols_are_named(
+    kind: str, symbols: object, pieces: object, error: ErrorCheck, tmp_path: Path
+) -> None:
     header = {**GOOD, "kind": kind, "symbols": symbols} | ({} if pieces is None else {"pieces": pieces})
     (tmp_path / "source.tokenizer.json").write_text(json.dumps(header))
-    with pytest.raises(ModelError, match=fault) as caught:
+    with pytest.raises(ModelError, check=error) as caught:
         load_tokenizer(tmp_path, "source")
     assert str(tmp_path / "source.tokenizer.json") in str(caught.value)
 
@@ -77,7 +80,7 @@ def test_files_of_different_tokenizers_do_not_mix(tmp_path: Path) -> None:
     SUBWORDS.save(tmp_path, "source")
     with_symbols = SentencePiece.train([TEXT], 300, "bpe", ["<x>"])
     (tmp_path / "source.spm").write_bytes(with_symbols.model)
-    with pytest.raises(ModelError, match=r"source\.spm: its symbols are not those of source\.tokenizer\.json"):
+    with pytest.raises(ModelError, check=has_code("sentencepiece_symbols_mismatch", name="source")):
         load_tokenizer(tmp_path, "source")
 
 
@@ -87,11 +90,11 @@ def test_sentencepiece_has_two_files(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"source\.tokenizer\.json cannot be read: No such file"):
+    with pytest.raises(ModelError, check=has_code("model_file_unreadable")):
         load_tokenizer(tmp_path, "source")
     SUBWORDS.save(tmp_path, "source")
     (tmp_path / "source.spm").unlink()
-    with pytest.raises(ModelError, match=r"source\.spm cannot be read: No such file"):
+    with pytest.raises(ModelError, check=has_code("model_file_unreadable")):
         load_tokenizer(tmp_path, "source")
 
 
@@ -99,57 +102,57 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_damaged_sentencepiece_model_is_named(content: bytes, tmp_path: Path) -> None:
     SUBWORDS.save(tmp_path, "source")
     (tmp_path / "source.spm").write_bytes(content)
-    with pytest.raises(ModelError, match=r"source\.spm: .*; ") as caught:
+    with pytest.raises(ModelError, check=has_code("sentencepiece_file_invalid")) as caught:
         load_tokenizer(tmp_path, "source")
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("content", "fault"),
+    ("content", "error"),
     [
-        (b"", "is not a tokenizer"),
-        (b"{", "is not a tokenizer"),
-        (b"\xff\xfe", "is not a tokenizer"),
-        (b"[" * 100_000, "is not a tokenizer"),
-        (b"[]", '"format" must be'),
-        (b'{"format": "other"}', '"format" must be'),
-        (json.dumps({**GOOD, "version": 2}).encode(), "has version 2"),
-        (json.dumps({**GOOD, "version": True}).encode(), "has version True"),
-        (json.dumps({**GOOD, "kind": "magic"}).encode(), "unknown kind 'magic': this attendo knows words"),
-        (json.dumps({**GOOD, "kind": None}).encode(), "unknown kind None"),
-        (json.dumps({**GOOD, "extra": 1}).encode(), "unknown key 'extra'"),
+        (b"", has_code("tokenizer_json_invalid")),
+        (b"{", has_code("tokenizer_json_invalid")),
+        (b"\xff\xfe", has_code("tokenizer_json_invalid")),
+        (b"[" * 100_000, has_code("tokenizer_json_invalid")),
+        (b"[]", has_code("tokenizer_format_unknown")),
+        (b'{"format": "other"}', has_code("tokenizer_format_unknown")),
+        (json.dumps({**GOOD, "version": 2}).encode(), has_code("tokenizer_version_unsupported", found="2")),
+        (json.dumps({**GOOD, "version": True}).encode(), has_code("tokenizer_version_unsupported", found="True")),
+        (json.dumps({**GOOD, "kind": "magic"}).encode(), has_code("tokenizer_kind_unknown", kind="'magic'")),
+        (json.dumps({**GOOD, "kind": None}).encode(), has_code("tokenizer_kind_unknown", kind="None")),
+        (json.dumps({**GOOD, "extra": 1}).encode(), has_code("tokenizer_key_unknown", key="'extra'")),
     ],
 )
-def test_a_file_that_is_no_tokenizer_is_named(content: bytes, fault: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_tokenizer_is_named(content: bytes, error: ErrorCheck, tmp_path: Path) -> None:
     (tmp_path / "source.tokenizer.json").write_bytes(content)
-    with pytest.raises(ModelError, match=fault) as caught:
+    with pytest.raises(ModelError, check=error) as caught:
         load_tokenizer(tmp_path, "source")
     assert str(tmp_path / "source.tokenizer.json") in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("kind", "pieces", "fault"),
+    ("kind", "pieces", "error"),
     [
-        ("words", None, "must be a list of strings"),
-        ("words", [*CONTROLS, "▁", 7], "must be a list of strings"),
-        ("words", ["▁", "▁cat"], "must begin with <pad> <unk> <s> </s>"),
-        ("words", [*CONTROLS[:3], "▁"], "must begin with <pad> <unk> <s> </s>"),
-        ("words", [*CONTROLS, "▁", "▁cat", "▁cat"], "the piece ' cat' stands in it twice"),
-        ("words", [*CONTROLS, "▁", " "], "the piece ' ' stands in it twice"),
-        ("words", [*CONTROLS, "▁", "<s>"], "the piece '<s>' stands in it twice"),
-        ("words", [*CONTROLS, "▁", ""], "'' cannot be a piece"),
-        ("words", [*CONTROLS, "▁", "a b"], "'a b' cannot be a piece"),
-        ("words", [*CONTROLS, "▁", "\t\t"], "cannot be a piece"),
-        ("words", [*CONTROLS, "▁", "\ud800"], "half of a surrogate pair"),
-        ("words", [*CONTROLS, "▁cat"], "the piece ' ' is missing"),
-        ("characters", [*CONTROLS, "ab"], "'ab' cannot be a piece of a characters tokenizer"),
-        ("characters", [*CONTROLS, "a", "a"], "the piece 'a' stands in it twice"),
+        ("words", None, has_code("tokenizer_pieces_not_strings")),
+        ("words", [*CONTROLS, "▁", 7], has_code("tokenizer_pieces_not_strings")),
+        ("words", ["▁", "▁cat"], has_code("tokenizer_control_pieces_missing", pieces="<pad> <unk> <s> </s>")),
+        ("words", [*CONTROLS[:3], "▁"], has_code("tokenizer_control_pieces_missing", pieces="<pad> <unk> <s> </s>")),
+        ("words", [*CONTROLS, "▁", "▁cat", "▁cat"], has_code("tokenizer_piece_duplicate", piece="' cat'")),
+        ("words", [*CONTROLS, "▁", " "], has_code("tokenizer_piece_duplicate", piece="' '")),
+        ("words", [*CONTROLS, "▁", "<s>"], has_code("tokenizer_piece_duplicate", piece="'<s>'")),
+        ("words", [*CONTROLS, "▁", ""], has_code("tokenizer_piece_invalid", piece="''")),
+        ("words", [*CONTROLS, "▁", "a b"], has_code("tokenizer_piece_invalid", piece="'a b'")),
+        ("words", [*CONTROLS, "▁", "\t\t"], has_code("tokenizer_piece_invalid")),
+        ("words", [*CONTROLS, "▁", "\ud800"], has_code("tokenizer_json_invalid")),
+        ("words", [*CONTROLS, "▁cat"], has_code("tokenizer_piece_missing", piece=" ")),
+        ("characters", [*CONTROLS, "ab"], has_code("tokenizer_piece_invalid", piece="'ab'", kind="characters")),
+        ("characters", [*CONTROLS, "a", "a"], has_code("tokenizer_piece_duplicate", piece="'a'")),
     ],
 )
-def test_a_damaged_list_of_pieces_is_named(kind: str, pieces: object, fault: str, tmp_path: Path) -> None:
+def test_a_damaged_list_of_pieces_is_named(kind: str, pieces: object, error: ErrorCheck, tmp_path: Path) -> None:
     (tmp_path / "source.tokenizer.json").write_text(json.dumps({**GOOD, "kind": kind, "pieces": pieces}))
-    with pytest.raises(ModelError, match=fault):
+    with pytest.raises(ModelError, check=error):
         load_tokenizer(tmp_path, "source")
 
 

@@ -7,6 +7,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from error_codes import has_code
 
 from attendo.errors import UsageError
 from attendo.text.markup import Kind, Markup, Outline
@@ -232,9 +233,9 @@ def test_nothing_is_expanded() -> None:
 
 
 def test_what_cannot_be_meant_is_told() -> None:
-    with pytest.raises(UsageError, match="markup of kind 'pdf' cannot be read: say html or xml"):
+    with pytest.raises(UsageError, check=has_code("markup_kind_unknown", kind="pdf", known="html or xml")):
         Markup("x", "pdf")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="a translation of each text is needed: 1 of 2"):
+    with pytest.raises(UsageError, check=has_code("translation_count_mismatch", count=1, expected=2)):
         Markup("<p>a<p>b", "html").translated(["a"])
 
 

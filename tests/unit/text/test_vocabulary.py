@@ -1,6 +1,7 @@
 """A list of pieces: control pieces are counted, but no text finds them."""
 
 import pytest
+from error_codes import has_code
 
 from attendo.errors import DataError
 from attendo.text import CONTROL_PIECES, UNK
@@ -23,5 +24,5 @@ def test_pieces_that_are_always_in_stand_first_and_once() -> None:
 
 
 def test_nothing_to_count_is_an_error() -> None:
-    with pytest.raises(DataError, match="the input is empty"):
+    with pytest.raises(DataError, check=has_code("vocabulary_text_empty")):
         most_frequent([], limit=None)

@@ -1,6 +1,7 @@
 """Words: where a text is cut, what is kept, what a person reads."""
 
 import pytest
+from error_codes import has_code
 
 from attendo.errors import DataError, UsageError
 from attendo.text import BOS, EOS, PAD, UNK, Tokenizer, Words
@@ -78,26 +79,26 @@ def test_text_that_starts_with_a_sign_keeps_its_first_character() -> None:
 @pytest.mark.parametrize("wrong", [-1, 10])
 def test_an_id_outside_the_vocabulary_is_named(wrong: int) -> None:
     words = Words.build([ENGLISH])
-    with pytest.raises(UsageError, match=f"id {wrong} is outside the vocabulary: ids go from 0 to 9"):
+    with pytest.raises(UsageError, check=has_code("id_outside_vocabulary", last=9, token_id=wrong)):
         words.decode([4, wrong])
-    with pytest.raises(UsageError, match=f"id {wrong} "):
+    with pytest.raises(UsageError, check=has_code("id_outside_vocabulary", token_id=wrong)):
         words.pieces([wrong])
 
 
 @pytest.mark.parametrize("texts", [[], [""]])
 def test_no_text_is_an_error(texts: list[str]) -> None:
-    with pytest.raises(DataError, match="no text"):
+    with pytest.raises(DataError, check=has_code("vocabulary_text_empty")):
         Words.build(texts)
 
 
 def test_half_a_surrogate_pair_is_refused_when_building_and_unknown_when_encoding() -> None:
-    with pytest.raises(DataError, match="ud800"):
+    with pytest.raises(DataError, check=has_code("piece_unpaired_surrogate")):
         Words.build(["a \ud800"])
     assert Words.build(["a"]).encode("a \ud800") == [5, UNK]
 
 
 def test_a_limit_without_room_for_a_word_names_the_least() -> None:
-    with pytest.raises(UsageError, match="5 is too small: the least is 6"):
+    with pytest.raises(UsageError, check=has_code("vocabulary_too_small", size=5, minimum=6)):
         Words.build([ENGLISH], limit=5)
 
 

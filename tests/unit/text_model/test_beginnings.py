@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import ErrorCheck, has_code
 from running import ALPHABET, continuer
 
 from attendo.data.line_breaks import LINE
@@ -154,22 +155,22 @@ def test_a_trace_has_no_source() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "error"),
     [
-        ({"prefix": "a"}, "prefix and a decoder-only model exclude each other: the text itself is how it begins"),
-        ({"prefix": ["a"]}, "the text itself is how it begins"),
-        ({"split": True}, "split and a decoder-only model exclude each other: it reads no source"),
-        ({"alignments": True}, "alignments and a decoder-only model exclude each other"),
-        ({"coverage_penalty": 0.5}, "coverage_penalty and a decoder-only model exclude each other"),
-        ({"max_length_factor": 1.5}, "max_length_factor and a decoder-only model exclude each other"),
-        ({"min_length_factor": 0.5}, "min_length_factor and a decoder-only model"),
-        ({"long_source": "cut"}, "long_source and a decoder-only model"),
-        ({"max_length": 1}, "text 1 of 1 has 2 tokens, more than max_length 1, which counts them too"),
-        ({"ban": ["ab"]}, "the text 'ab' and ban 'ab' exclude each other"),
+        ({"prefix": "a"}, has_code("prefix_with_decoder_only_model")),
+        ({"prefix": ["a"]}, has_code("prefix_with_decoder_only_model")),
+        ({"split": True}, has_code("source_option_without_encoder", option="split")),
+        ({"alignments": True}, has_code("source_option_without_encoder", option="alignments")),
+        ({"coverage_penalty": 0.5}, has_code("source_option_without_encoder", option="coverage_penalty")),
+        ({"max_length_factor": 1.5}, has_code("source_option_without_encoder", option="max_length_factor")),
+        ({"min_length_factor": 0.5}, has_code("source_option_without_encoder", option="min_length_factor")),
+        ({"long_source": "cut"}, has_code("source_option_without_encoder", option="long_source")),
+        ({"max_length": 1}, has_code("prompt_longer_than_max_length", position=1, total=1, tokens=2, limit=1)),
+        ({"ban": ["ab"]}, has_code("prompt_contains_banned_phrase", text="ab", banned="ab")),
     ],
 )
-def test_what_speaks_of_a_source_is_refused(options: dict[str, Any], why: str) -> None:
-    with pytest.raises(UsageError, match=why):
+def test_what_speaks_of_a_source_is_refused(options: dict[str, Any], error: ErrorCheck) -> None:
+    with pytest.raises(UsageError, check=error):
         continuer().generate(["ab"], **options)
 
 
@@ -182,7 +183,7 @@ def test_what_asks_for_nothing_may_be_said() -> None:
 
 def test_settings_of_the_folder_that_speak_of_a_source_are_refused() -> None:
     model = continuer(generation={"coverage_penalty": 0.5})
-    with pytest.raises(UsageError, match="coverage_penalty and a decoder-only model"):
+    with pytest.raises(UsageError, check=has_code("source_option_without_encoder", option="coverage_penalty")):
         model.generate(["ab"])
 
 
@@ -228,7 +229,7 @@ def test_a_score_is_the_sum_that_the_network_gives_by_hand(kind: str) -> None:
 
 def test_symbols_before_a_source_are_refused() -> None:
     model = continuer(tokenizer=Words.build(["a b"], symbols=("<2de>",)))
-    with pytest.raises(UsageError, match="source_prefix and a decoder-only model"):
+    with pytest.raises(UsageError, check=has_code("source_option_without_encoder", option="source_prefix")):
         model.generate(["a"], source_prefix=["<2de>"])
     assert model.generate(["a"], target_prefix=["<2de>"])[0].pieces[:2] == ("<2de>", "a")
 
@@ -246,7 +247,9 @@ def test_learned_positions_end_a_continuation_and_refuse_a_longer_text() -> None
         (result,) = model.generate(["abcde"], engine=engine, min_length=11)
         assert (len(result.ids), result.cut) == (11, True)
         assert model.generate(["abcdefghijk"], engine=engine)[0].text == "abcdefghijk"
-        with pytest.raises(TooLongError, match="text 2 of 2 has 12 tokens; the model reads at most 11: shorten it"):
+        with pytest.raises(
+            TooLongError, check=has_code("prompt_exceeds_model_limit", position=2, total=2, tokens=12, limit=11)
+        ):
             model.generate(["a", "abcdefghijkl"], engine=engine)
 
 

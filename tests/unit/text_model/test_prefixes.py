@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from error_codes import has_code
 from tiny import SIZES
 
 from attendo.errors import UsageError
@@ -72,7 +73,7 @@ def test_scores_and_traces_have_them_too() -> None:
 
 def test_they_count_as_tokens_of_the_source() -> None:
     model = model_with(source_prefix=["<en>"], max_source=3)
-    with pytest.raises(UsageError, match="has 4 tokens; the model reads at most 3"):
+    with pytest.raises(UsageError, check=has_code("text_exceeds_model_limit", tokens=4, limit=3)):
         model.generate(TEXTS[:1])
 
 
@@ -83,7 +84,9 @@ def test_they_are_kept_in_the_model_folder(tmp_path: object) -> None:
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_only_symbols_can_be_put_there(side: str) -> None:
-    with pytest.raises(UsageError, match=f"{side}_prefix: 'cat' is no symbol of the tokenizer, which has <en>, <de>"):
+    with pytest.raises(
+        UsageError, check=has_code("unknown_prefix_symbol", symbol="cat", known="<en>, <de>", option=f"{side}_prefix")
+    ):
         model_with().generate(TEXTS[:1], **{f"{side}_prefix": ["cat"]})  # type: ignore[arg-type]
 
 

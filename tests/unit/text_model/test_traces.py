@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import ErrorCheck, has_code
 from lively import lively_model, sentences
 
 from attendo.errors import UsageError
@@ -142,17 +143,23 @@ def test_heads_are_taken_away_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "message"),
+    ("ask", "error"),
     [
-        (lambda model: model.save("x"), "scaled heads cannot be saved"),
-        (lambda model: model.generate([TEXT], alignments=True), "alignments and scaled heads exclude each other"),
-        (lambda model: model.generate([TEXT], engine="textbook"), "scaled heads and the engine textbook exclude"),
-        (lambda model: model.generate([TEXT], coverage_penalty=0.1), "coverage_penalty and scaled heads exclude"),
+        (lambda model: model.save("x"), has_code("save_with_scaled_heads")),
+        (lambda model: model.generate([TEXT], alignments=True), has_code("alignments_scaled_heads_conflict")),
+        (
+            lambda model: model.generate([TEXT], engine="textbook"),
+            has_code("textbook_engine_conflict", feature="scaled heads"),
+        ),
+        (
+            lambda model: model.generate([TEXT], coverage_penalty=0.1),
+            has_code("coverage_penalty_conflict", feature="scaled heads"),
+        ),
     ],
 )
-def test_what_a_model_without_heads_cannot_do_is_said(ask: Any, message: str) -> None:
+def test_what_a_model_without_heads_cannot_do_is_said(ask: Any, error: ErrorCheck) -> None:
     model: TextModel = lively_model().with_heads(OFF)
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, check=error):
         ask(model)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import has_code
 from lively import lively_model, pieces_model, sentences
 from tiny import tiny_model
 
@@ -37,7 +38,7 @@ def test_alternatives_of_subwords_are_different_words() -> None:
 
 @pytest.mark.parametrize(("text", "count"), [("", 3), ("the cat", 0)])
 def test_alternatives_of_nothing_are_refused(text: str, count: int) -> None:
-    with pytest.raises(UsageError, match="alternatives"):
+    with pytest.raises(UsageError, check=has_code("alternatives_request_invalid")):
         lively_model().alternatives(text, count=count)
 
 
@@ -78,19 +79,19 @@ def test_models_answer_together_by_the_mean_of_their_probabilities() -> None:
 
 
 def test_models_with_other_words_do_not_answer_together() -> None:
-    with pytest.raises(UsageError, match="model 2 of the ensemble has another source tokenizer"):
+    with pytest.raises(UsageError, check=has_code("ensemble_tokenizer_mismatch", position=2, side="source")):
         tiny_model().ensemble([pieces_model()])
 
 
 def test_an_ensemble_is_no_model_folder_and_has_no_trace(tmp_path: object) -> None:
     both = tiny_model().ensemble([tiny_model(1)])
-    with pytest.raises(UsageError, match="an ensemble of 2 models cannot be saved"):
+    with pytest.raises(UsageError, check=has_code("ensemble_operation_unsupported", count=2)):
         both.save(str(tmp_path))
-    with pytest.raises(UsageError, match="an ensemble of 2 models cannot be looked into"):
+    with pytest.raises(UsageError, check=has_code("ensemble_operation_unsupported", count=2)):
         both.trace("the cat")
-    with pytest.raises(UsageError, match="an ensemble and the engine textbook"):
+    with pytest.raises(UsageError, check=has_code("textbook_engine_conflict", feature="an ensemble")):
         both.generate(["the cat"], engine="textbook")
-    with pytest.raises(UsageError, match="coverage_penalty and an ensemble"):
+    with pytest.raises(UsageError, check=has_code("coverage_penalty_conflict", feature="an ensemble")):
         both.generate(["the cat"], coverage_penalty=0.1)
 
 

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+from error_codes import has_code
 from lively import lively_model, sentences
 from tiny import tiny_model
 
@@ -118,7 +119,7 @@ def test_none_is_as_if_left_out() -> None:
 
 
 def test_what_is_asked_for_without_words_is_refused_even_of_no_text() -> None:
-    with pytest.raises(UsageError, match="top_k"):
+    with pytest.raises(UsageError, check=has_code("sampling_option_without_sample", option="top_k")):
         tiny_model().generate([], top_k=3)
 
 

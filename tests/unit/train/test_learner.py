@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import ErrorCheck, has_code
 from learning import BATCH, BOTH, OTHER, SHORT, batch, config, learner
 
 from attendo.errors import UsageError
@@ -107,7 +108,7 @@ def test_auto_is_fp32_on_a_cpu() -> None:
 
 
 def test_capture_needs_one_process_on_a_gpu() -> None:
-    with pytest.raises(UsageError, match=r"train\.capture on needs one process on one GPU: leave it at auto"):
+    with pytest.raises(UsageError, check=has_code("capture_not_supported")):
         uses_capture(config(capture="on"), CPU, World())
     assert not uses_capture(config(capture="auto"), CPU, World())
     assert uses_capture(config(capture="auto"), torch.device("cuda"), World())
@@ -172,12 +173,18 @@ def test_the_gradients_of_other_parts_are_those_without_freezing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "sizes", "reason"),
+    ("parts", "sizes", "error"),
     [
-        (("encoder",), {"num_encoder_layers": 0, "source_vocab_size": None}, "no weights of its own in encoder"),
-        (("embeddings", "encoder", "decoder", "output"), {}, "are all weights of this network"),
+        (
+            ("encoder",),
+            {"num_encoder_layers": 0, "source_vocab_size": None},
+            has_code("frozen_part_without_weights", part="encoder"),
+        ),
+        (("embeddings", "encoder", "decoder", "output"), {}, has_code("all_weights_frozen")),
     ],
 )
-def test_freezing_nothing_or_everything_is_refused(parts: tuple[Part, ...], sizes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(UsageError, match=reason):
+def test_freezing_nothing_or_everything_is_refused(
+    parts: tuple[Part, ...], sizes: dict[str, Any], error: ErrorCheck
+) -> None:
+    with pytest.raises(UsageError, check=error):
         learner(config(freeze=parts), **sizes)
