@@ -6,9 +6,9 @@ if TYPE_CHECKING:
     from attendo.model.config import ModelConfig
     from attendo.model.transformer import Transformer
     from attendo.pipelines import pipeline
-    from attendo.recipes.opening import load
-    from attendo.recipes.training import train
+    from attendo.runs.load import load
     from attendo.text_model import TextModel
+    from attendo.training import train
 
 __version__ = "0.1.0"
 __all__ = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline", "train"]
@@ -19,7 +19,7 @@ _HOMES = {
     "ModelConfig": "attendo.model.config",
     "TextModel": "attendo.text_model",
     "Transformer": "attendo.model.transformer",
-    "load": "attendo.recipes.opening",
+    "load": "attendo.runs.load",
     "pipeline": "attendo.pipelines",
     "train": "attendo.train",
 }

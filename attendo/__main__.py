@@ -1,5 +1,5 @@
 """The command line, for `python -m attendo`."""
 
-from attendo.cli.start import main
+from attendo.cli.entry import main
 
 main()

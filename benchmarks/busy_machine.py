@@ -127,7 +127,7 @@ def _print_table(found: dict[str, Any], ways: list[str]) -> None:
 
 @contextmanager
 def _prepare_train_demo(folder: Path) -> Iterator[Callable[[], int]]:
-    from attendo.recipes.demo import demo_config
+    from attendo.runs.demo import demo_config
 
     config = demo_config()
     yield _train(config.replace(train=config.train.replace(**NO_VALIDATION)), folder)
@@ -135,7 +135,7 @@ def _prepare_train_demo(folder: Path) -> Iterator[Callable[[], int]]:
 
 @contextmanager
 def _prepare_train_small(folder: Path) -> Iterator[Callable[[], int]]:
-    from attendo.recipes.run_config import RunConfig
+    from attendo.runs.config import RunConfig
 
     train = {"batch_tokens": 2048, **NO_VALIDATION}
     values = {"preset": "small", "data": {"task": "builtin"}, "tokenizer": {"kind": "words"}, "train": train}
@@ -149,8 +149,8 @@ def _train(config: Any, folder: Path) -> Callable[[], int]:
     """Target tokens of a step."""
     import torch
 
-    from attendo.recipes.run import Run
-    from attendo.train.reports import Step
+    from attendo.runs.run import Run
+    from attendo.train.loop import Step
 
     run = Run.begin(config, folder / "run", torch.device("cpu"))
     for _ in run.prepare():
@@ -165,8 +165,8 @@ def _prepare_validate(folder: Path) -> Iterator[Callable[[], int]]:
     import torch
 
     from attendo.nn.cpu_threads import keep_threads
-    from attendo.recipes.demo import demo_config
-    from attendo.recipes.run import Run
+    from attendo.runs.demo import demo_config
+    from attendo.runs.run import Run
     from attendo.train.validation import Validator
 
     config = demo_config()
@@ -247,7 +247,7 @@ def _make_model() -> Any:
 
     from attendo.model.config import ModelConfig
     from attendo.model.transformer import Transformer
-    from attendo.store import StoredModel
+    from attendo.model_folder import StoredModel
     from attendo.text import EOS, Words
     from attendo.text_model import TextModel
 

@@ -22,10 +22,10 @@ import torch
 from growth_pictures import draw
 
 from attendo import Transformer
+from attendo.bench.comparison import facts, forced_work
+from attendo.bench.random_network import random_network
+from attendo.bench.systems import DTYPES, answering
 from attendo.decode.engines import CachedEngine, Engine, FastEngine
-from attendo.recipes.bench import facts, forced_work, random_network
-from attendo.recipes.bench.ours import answering
-from attendo.recipes.bench.work import DTYPES
 from attendo.text_model import evaluating
 
 BEAMS = (1, 4)

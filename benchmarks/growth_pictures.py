@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attendo.explore.curves_style import FAINT, look, style
+from attendo.explore.curves_figure import FAINT, look, style
 
 SIZE = (7.4, 3.1)  # inches
 ENGINES = ("cached", "fast")

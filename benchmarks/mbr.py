@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from attendo.data.parallel import read_lines
+from attendo.data.corpus_files import read_lines
 from attendo.metrics import Comparison, compare
 from attendo.text_model import TextModel, load
 

@@ -16,13 +16,12 @@ from typing import Any
 
 import torch
 
-from attendo.interop.onnx_engine import OnnxEngine
-from attendo.interop.onnx_network import OnnxNetwork
-from attendo.interop.onnx_ranges import observed, random_examples
-from attendo.recipes.bench.ours import answering
-from attendo.recipes.bench.planning import forced_work
-from attendo.recipes.bench.random_network import random_network
-from attendo.recipes.bench.rivals import CTranslate2
+from attendo.bench.comparison import forced_work
+from attendo.bench.random_network import random_network
+from attendo.bench.systems import CTranslate2, answering
+from attendo.interop.onnx.engine import OnnxEngine
+from attendo.interop.onnx.quantization import observed, random_examples
+from attendo.interop.onnx.session import OnnxNetwork
 
 _SOURCE, _STEPS, _ALL_AT_ONCE = 20, 24, 1 << 40
 

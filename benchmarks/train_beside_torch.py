@@ -17,10 +17,10 @@ from torch import nn
 
 from attendo import ModelConfig, Transformer
 from attendo.data.batch import Batch, Example, collate
-from attendo.data.buckets import group_by_length
-from attendo.recipes.corpora import BuiltinCorpus
-from attendo.recipes.demo import demo_config
-from attendo.text.build import build_tokenizers
+from attendo.data.bucketing import group_by_length
+from attendo.runs.corpora import BuiltinCorpus
+from attendo.runs.demo import demo_config
+from attendo.text.factory import build_tokenizers
 from attendo.train.loss import summed_loss
 
 PAIRS = 8192

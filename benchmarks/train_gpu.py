@@ -21,12 +21,12 @@ from rival import Rival
 from attendo import ModelConfig, Transformer
 from attendo.data.batch import Batch
 from attendo.data.prepared import open_prepared
-from attendo.data.stream import BatchStream
+from attendo.data.sampler import BatchStream
 from attendo.nn.attention import kernels_for_any_shape
-from attendo.recipes.run import Run
-from attendo.recipes.run_config import RunConfig, read_run_file
+from attendo.runs.config import RunConfig, read_run_file
+from attendo.runs.run import Run
 from attendo.train.config import TrainConfig
-from attendo.train.learner import Learner
+from attendo.train.update import Learner
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "multi30k_en_de.toml"
 

@@ -18,10 +18,9 @@ import torch
 
 from attendo import ModelConfig, Transformer
 from attendo.errors import UsageError
+from attendo.model_folder import StoredModel
 from attendo.nn.attention import MultiHeadAttention
-from attendo.recipes.compared import Compared
-from attendo.recipes.verify import verify
-from attendo.store import StoredModel
+from attendo.runs.verify import PathComparison, verify
 from attendo.text import EOS, Words
 from attendo.text_model import TextModel
 
@@ -137,7 +136,7 @@ def sentences(count: int, seed: int = 1) -> list[str]:
     return [" ".join(chance.choices(WORDS[:30], k=chance.randint(1, LONGEST))) for _ in range(count)]
 
 
-def _line(options: Options, found: Sequence[Compared], seconds: float) -> str:
+def _line(options: Options, found: Sequence[PathComparison], seconds: float) -> str:
     name = ", ".join(f"{key}={value}" for key, value in options.items()) or "defaults"
     different = [each for each in found if not each.equal]
     ties, largest = sum(each.ties for each in found), max(each.largest for each in found)
@@ -150,7 +149,7 @@ def _line(options: Options, found: Sequence[Compared], seconds: float) -> str:
     )
 
 
-def _told(each: Compared) -> str:
+def _told(each: PathComparison) -> str:
     if each.different > each.ties:
         return f"{each.different} of {each.count} answers, such as {each.example}"
     return f"off by {each.largest:.1e}, where {each.allowed:.0e} is allowed"

@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 
 from attendo.interop.certificate import Bounds, Certificate
-from attendo.interop.certifying import certify
-from attendo.interop.imported import Imported
-from attendo.interop.parties import OurNetwork
-from attendo.interop.sentences import random_sources
-from attendo.interop.transformers_party import TransformersParty
+from attendo.interop.certify import certify, random_sources
+from attendo.interop.compared_systems import OurNetwork, TransformersParty
+from attendo.interop.huggingface.imported import Imported
 
 VOCABULARY = 60
 SIZES: dict[str, Any] = {

@@ -58,7 +58,7 @@ def pieces_model(lines: list[str], kind: str, size: int = 160, **settings: Any) 
 
 
 def piece_names(model: bytes) -> list[str]:
-    from attendo.text.sentencepiece_file import pieces
+    from attendo.text.sentencepiece import pieces
 
     return [piece.text for piece in pieces(model)]
 
@@ -110,7 +110,7 @@ def _written_by(kind: Any, folder: Path, pieces: str, trained: dict[str, Any], *
 
 def write_bart(folder: Path) -> dict[str, int]:
     """Byte pairs learnt from some lines: the plainest way."""
-    from attendo.text.byte_pairs import _LETTERS
+    from attendo.text.byte_level_bpe import _LETTERS
 
     words = [[_LETTERS[byte] for byte in f" {word}".encode()] for line in some_lines() for word in line.split()]
     merges: list[tuple[str, str]] = []

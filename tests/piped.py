@@ -8,12 +8,12 @@ from tiny import SIZES, SOURCES, TARGETS
 
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.store import StoredModel
+from attendo.model_folder import StoredModel
 from attendo.text import EOS, Characters, Words
-from attendo.text.turns import TURN
+from attendo.text.model_card import TURN
 from attendo.text_model import TextModel
 
-QUIET = "ignore::attendo.pipelines.telling.NotWholeWarning"  # for answers of what is untrained, which seldom end
+QUIET = "ignore::attendo.pipelines.text_pipeline.NotWholeWarning"  # for answers of what is untrained, which seldom end
 TURNS = ["the cat sat", "a dog ran home", "I love NLP", "I saw the small cat"]
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from attendo.data.batch import Sequences
 from attendo.data.config import DataConfig
+from attendo.data.corpus_files import Corpus, Row
 from attendo.data.prepare import prepare
 from attendo.data.prepared import Prepared, PreparedCorpus, open_prepared
-from attendo.data.sequences import Sequences
 from attendo.data.shards import ShardSet, ShardWriter
-from attendo.data.sources import Corpus, Row
 from attendo.text import Words
 from attendo.text.config import TokenizerConfig
 

@@ -8,8 +8,8 @@ import torch
 
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.recipes.run_config import RunConfig
-from attendo.store import StoredModel
+from attendo.model_folder import StoredModel
+from attendo.runs.config import RunConfig
 from attendo.text import Characters, Tokenizer
 from attendo.text_model import TextModel
 

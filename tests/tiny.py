@@ -9,7 +9,7 @@ import torch
 
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.store import StoredModel
+from attendo.model_folder import StoredModel
 from attendo.text import Tokenizer, Words
 from attendo.text_model import TextModel
 

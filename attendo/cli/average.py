@@ -20,7 +20,7 @@ def average(
 ) -> None:
     """Average the weights of a run's last checkpoints: often better than the best of them."""
     from attendo.errors import UsageError
-    from attendo.recipes.averaged import averaged_model
+    from attendo.runs.weights import averaged_model
     from attendo.train.checkpoint import Checkpoints
 
     if not (run / "run.toml").is_file():

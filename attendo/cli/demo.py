@@ -10,8 +10,8 @@ from attendo.cli.threads import Threads
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from attendo.recipes.demo import DemoScores
-    from attendo.recipes.run import Run
+    from attendo.runs.demo import DemoScores
+    from attendo.runs.run import Run
 
 SHOWN_TRANSLATIONS = 10
 
@@ -30,10 +30,10 @@ def demo(
     """
     from rich.console import Console
 
-    from attendo.cli.training import follow
-    from attendo.recipes.builtin import BuiltinTask
-    from attendo.recipes.demo import demo_config, evaluate
-    from attendo.recipes.run import Run
+    from attendo.cli.progress import follow
+    from attendo.demo_task import BuiltinTask
+    from attendo.runs.demo import demo_config, evaluate
+    from attendo.runs.run import Run
     from attendo.text_model import pick_device
 
     run = Run.begin(demo_config(seed), out, pick_device(device), overwrite=_is_demo(out))
@@ -50,7 +50,7 @@ def demo(
 
 def _is_demo(folder: Path) -> bool:
     """An earlier demonstration may be replaced; a run on somebody's own data may not."""
-    from attendo.recipes.run_config import read_run_file
+    from attendo.runs.config import read_run_file
 
     path = folder / "run.toml"
     return path.is_file() and read_run_file(path).get("data", {}).get("task") == "builtin"
@@ -70,8 +70,8 @@ def _facts(run: "Run", scores: "DemoScores", seconds: float) -> list[tuple[str, 
 
 
 def _show(console: "Console", run: "Run", scores: "DemoScores", facts: list[tuple[str, str]]) -> None:
-    from attendo.explore.heatmap import terminal
-    from attendo.recipes.demo import SHOWN, best_map, write_pictures
+    from attendo.explore.heatmap_terminal import terminal
+    from attendo.runs.demo import SHOWN, best_map, write_pictures
 
     trace = run.model.trace(SHOWN)
     pictures = write_pictures(run.folder, trace, scores.best_head, facts)

@@ -72,14 +72,14 @@ def _config(model: str, vocab_size: int | None, changes: list[str]) -> "tuple[Mo
     from attendo.model.config import PRESETS, ModelConfig
 
     if model in PRESETS and not Path(model).is_dir():
-        from attendo.recipes.run_config import apply_changes
+        from attendo.runs.config import apply_changes
 
         return ModelConfig.preset(model, **apply_changes({"vocab_size": vocab_size or 30_000}, changes)), {}
     if changes or vocab_size:
         raise UsageError("preset_options_with_model")
-    from attendo.interop.opening import model_folder
-    from attendo.recipes.opening import is_checkpoint, load_checkpoint
-    from attendo.store import load_model
+    from attendo.interop.load import model_folder
+    from attendo.model_folder import load_model
+    from attendo.runs.load import is_checkpoint, load_checkpoint
 
     if not Path(model).is_dir() and "/" not in model:
         raise UsageError("model_or_preset_not_found", model=model, presets=", ".join(PRESETS))

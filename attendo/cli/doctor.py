@@ -14,8 +14,8 @@ from attendo.errors import DataError, ModelError, UsageError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from attendo.recipes.doctor import Finding
-    from attendo.recipes.run_config import RunConfig
+    from attendo.doctor import Finding
+    from attendo.runs.config import RunConfig
 
 COLOURS = {"ok": "green", "note": "cyan", "warning": "yellow", "fault": "red"}
 
@@ -71,12 +71,12 @@ def _examined(
     config: "RunConfig", device: str, quick: bool, test: tuple[Path | None, Path | None]
 ) -> Iterator["Finding"]:
     """Text is prepared in a folder that goes when this ends."""
-    from attendo.cli.preparing import show_preparing
+    from attendo.cli.progress import show_preparing
     from attendo.data.config import CorpusConfig
-    from attendo.data.screening import TooManyBadLinesError
-    from attendo.recipes.doctor import examine, too_many_bad_lines
-    from attendo.recipes.doctor.unseen import unseen_pairs
-    from attendo.recipes.run import Run
+    from attendo.data.filtering import TooManyBadLinesError
+    from attendo.doctor import examine, too_many_bad_lines
+    from attendo.doctor.duplicates import unseen_pairs
+    from attendo.runs.run import Run
     from attendo.text_model import pick_device
 
     with TemporaryDirectory(prefix="attendo-doctor-") as folder:

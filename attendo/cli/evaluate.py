@@ -1,5 +1,6 @@
-"""`attendo evaluate`: translate a text, score it against its references, and compare it with another translation."""
+"""`attendo evaluate`: translate a text, score it against references, compare two systems."""
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -9,24 +10,151 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attendo.cli.evaluate_files import Lines, check_output, read_other, read_test
-from attendo.cli.evaluate_tables import By, tell, tell_compared
 from attendo.cli.generate import Beam, LengthPenalty, Like
-from attendo.cli.lines import lines_of, one_line
+from attendo.cli.stdin import lines_of, one_line
 from attendo.cli.threads import Threads
-from attendo.errors import UsageError
+from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from attendo.metrics import Comparison, Likelihoods, Measured
+    from attendo.metrics import Comparison, Likelihoods, Measured, Score
     from attendo.text_model import Result, TextModel
 
+Facts = dict[str, Any]
+By = dict[str, tuple[int, "list[Score]"]]  # of each label, how many lines it has and their scores
 LINES_AT_ONCE = 512  # of like length, between two moves of the bar
 _METRICS = (
     "bleu, chrf, ter, rouge1, rouge2, rougeL, exact_match, error_rate, word_error_rate, distinct1, distinct2, "
     "perplexity, perplexity_per_word, perplexity_per_character; several with commas between."
 )
-
 _ALSO_CALLED = {"wer": "word_error_rate", "rouge": "rougeL", "em": "exact_match", "ppl": "perplexity"}
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines to translate, beside each all that is right, and its label where there are labels."""
+
+    source: Path  # the file
+    sources: list[str]
+    references: list[tuple[str, ...]]
+    labels: list[str] | None
+
+
+def read_test(source: Path, references: Sequence[Path], by: Path | None) -> Lines:
+    from attendo.data.corpus_files import read_lines
+
+    sources = list(read_lines(source))
+    read = [read_beside(source, sources, path) for path in references]
+    labels = None if by is None else [line.strip() for line in read_beside(source, sources, by)]
+    if not sources:
+        raise DataError("source_file_empty", path=source)
+    return Lines(source, sources, [_all_right(line) for line in zip(*read, strict=True)], labels)
+
+
+def read_beside(source: Path, sources: Sequence[str], path: Path) -> list[str]:
+    """The lines of a file, as many as the source has."""
+    from attendo.data.corpus_files import read_lines
+
+    lines = list(read_lines(path))
+    if len(sources) != len(lines):
+        raise DataError(
+            "source_line_count_mismatch", source=source, source_lines=len(sources), path=path, lines=len(lines)
+        )
+    return lines
+
+
+def read_other(other: Path | None, source: Path, sources: Sequence[str]) -> list[str] | None:
+    """The lines of a file; a model has yet to write them."""
+    if other is None or other.is_dir():
+        return None
+    if not other.exists():
+        raise UsageError("comparison_not_found", path=other)
+    return read_beside(source, sources, other)
+
+
+def check_output(output: Path | None, inputs: Sequence[Path | None]) -> None:
+    """It must not replace what is read, and it must be possible to write."""
+    if output is None:
+        return
+    for path in inputs:
+        if path is not None and output.exists() and output.samefile(path):
+            raise UsageError("output_overwrites_input", output=output, path=path)
+    output.open("a").close()
+
+
+def _all_right(line: tuple[str, ...]) -> tuple[str, ...]:
+    """An empty line in one of several files says that there is no further reference, unless all are empty."""
+    return tuple(each for each in line if each.strip()) or line[:1]
+
+
+def tell(scores: "Sequence[Score]", by: By, facts: Facts | None) -> None:
+    """As one JSON object where there are facts to go with the scores."""
+    if facts is not None:
+        labelled = {
+            label: {"lines": lines, "scores": {each.name: each.value for each in found}}
+            for label, (lines, found) in by.items()
+        }
+        scored = {each.name: _as_json(each) for each in scores}
+        print(json.dumps({**facts, "scores": scored, **({"by": labelled} if by else {})}, ensure_ascii=False))
+        return
+    for each in scores:
+        print(f"{each.name} {each.value:.2f} {each.signature}")
+    if by:
+        rows = [(label or "(none)", str(lines), *_values(found)) for label, (lines, found) in by.items()]
+        _print_table([("label", "lines", *(each.name for each in scores)), *rows])
+
+
+def tell_compared(comparisons: "Sequence[Comparison]", names: tuple[object, object], facts: Facts | None) -> None:
+    if facts is not None:
+        scores = {each.one.name: _as_json(each.one) for each in comparisons}
+        compared = {each.one.name: _compared_as_json(each) for each in comparisons}
+        print(json.dumps({**facts, "scores": scores, "other": str(names[1]), "comparisons": compared}))
+        return
+    _print_table([("score", "model", "other", "difference", "95% interval", "p"), *map(_row, comparisons)])
+    for each in comparisons:
+        print(f"{each.one.name}: {_in_words(each, *names)}")
+    for each in comparisons:
+        print(f"{each.one.name} {each.signature}")
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *rest in rows:
+        cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
+        print("  ".join([first.ljust(widths[0]), *cells]))
+
+
+def _values(scores: "Sequence[Score]") -> list[str]:
+    return [f"{each.value:.2f}" for each in scores]
+
+
+def _row(each: "Comparison") -> tuple[str, ...]:
+    low, high = each.interval
+    values = (f"{each.one.value:.2f}", f"{each.other.value:.2f}", f"{each.difference:+.2f}")
+    return (each.one.name, *values, f"{low:+.2f} to {high:+.2f}", f"{each.p_value:.3f}")
+
+
+def _in_words(each: "Comparison", model: object, other: object) -> str:
+    if each.significant:
+        better, worse = (model, other) if each.one_is_better else (other, model)
+        return f"{better} is better than {worse}, significant at 0.05"
+    if each.p_value < 0.05:
+        return "not significant at 0.05: p is below it, but the interval holds 0"
+    return "not significant at 0.05"
+
+
+def _as_json(score: "Score") -> dict[str, str | float | bool]:
+    return {"value": score.value, "signature": score.signature, "higher_is_better": score.higher_is_better}
+
+
+def _compared_as_json(each: "Comparison") -> dict[str, Any]:
+    return {
+        "other": each.other.value,
+        "difference": each.difference,
+        "interval": list(each.interval),
+        "p_value": each.p_value,
+        "significant": each.significant,
+        "signature": each.signature,
+    }
 
 
 def evaluate(
@@ -69,7 +197,7 @@ def evaluate(
     others = read_other(compare, source, lines.sources)
     check_output(output, [source, *reference, by, compare])
 
-    from attendo.recipes.opening import load
+    from attendo.runs.load import load
 
     text_model = load(model, device)
     other_model = load(compare, device) if compare is not None and others is None else None

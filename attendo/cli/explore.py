@@ -25,12 +25,12 @@ def explore(
 
     Prints the address of the page. Ctrl-C ends it. Needs `pip install 'attendo\\[serve]'`.
     """
-    from attendo.serve.running import listening, opening, serve
+    from attendo.serve.server import listening, opening, serve
 
     with listening(host, port) as place:  # a port that is taken is told before a model is read
         from attendo.serve.app import create_app
+        from attendo.serve.scheduling.registry import named_models
         from attendo.serve.settings import LOOPBACK, ServeSettings
-        from attendo.serve.shelf import named_models
         from attendo.text_model import load
 
         app = create_app(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attendo.cli.interrupt import tidying
+from attendo.cli.signals import tidying
 from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ def export(
     languages = _languages(to, from_lang, to_lang)
     if target is not None and source is None:
         raise UsageError("target_without_source")
-    from attendo.interop.exporting import NotTheSameError, check_packages
-    from attendo.interop.exporting import export as write
-    from attendo.interop.opening import load
-    from attendo.interop.sentences import sentences_of
+    from attendo.interop.certify import sentences_of
+    from attendo.interop.export import NotTheSameError, check_packages
+    from attendo.interop.export import export as write
+    from attendo.interop.load import load
     from attendo.metrics import check_metric
 
     check_packages(to)
@@ -83,14 +83,14 @@ def _languages(to: Format, from_lang: str, to_lang: str) -> "Languages | None":
 def _changed(model: "TextModel", changes: Sequence[str]) -> "TextModel":
     if not changes:
         return model
-    from attendo.recipes.run_config import apply_changes
+    from attendo.runs.config import apply_changes
     from attendo.text_model import TextModel
 
     return TextModel(replace(model.stored, generation=apply_changes({**model.stored.generation}, changes)))
 
 
 def _lines(path: Path) -> list[str]:
-    from attendo.data.parallel import read_lines
+    from attendo.data.corpus_files import read_lines
 
     lines = list(read_lines(path))
     if not any(line.strip() for line in lines):

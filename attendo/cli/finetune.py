@@ -41,15 +41,15 @@ def finetune(
     Pairs for a model that answers, running text for one that continues. Every validation tells the scores on the new
     validation text and, beside them, on the old model's own.
     """
+    from attendo.cli.progress import follow, say_end
     from attendo.cli.train import check_ahead, new_config
-    from attendo.cli.training import follow, say_end
-    from attendo.interop.opening import model_folder
-    from attendo.recipes.run import Run
-    from attendo.recipes.run_config import toml_literal
-    from attendo.recipes.run_folder import check_free
-    from attendo.store import load_model
+    from attendo.interop.load import model_folder
+    from attendo.model_folder import load_model
+    from attendo.runs.config import toml_literal
+    from attendo.runs.run import Run
+    from attendo.runs.run_folder import check_free
     from attendo.text_model import pick_device
-    from attendo.train.world import joined
+    from attendo.train.distributed import joined
 
     check_ahead(device)
     check_free(out, overwrite)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
-from attendo.cli.lines import Standing, input_blocks, new_file
+from attendo.cli.stdin import Standing, input_blocks, new_file
 from attendo.cli.threads import Threads
 from attendo.errors import DataError, ModelError
 
@@ -180,8 +180,8 @@ def generate(
         given.pop(name)
     pieces = given.pop("alignments_of") == "pieces"
     given["alignments"] = alignments or alignments_of is not None
-    from attendo.cli import answers
-    from attendo.recipes.opening import load
+    from attendo.cli import output as answers
+    from attendo.runs.load import load
 
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # as the input is, whatever the locale
     text_model = load(model, device)
@@ -209,7 +209,7 @@ def _filter(
     written: Callable[[int, "Result"], Iterator[str]],
     out: TextIO,
 ) -> None:
-    from attendo.cli import answers
+    from attendo.cli import output as answers
 
     number, standing, split = 0, Standing(), list[int]()
     for texts in blocks:
@@ -235,7 +235,7 @@ def _answered(
 ) -> "Iterator[list[Result]]":
     """A line that has no answer ends it, but not before the lines above it are answered."""
     from attendo.text_model import NotANumberError, TooLongError
-    from attendo.text_model.faults import behind_place
+    from attendo.text_model.options import behind_place
 
     try:
         yield _generated(model, texts, options)

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from attendo.errors import UsageError
-from attendo.explore.chinese import speaking
-from attendo.explore.heads_words import COLUMNS, number_name, say
-from attendo.explore.language import Language, said
+from attendo.explore.head_strings import COLUMNS, number_name, say
+from attendo.explore.i18n import Language, said, speaking
 
 if TYPE_CHECKING:
-    from attendo.explore.heads import HeadReport, Order
-    from attendo.explore.heads_looks import Sentence
+    from attendo.explore.head_stats import HeadReport, Order, Sentence
 
 BUILTIN = "builtin"
 BUILTIN_PAIRS = 1000
@@ -60,8 +58,8 @@ def heads(
     with speaking(lang):
         form = _form(output)
         sentences = _sentences(file, target, gold, links)
-        from attendo.explore.heads import measure_heads
-        from attendo.interop.opening import load, model_folder
+        from attendo.explore.head_stats import measure_heads
+        from attendo.interop.load import load, model_folder
 
         report = measure_heads(load(model_folder(model), device), sentences)
         warning = "" if output is None else _draw(report, sort, output, form, lang)
@@ -80,7 +78,7 @@ def _form(output: Path | None) -> str:
     """Before any work: whether the picture can be drawn."""
     if output is None:
         return ""
-    from attendo.explore.heatmap_style import FORMATS, require_matplotlib
+    from attendo.explore.heatmap_figure import FORMATS, require_matplotlib
 
     form = output.suffix.removeprefix(".").lower()
     if form not in FORMATS:
@@ -91,7 +89,7 @@ def _form(output: Path | None) -> str:
 
 def _draw(report: "HeadReport", order: "Order", output: Path, form: str, language: Language) -> str:
     """What there is to warn of."""
-    from attendo.explore.heads_figure import draw_heads
+    from attendo.explore.head_report import draw_heads
 
     picture, warning = draw_heads(report, order, form, language)
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -102,15 +100,15 @@ def _draw(report: "HeadReport", order: "Order", output: Path, form: str, languag
 def _sentences(
     file: str, target: Path | None, gold: Path | None, links: Literal["words", "tokens"]
 ) -> "list[Sentence]":
-    from attendo.explore.heads_reading import read_sentences
+    from attendo.explore.head_report import read_sentences
 
     if file != BUILTIN or Path(file).exists():
         return read_sentences(Path(file), target, gold, links)
     if target is not None or gold is not None:
         raise UsageError("builtin_with_target_or_gold", task=BUILTIN)
-    from attendo.explore.heads_gold import Gold
-    from attendo.explore.heads_looks import Sentence
-    from attendo.recipes.builtin import BuiltinTask
+    from attendo.demo_task import BuiltinTask
+    from attendo.explore.gold_alignment import Gold
+    from attendo.explore.head_stats import Sentence
 
     found = []
     for pair in BuiltinTask().heldout(BUILTIN_PAIRS):
@@ -161,7 +159,7 @@ def _keep(model: Path, report: "HeadReport", store: bool, language: Language) ->
     if not store:
         print(say("not_kept", language), file=sys.stderr)
         return
-    from attendo.explore.heads_stored import store_alignment_head
+    from attendo.explore.alignment_head import store_alignment_head
 
     entry = store_alignment_head(model, report)
     best, mean = report.best.error_rate, report.last_layer_error_rate

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from attendo.cli.interrupt import tidying
+from attendo.cli.signals import tidying
 from attendo.errors import UsageError, require_package
 
 
@@ -36,10 +36,10 @@ def import_model(
         raise UsageError("proof_options_with_no_proof")
     if not no_proof:
         require_package("transformers", "hf", "the proof of an import, which --no-proof leaves out,")
-    from attendo.data.parallel import read_lines
-    from attendo.interop.exporting import NotTheSameError
-    from attendo.interop.from_folder import from_folder
-    from attendo.interop.importing import import_model as write
+    from attendo.data.corpus_files import read_lines
+    from attendo.interop.export import NotTheSameError
+    from attendo.interop.import_model import from_folder
+    from attendo.interop.import_model import import_model as write
 
     texts = None if proof is None else [line for line in read_lines(proof) if line.strip()]
     imported = from_folder(folder, source_language=source_language, target_language=target_language)

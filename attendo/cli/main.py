@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from attendo import __version__
 from attendo.cli.help import WIDTH, Rows, describe_argument, write_help
-from attendo.cli.interrupt import find_exit_code
+from attendo.cli.signals import find_exit_code
 from attendo.cli.values import convert_lightly
 from attendo.errors import AttendoError, ModelError, UsageError
 
@@ -49,7 +49,7 @@ COMMANDS: Table = {
             "Look for what would spoil a run: in its network and in its data, without training it.",
         ),
         "verify-resume": (
-            "verify_resume:verify_resume",
+            "verify:verify_resume",
             "Train some steps twice, once stopped and resumed several times, and compare both bit for bit.",
         ),
     },
@@ -86,7 +86,7 @@ COMMANDS: Table = {
             "Measure what every head looks at: how spread, how far, how near the diagonal, how well aligned.",
         ),
         "plot-attention": (
-            "plot_attention:plot_attention",
+            "plot:plot_attention",
             "Draw where a model looked, with its tokens on both axes; rows are the tokens being predicted.",
         ),
     },
@@ -115,7 +115,7 @@ BENCH: Table = {
             "bench:generate",
             "Time generation: attendo, transformers and CTranslate2 with the same weights, encoder included.",
         ),
-        "serve": ("bench_serve:serve", "Load a server: throughput, latency, rejections, as its clients see them."),
+        "serve": ("bench:serve", "Load a server: throughput, latency, rejections, as its clients see them."),
     }
 }
 
@@ -324,7 +324,7 @@ def _refuse_missing(path: Path, metavar: str | None, command: str | None) -> Non
 
 def _out_of_memory(error: Exception) -> int:
     """Any other fault is ours, and told in full."""
-    from attendo.nn.out_of_memory import ran_out, told
+    from attendo.nn.devices import ran_out, told
 
     if not ran_out(error):
         raise error

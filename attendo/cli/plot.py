@@ -1,4 +1,4 @@
-"""`attendo plot`: learning curves of one or several runs."""
+"""`attendo plot` and `attendo plot-attention`: learning curves and attention maps as pictures."""
 
 import sys
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from attendo.errors import UsageError
+from attendo.explore.i18n import said, speaking
 
 
 def plot(
@@ -27,7 +28,7 @@ def plot(
     """
     from attendo.explore.curves import metrics_file, read_histories
     from attendo.explore.curves_figure import FORMATS, draw_curves
-    from attendo.explore.heatmap_style import require_matplotlib
+    from attendo.explore.heatmap_figure import require_matplotlib
 
     require_matplotlib("attendo plot")
     path = output or (metrics_file(runs[0]).parent if len(runs) == 1 else Path()) / "curves.png"
@@ -41,3 +42,69 @@ def plot(
     told = f"{len(histories)} runs" if len(histories) > 1 else histories[0].name
     print(f"learning curves of {told} written to {path}", file=sys.stderr)
     print(path)
+
+
+def plot_attention(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The source, or the text to be continued.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="A .svg, .png or .pdf file.")] = Path(
+        "attention.svg"
+    ),
+    target: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The target; the model's own greedy answer unless given.")
+    ] = None,
+    site: Annotated[
+        Literal["cross", "encoder", "decoder"] | None,
+        typer.Option(
+            help="Target to source, as it is unless given, or the self-attention of a stack.", show_default=False
+        ),
+    ] = None,
+    layer: Annotated[int | None, typer.Option(metavar="N", min=0, help="From 0; the last unless given.")] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(metavar="N,N|mean", help="From 0, one or several, or their mean, as it is unless given."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All heads, of all layers unless --layer is given.")] = False,
+    lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of the picture's words and messages.")] = "en",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Draw where a model looked, with its tokens on both axes; rows are the tokens being predicted.
+
+    Of cross-attention the stored alignment head is drawn, where there is one and neither --layer nor --head is given.
+    A decoder-only model has no source: of it the decoder is drawn.
+    Prints the path of the picture.
+    """
+    with speaking(lang):
+        form = _form(output)
+        if every and head is not None:
+            raise UsageError("all_heads_with_head", heads=head)
+        if not text.strip():
+            raise UsageError("attention_text_empty")
+        from attendo.explore.head_stats import check_readable
+        from attendo.explore.heatmap_figure import draw_maps, lettered
+        from attendo.explore.heatmaps import WORDS, Choice, picture_words
+        from attendo.runs.load import load
+
+        text_model = load(model, device)
+        check_readable(text_model, text)
+        chosen = Choice.of(text_model, site, layer, head, every)
+        own, _, english = lettered(picture_words(lang), lang, form)
+        maps, axis = chosen.maps(text_model, text, target, own)
+        picture, lacking = draw_maps(maps, axis, chosen.columns, form, lang)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_bytes(picture)
+        for warning in filter(None, (english, lacking)):
+            print(said(WORDS, "warning", lang, warning), file=sys.stderr)
+        print(said(WORDS, "written", lang, chosen.told(lang), output), file=sys.stderr)
+        print(output)
+
+
+def _form(output: Path) -> str:
+    """Before any work: whether the picture can be drawn."""
+    from attendo.explore.heatmap_figure import FORMATS, require_matplotlib
+
+    form = output.suffix.removeprefix(".").lower()
+    if form not in FORMATS:
+        raise UsageError("unknown_picture_format", path=output)
+    require_matplotlib("attendo plot-attention")
+    return form

@@ -22,7 +22,7 @@ from attendo.cli.train import (
 if TYPE_CHECKING:
     from attendo.data.prepare import Tokenizers
     from attendo.data.prepared import Prepared
-    from attendo.recipes.run_config import RunConfig
+    from attendo.runs.config import RunConfig
     from attendo.text.config import TokenizerConfig
 
 
@@ -60,11 +60,11 @@ def prepare(
     if out is None:
         raise UsageError("prepared_folder_missing")
 
-    from attendo.cli.preparing import follow_preparing
+    from attendo.cli.progress import follow_preparing
     from attendo.cli.train import changed, new_config
     from attendo.data.prepare import prepare as prepare_data
     from attendo.data.prepared import open_prepared
-    from attendo.recipes.corpora import corpora
+    from attendo.runs.corpora import corpora
 
     names: dict[str, Any] = {"source": source, "target": target, "file": file, "source_field": source_field}
     names |= {"target_field": target_field, "valid_source": valid_source, "valid_target": valid_target}
@@ -95,7 +95,7 @@ def _tokenizer(config: "RunConfig") -> "TokenizerConfig | Tokenizers":
     """How to cut the text; a model that goes on learning has its own way."""
     if config.start_from is None:
         return config.tokenizer
-    from attendo.store import load_model
+    from attendo.model_folder import load_model
 
     model = load_model(config.start_from)
     return model.source_tokenizer, model.target_tokenizer

@@ -1,21 +1,37 @@
-"""Training as a person sees it: a live display on a terminal, a plain line now and then elsewhere."""
+"""Training and data preparation from the command line: progress display, saving, outcome."""
 
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
+import typer
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from attendo.cli.steady import steady_console
-from attendo.train.reports import Report, Saved, SaveFailed, Step, Stopped, Validation
+from attendo.cli.output import steady_console
+from attendo.cli.signals import interruptible
+from attendo.data.prepared import Prepared
+from attendo.doctor import quick_faults
+from attendo.errors import AttendoError
+from attendo.runs.run import Run
+from attendo.train.config import TrainConfig
+from attendo.train.loop import DivergedError, Report, Saved, SaveFailed, Step, Stopped, Validation
+from attendo.train.validation import ValidationStoppedError
 
+if TYPE_CHECKING:
+    from attendo.data.prepare import Preparing
+    from attendo.runs.run import Run
+
+Say = Callable[[str], None]
 LINES = 20  # plain lines over a whole run
 EARLY = 10  # steps after which there is a first plain line, so that a mistake is seen before a twentieth of the run
 NAMES = {"bleu": "BLEU", "chrf": "chrF"}
@@ -23,6 +39,161 @@ WAITS_LONG = 0.1  # share of the time that is worth a word
 RECENT = 50  # steps that loss, speed and padding are taken over
 REMEMBERED = 60.0  # seconds after which a step counts a third in the time that is left
 ENOUGH_STEPS, ENOUGH_SECONDS = 10, 2.0  # the time left is shown after either of them
+
+
+@dataclass(frozen=True)
+class Followed:
+    """How a run ended. `exit_code` is 0, or tells which signal stopped it early; `stopped` is any early end."""
+
+    model_folder: Path
+    seconds: float  # of training
+    stopped: bool
+    exit_code: int
+    say: Say
+
+
+def follow(run: Run, stop_at: int | None = None) -> Followed:
+    """Prepare, then train to the end, or until Ctrl-C or SIGTERM asks to stop; then save."""
+    show_preparing(run)
+    run.build()
+    standing, config = run.trainer.standing, run.config.train
+    best, by = standing.best, standing.best_by or config.best
+    before = Best(best, standing.best_step) if best is not None and standing.best_step and by == config.best else None
+    console = steady_console(quiet=not run.world.leads)
+    with TrainingProgress(config.steps, config.best, before, console) as progress, interruptible() as interrupt:
+        say = progress.say
+        if stop_at is not None and stop_at <= run.trainer.step:
+            say(f"the run stands at step {run.trainer.step} already: nothing to do up to step {stop_at}")
+            return Followed(run.folder / "model", standing.seconds, True, 0, say)
+        _say_beginning(run, say)
+        _look_before_the_first_step(run, say)
+        stopped, faults = False, set(run.faults)
+        run.asked_to_stop = lambda: bool(interrupt)
+        try:
+            if run.config.start_from is not None and not run.trainer.step:
+                progress.show(run.trainer.validate())  # what the old model is worth on both kinds of text
+            for report in run.train(stop_at):
+                progress.show(report)
+                faults = _say_faults(run, faults, say)
+                due = stop_at is not None and run.trainer.step >= stop_at
+                if stopped := run.world.any((bool(interrupt) or due) and run.trainer.all_told):
+                    break
+            else:
+                run.finish()
+                _say_faults(run, faults, say)
+        except ValidationStoppedError:
+            stopped = True
+        except DivergedError:
+            raise
+        except Exception:
+            _save_what_is_whole(run)
+            raise
+        if stopped:
+            _save_early(run, say)
+        return Followed(run.folder / "model", run.trainer.standing.seconds, stopped, interrupt.exit_code, say)
+
+
+def say_end(done: Followed) -> None:
+    """Where the model is; a run that was stopped early leaves with its exit code instead."""
+    if done.stopped:
+        raise typer.Exit(done.exit_code)
+    done.say(f"model written to {done.model_folder}")
+
+
+def _look_before_the_first_step(run: Run, say: Say) -> None:
+    """What would waste the whole run stops it; what is worth a change is said."""
+    if run.trainer.step:
+        return
+    if run.world.size > 1:  # a check on one rank alone would leave the others waiting
+        say("with several processes the first look at data and network is left out: attendo doctor has it")
+        return
+    for finding in quick_faults(run):
+        if finding.level == "fault" and finding.stops:
+            raise finding.error()
+        say(f"{finding.level}: {finding.line}")
+
+
+def _save_what_is_whole(run: Run) -> None:
+    """What was learned must not be lost with whatever went wrong.
+
+    Amid an update there is nothing to save: what would go on from it would be another run. And saving takes all ranks,
+    which do not know of this.
+    """
+    if run.trainer.all_told and run.world.size == 1:
+        with suppress(AttendoError, OSError, RuntimeError, MemoryError):  # what went wrong first is to be told
+            run.save()
+
+
+def _save_early(run: Run, say: Say) -> None:
+    saved = run.save()
+    if isinstance(saved, SaveFailed):
+        raise AttendoError("final_checkpoint_not_saved", step=saved.step, reason=saved.reason)
+    if not run.world.agreed((run.folder / "model").exists()):
+        run.finish()
+    say(f"stopped at step {saved.step}, saved; go on with: attendo train --resume {run.folder}")
+
+
+def _say_faults(run: Run, known: set[str], say: Say) -> set[str]:
+    """Each once while it lasts, however its wording changes."""
+    faults = run.faults
+    for name in sorted(faults.keys() - known):
+        say(f"warning: {faults[name]}")
+    if known and not faults:
+        say("everything can be written again")
+    return set(faults)
+
+
+def _say_beginning(run: Run, say: Say) -> None:
+    for warning in run.warnings:
+        say(f"warning: {warning}")
+    data = run.data
+    if data.window is None or data.valid_windows is None:
+        say(f"{data.pairs:,} sentence pairs to train on, {len(data.valid):,} to validate with")
+    else:
+        windows = f"{data.pairs:,} windows of {data.window} tokens"
+        say(f"{windows} to train on, {len(data.valid_windows):,} to validate with")
+    for corpus in data.corpora:
+        if corpus.cut:
+            say(f"{corpus.name}: {corpus.cut:,} sources cut to data.cut_source")
+        if corpus.bad:
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(corpus.bad.items()))
+            say(f"{corpus.name}: lines left out: {reasons} (listed in {data.folder / 'bad-lines.tsv'})")
+    sizes = f"{data.source_tokenizer.vocab_size:,} source and {data.target_tokenizer.vocab_size:,} target tokens"
+    joint = data.source_tokenizer is data.target_tokenizer
+    parameters = sum(weight.numel() for weight in run.model.network.parameters())
+    vocabulary = (
+        f"one vocabulary of {data.source_tokenizer.vocab_size:,} tokens" if joint else f"vocabularies of {sizes}"
+    )
+    say(f"{vocabulary}, {parameters:,} parameters, {run.trainer.learner.precision} on {run.device}")
+    say(plan(run.config.train, data))
+    if run.config.train.sharding == "full":
+        say(_sharding(run.world.size))
+    if run.trainer.learner.compiles != "off":
+        say('compiling: the first steps may take minutes (train.compile = "off" begins at once)')
+    if run.trainer.step:
+        say(f"going on from step {run.trainer.step}")
+
+
+def plan(config: TrainConfig, data: Prepared) -> str:
+    """How long a run is, in one sentence."""
+    positions = max(data.source_tokens, data.target_tokens) + data.pairs
+    epochs = config.steps * config.accumulate * config.batch_tokens / positions
+    times = math.ceil(config.steps / config.validate_every)
+    parts = [
+        f"{config.steps:,} steps, about {epochs:,.0f} epochs"
+        if epochs >= 1.5 and data.window is None
+        else f"{config.steps:,} steps",
+        f"a validation every {config.validate_every:,} steps" if times > 1 else "a validation at the end",
+    ]
+    if 0 < config.patience < times:
+        parts.append(f"stops early after {config.patience} validations without a better {config.best}")
+    return "; ".join(parts)
+
+
+def _sharding(processes: int) -> str:
+    if processes == 1:
+        return 'train.sharding = "full" changes nothing: there is one process, and it holds all weights'
+    return f"weights, gradients and moments are divided among {processes} processes; nothing is compiled"
 
 
 @dataclass(frozen=True)
@@ -235,3 +406,42 @@ def _packed(facts: Sequence[str], width: int) -> list[str]:
         else:
             lines.append(fact)
     return lines
+
+
+def show_preparing(run: "Run", verify: bool = False) -> None:
+    """Prepare the data of a run, telling how far it is."""
+    with told() as tell:
+        for report in run.prepare(verify):
+            tell(report)
+
+
+def follow_preparing(reports: Iterable["Preparing"]) -> None:
+    with told() as tell:
+        for report in reports:
+            tell(report)
+
+
+@contextmanager
+def told() -> Iterator["Teller"]:
+    console = steady_console()
+    if not console.is_terminal:
+        yield Teller(console)
+        return
+    with console.status("preparing ...") as status:
+        yield Teller(console, status.update)
+
+
+class Teller:
+    """Says each new stage once, or keeps one line up to date where there is a terminal."""
+
+    def __init__(self, console: Console, update: object = None) -> None:
+        self._console, self._update = console, update
+        self._stage = ""
+
+    def __call__(self, report: "Preparing") -> None:
+        if callable(self._update):
+            of = "" if report.of is None else f" of {report.of:,}"
+            self._update(f"{report.stage}: {report.lines:,}{of} lines")
+        elif report.stage != self._stage:
+            self._stage = report.stage
+            self._console.print(f"{report.stage} ...", highlight=False, markup=False)

@@ -1,24 +1,32 @@
-"""`attendo reproduce`: train a recipe, score it, and say whether it came out as expected."""
+"""`attendo reproduce`: train a recipe, score it, compare with its expected numbers."""
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import chain, repeat
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attendo.cli.interrupt import interruptible
+from attendo.cli.signals import interruptible
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
 
-    from attendo.recipes.reproduce.jobs import Job
-    from attendo.recipes.reproduce.recipe import Planned, Recipe
-    from attendo.recipes.run import Run
-    from attendo.recipes.run_config import RunConfig
+    from attendo.recipes.jobs import Job
+    from attendo.recipes.recipe import Planned, Recipe
+    from attendo.recipes.results import Outcome, Row
+    from attendo.runs.config import RunConfig
+    from attendo.runs.recipe_config import Expectation
+    from attendo.runs.run import Run
+
+_WORDS = {True: "pass", False: "fail", None: "not judged"}
+_WIDTH = 100  # of the list of recipes
+_LEFT = ("test", "score", "variant", "part", "expected", "published", "verdict")  # columns that are words
 
 
 def reproduce(
@@ -60,8 +68,7 @@ def reproduce(
 
 
 def _list() -> None:
-    from attendo.cli.reproduce_table import listing
-    from attendo.recipes.reproduce.recipe import read_recipe, recipe_paths
+    from attendo.recipes.recipe import read_recipe, recipe_paths
 
     print("\n".join(listing([read_recipe(path) for path in recipe_paths().values()])))
 
@@ -69,7 +76,7 @@ def _list() -> None:
 def _chosen(name: str, seeds: str | None, variants: str | None) -> "Recipe":
     """With scores that can be computed here, which is asked before the long work."""
     from attendo.metrics import METRICS, check_metric
-    from attendo.recipes.reproduce.recipe import find_recipe
+    from attendo.recipes.recipe import find_recipe
 
     numbers, names = _several("--seeds", seeds, "1,2"), _several("--variants", variants, "A,B")
     if wrong := [each for each in numbers if not each.isdecimal()]:
@@ -97,8 +104,8 @@ def _check_device(device: str) -> None:
 
 def _train(recipe: "Recipe", runs: "Sequence[Planned]", folder: Path | None, device: str, at_once: int) -> None:
     """Those that are not complete yet."""
-    from attendo.recipes.reproduce.runs import keep_texts, state_of
-    from attendo.recipes.reproduce.texts import checksums, learned_from
+    from attendo.recipes.files import checksums, learned_from
+    from attendo.recipes.run_state import keep_texts, state_of
 
     texts: dict[str | None, dict[str, str]] = {}  # by variant: its seeds learn from the same
     left: list[tuple[Planned, RunConfig, bool]] = []
@@ -130,8 +137,8 @@ def _config(recipe: "Recipe", run: "Planned", folder: Path | None) -> "RunConfig
 
 def _train_one(run: "Planned", config: "RunConfig", device: str, texts: dict[str, str] | None) -> None:
     """`texts` are what it will have learned from, if it is a new one."""
-    from attendo.cli.training import follow
-    from attendo.recipes.run import Run
+    from attendo.cli.progress import follow
+    from attendo.runs.run import Run
     from attendo.text_model import pick_device
 
     own = pick_device(device)
@@ -142,8 +149,8 @@ def _train_one(run: "Planned", config: "RunConfig", device: str, texts: dict[str
 
 
 def _begun(run: "Planned", config: "RunConfig", device: "torch.device", texts: dict[str, str]) -> "Run":
-    from attendo.recipes.reproduce.runs import keep_texts, state_of
-    from attendo.recipes.run import Run
+    from attendo.recipes.run_state import keep_texts, state_of
+    from attendo.runs.run import Run
 
     try:
         begun = Run.begin(config, run.folder, device)
@@ -156,7 +163,7 @@ def _begun(run: "Planned", config: "RunConfig", device: "torch.device", texts: d
 
 
 def _job(recipe: "Recipe", run: "Planned", folder: Path | None, device: str, begun: bool) -> "Job":
-    from attendo.recipes.reproduce.jobs import Job
+    from attendo.recipes.jobs import Job
 
     if begun:
         words = ["train", "--resume", str(run.folder)]
@@ -169,7 +176,7 @@ def _job(recipe: "Recipe", run: "Planned", folder: Path | None, device: str, beg
 
 
 def _train_at_once(jobs: "Sequence[Job]", at_once: int) -> None:
-    from attendo.recipes.reproduce.jobs import Ended, Started, run_jobs
+    from attendo.recipes.jobs import Ended, Started, run_jobs
 
     done = 0
     with interruptible() as interrupt, closing(run_jobs(jobs, at_once)) as reports:
@@ -188,10 +195,9 @@ def _train_at_once(jobs: "Sequence[Job]", at_once: int) -> None:
 
 def _judge(recipe: "Recipe", runs: "Sequence[Planned]", folder: Path | None, device: str, place: Path) -> bool:
     """Whether nothing is worse than expected, and all could be written down."""
-    from attendo.cli.reproduce_table import table
-    from attendo.recipes.bench import facts
-    from attendo.recipes.reproduce.outcome import outcome_of, write_results
-    from attendo.recipes.reproduce.scoring import Cut, NotKept, Scoring, score_tests
+    from attendo.bench.comparison import facts
+    from attendo.recipes.results import outcome_of, write_results
+    from attendo.recipes.scoring import Cut, NotKept, Scoring, score_tests
     from attendo.text_model import pick_device
 
     begun, found, kept = time.monotonic(), [], True
@@ -218,3 +224,90 @@ def _judge(recipe: "Recipe", runs: "Sequence[Planned]", folder: Path | None, dev
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr)
+
+
+def listing(recipes: "Sequence[Recipe]") -> Iterator[str]:
+    """A table of recipes: their tests with their numbers, the folder of the data, and below that what they are."""
+    cells = [list(_listed(recipe)) for recipe in recipes]
+    head = ("recipe", "test", "expected", "published", "data")
+    widths = [max(map(len, column)) for column in zip(head, *chain.from_iterable(cells), strict=True)]
+
+    def line(row: Sequence[str]) -> str:
+        return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+    yield line(head)
+    for recipe, rows in zip(recipes, cells, strict=True):
+        yield from ("", *map(line, rows))
+        yield from wrap(_what(recipe), _WIDTH, initial_indent="  ", subsequent_indent="  ")
+
+
+def table(outcome: "Outcome") -> Iterator[str]:
+    """A line a test; where there are variants, or parts of a test, one for each of them too; and the verdict."""
+    yield f"{outcome.recipe.name}: {outcome.recipe.judged.about}"
+    yield from _aligned([_cells(row) for row in outcome.rows])
+    if apart := [cells for row in outcome.rows for cells in _cells_of_variants(row)]:
+        yield ""
+        yield from _aligned(apart)
+    if outcome.recipe.expected_of is not None:
+        yield f"not judged: what is expected is {outcome.recipe.expected_of}"
+    elif outcome.passed is None:
+        yield "not judged: the recipe has no numbers that are expected"
+    else:
+        yield "pass: as expected" if outcome.passed else "fail: worse than expected"
+
+
+def _what(recipe: "Recipe") -> str:
+    judged = recipe.judged
+    trainings = len(judged.seeds) * max(1, len(judged.variants))
+    variants = f" of {len(judged.variants)} variants" if judged.variants else ""
+    return f"{judged.about}; {trainings} training{'s' if trainings > 1 else ''}{variants}"
+
+
+def _listed(recipe: "Recipe") -> Iterator[tuple[str, ...]]:
+    names = chain([(recipe.name, recipe.judged.dataset or "")], repeat(("", "")))
+    for test, (name, data) in zip(recipe.judged.test, names, strict=False):
+        published = "" if test.reference is None else f"{test.reference:g}"
+        yield (name, f"{test.name} {test.metric}", _expected(test) or "not measured", published, data)
+
+
+def _cells(row: "Row") -> dict[str, str]:
+    test, metric = row.test, row.test.metric
+    seeds = {f"seed {seed}": _number(value, metric) for seed, value in row.seeds.items()}
+    together = {} if row.together is None else {"together": _number(row.together, metric)}
+    found = {"test": test.name, "score": metric, **seeds, "mean": _number(row.mean, metric), **together}
+    return {**found, "expected": _expected(test), "published": _published(test), "verdict": _WORDS[row.passed]}
+
+
+def _cells_of_variants(row: "Row") -> Iterator[dict[str, str]]:
+    name = "part" if row.test.parts else "variant"
+    for variant in dict.fromkeys(each.variant for each in row.found if each.variant is not None):
+        of = row.of(variant=variant)
+        scores = {each.who: _number(each.score.value, row.test.metric) for each in of}
+        named = {who if who == "together" else f"seed {who}": text for who, text in scores.items()}
+        yield {"test": row.test.name, "score": row.test.metric, name: variant, **named}
+
+
+def _aligned(rows: Sequence[dict[str, str]]) -> Iterator[str]:
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    columns = [name for name in columns if any(row.get(name) for row in rows)]
+    lines = [dict(zip(columns, columns, strict=True)), *rows]
+    widths = {name: max(len(line.get(name, "")) for line in lines) for name in columns}
+    for line in lines:
+        cells = [
+            line.get(name, "").ljust(widths[name]) if name in _LEFT else line.get(name, "").rjust(widths[name])
+            for name in columns
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def _expected(test: "Expectation") -> str:
+    return "" if test.expected is None else f"{test.expected:g} ± {test.spread:g}"
+
+
+def _published(test: "Expectation") -> str:
+    source = "" if test.reference_source is None else f" ({test.reference_source})"
+    return "" if test.reference is None else f"{test.reference:g}{source}"
+
+
+def _number(value: float, metric: str) -> str:
+    return f"{value:.4f}" if metric == "loss" else f"{value:.2f}"

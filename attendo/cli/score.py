@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attendo.cli.lines import lines_of
+from attendo.cli.stdin import lines_of
 from attendo.cli.threads import Threads
 from attendo.errors import DataError, UsageError
 
@@ -38,7 +38,7 @@ def score(
     decoder-only model the target is what follows the source in one text, and has no end. Which line has words that the
     vocabulary lacks, which are scored as unknown, is said on standard error.
     """
-    from attendo.recipes.opening import load
+    from attendo.runs.load import load
 
     if words and as_json:
         raise UsageError("words_with_json")
@@ -56,8 +56,8 @@ def score(
 
 
 def _say_unknown(file: Path, texts: Sequence[str], tokenizer: "Tokenizer", before: int) -> None:
-    from attendo.cli.answers import not_in_the_vocabulary
-    from attendo.data.line_breaks import as_line
+    from attendo.cli.output import not_in_the_vocabulary
+    from attendo.text.newlines import as_line
 
     for number, text in enumerate(texts, start=before + 1):
         if words := tokenizer.unknown(as_line(text)):
@@ -75,7 +75,7 @@ def _line(scored: "ScoredTarget", normalise: bool, words: bool, as_json: bool) -
 
 
 def _blocks(source: Path, target: Path) -> Iterator[list[tuple[str, str]]]:
-    from attendo.data.parallel import raw_pairs
+    from attendo.data.corpus_files import raw_pairs
 
     pairs = raw_pairs(source, target)
     number = 0

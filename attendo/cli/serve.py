@@ -11,7 +11,7 @@ from attendo.cli.threads import Threads
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
-    from attendo.serve.guard import Guard
+    from attendo.serve.http.middleware import Guard
     from attendo.serve.settings import ServeSettings
 
 
@@ -98,8 +98,8 @@ def serve(
     Exit codes: 0 ended as told, 2 a setting, 3 data, 4 a model, 70 the part that computes died or hung. Needs
     `pip install 'attendo\\[serve]'`.
     """
-    from attendo.serve.running import check_place, listening
-    from attendo.serve.running import serve as run
+    from attendo.serve.server import check_place, listening
+    from attendo.serve.server import serve as run
 
     options = {
         "cors_origins": cors_origin,
@@ -125,8 +125,8 @@ def serve(
 
 def _app(models: list[Path], as_what: tuple[Any, ...], settings: "ServeSettings") -> "Guard":
     from attendo.serve.app import create_app
-    from attendo.serve.documents.folder import check_usable
-    from attendo.serve.starting import opened
+    from attendo.serve.scheduling.registry import opened
+    from attendo.serve.translation.documents import check_usable
 
     if settings.documents_folder is not None:
         check_usable(settings.documents_folder)
@@ -134,8 +134,8 @@ def _app(models: list[Path], as_what: tuple[Any, ...], settings: "ServeSettings"
 
 
 def _settings(options: dict[str, Any], names: list[str], key_file: Path | None, changes: list[str]) -> "ServeSettings":
-    from attendo.recipes.run_config import apply_changes
-    from attendo.serve.key_file import check_key, read_keys
+    from attendo.runs.config import apply_changes
+    from attendo.serve.http.auth import check_key, read_keys
     from attendo.serve.settings import LOOPBACK, ServeSettings
 
     given = {name: value for name, value in options.items() if value is not None}
@@ -165,7 +165,7 @@ def _check(app: "Guard") -> None:
 
 
 def _tell(app: "Guard", stream: TextIO) -> None:
-    from attendo.serve.starting import described, unfindable
+    from attendo.serve.scheduling.registry import described, unfindable
 
     for each in app.office.shelf.all():
         print(described(each), file=stream, flush=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attendo.cli.lines import input_blocks, one_line
+from attendo.cli.stdin import input_blocks, one_line
 from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def detokenize(model: Model, side: Side = "target") -> None:
 
 
 def _tokenizer(model: Path, side: Literal["source", "target"]) -> "Tokenizer":
-    from attendo.recipes.opening import load
+    from attendo.runs.load import load
 
     text_model = load(model, "cpu")
     return text_model.source_tokenizer if side == "source" else text_model.target_tokenizer

@@ -8,7 +8,7 @@ import typer
 
 from attendo.cli.threads import Threads
 from attendo.errors import UsageError
-from attendo.explore.chinese import speaking
+from attendo.explore.i18n import speaking
 
 if TYPE_CHECKING:
     from attendo.explore.trace_terminal import View
@@ -41,9 +41,9 @@ def trace(
         whole = "--json" if as_json else "--html" if html is not None else None
         if whole and (head is not None or step is not None):
             raise UsageError("view_options_with_full_output", option=whole)
-        from attendo.explore.readable import check_readable
+        from attendo.explore.head_stats import check_readable
         from attendo.explore.trace_terminal import View
-        from attendo.recipes.opening import load
+        from attendo.runs.load import load
 
         text_model = load(model, device)
         check_readable(text_model, text)
@@ -78,7 +78,7 @@ def _show(found: "Trace", view: "View") -> None:
 
 
 def _print_json(found: "Trace") -> None:
-    from attendo.explore.formulas import bound, catalogue_json
+    from attendo.explore.formulas.catalogue import bound, catalogue_json
 
     content: dict[str, Any] = found.as_json()
     for each in content["tensors"]:
@@ -88,7 +88,7 @@ def _print_json(found: "Trace") -> None:
 
 def _write_page(found: "Trace", file: Path, language: Literal["en", "zh"]) -> None:
     from attendo.explore.trace_html import page
-    from attendo.explore.trace_words import say
+    from attendo.explore.trace_text import say
 
     file.write_text(page(found, language), "utf-8")
     typer.echo(say("written", language, file), err=True)

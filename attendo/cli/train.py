@@ -12,7 +12,7 @@ from attendo.cli.threads import Threads
 from attendo.errors import UsageError, require_package
 
 if TYPE_CHECKING:
-    from attendo.recipes.run_config import RunConfig
+    from attendo.runs.config import RunConfig
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
@@ -89,8 +89,8 @@ def train(
 
     What is left open is chosen from the data and printed. Ctrl-C saves; --resume goes on, bit for bit.
     """
-    from attendo.recipes.run_config import stored_config
-    from attendo.recipes.run_folder import check_free
+    from attendo.runs.config import stored_config
+    from attendo.runs.run_folder import check_free
 
     check_ahead(device, tensorboard)
     names: dict[str, Any] = {"source": source, "target": target, "file": file, "source_field": source_field}
@@ -125,11 +125,11 @@ def _follow(
     tensorboard: bool,
 ) -> None:
     """`place` is the folder of the run to resume, or that of a new one."""
-    from attendo.cli.training import follow, say_end
-    from attendo.recipes.run import Run
-    from attendo.recipes.sinks import TensorBoard
+    from attendo.cli.progress import follow, say_end
+    from attendo.runs.report_sinks import TensorBoard
+    from attendo.runs.run import Run
     from attendo.text_model import pick_device
-    from attendo.train.world import joined
+    from attendo.train.distributed import joined
 
     old, new = place
     with joined(pick_device(device)) as (world, own_device):
@@ -157,8 +157,8 @@ def new_config(
 
     `tell` gets each as a line; they go to standard error without it.
     """
-    from attendo.recipes.new_run import describe_files, is_data, read_settings, resolve_settings
-    from attendo.recipes.run_config import toml_literal
+    from attendo.runs.config import toml_literal
+    from attendo.runs.new_run import describe_files, is_data, read_settings, resolve_settings
 
     if run_file is not None and is_data(run_file):
         files, run_file, needs_out = {**files, "file": [run_file, *(files.get("file") or ())]}, None, False
@@ -192,8 +192,8 @@ def check_ahead(device: str, tensorboard: bool = False) -> None:
 
 
 def _print_settings(config: "RunConfig") -> None:
-    from attendo.recipes.new_run import text_settings
-    from attendo.recipes.shown import shown
+    from attendo.runs.config_reference import shown
+    from attendo.runs.new_run import text_settings
 
     print(shown(config, text_settings(config.data)), end="")
 
@@ -227,7 +227,7 @@ def _stem(path: Path) -> str:
 
 def resumed_config(folder: Path, changes: Sequence[str], override: bool) -> "RunConfig | None":
     """The settings that replace the run's own; None where they stay."""
-    from attendo.recipes.run_config import differing, stored_config
+    from attendo.runs.config import differing, stored_config
 
     if not (folder / "run.toml").is_file():
         raise UsageError("resume_run_not_found", folder=folder)

@@ -1,4 +1,4 @@
-"""`attendo verify`: does the model answer the same on every path?"""
+"""`attendo verify` and `attendo verify-resume`: equal engines, and bit-for-bit resumed training."""
 
 import json
 import math
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from attendo.recipes.compared import Compared
+    from attendo.runs.config import RunConfig
+    from attendo.runs.verify import PathComparison
+    from attendo.runs.verify_resume import ResumeComparison
     from attendo.text_model import TextModel
 
 
@@ -38,10 +40,10 @@ def verify(
 
     Exit code 0: all the same. 1: a difference, which is named.
     """
-    from attendo.interop.opening import load
-    from attendo.recipes.verify import verify as of_model_folder
-    from attendo.recipes.verify_exported import verify_exported
-    from attendo.text_model.runtimes import OUTSIDE
+    from attendo.interop.load import load
+    from attendo.runs.verify import verify as of_model_folder
+    from attendo.runs.verify import verify_exported
+    from attendo.text_model.backends import OUTSIDE
 
     text_model = load(model, device)
     exported = text_model.runtime.name in OUTSIDE
@@ -59,18 +61,18 @@ def verify(
         elif typer.get_text_stream("stderr").isatty():
             typer.echo(f"{'same     ' if each.equal else 'DIFFERENT'} {each.path}, {each.what}", err=True)
     if not as_json:
-        _show(found)
+        _print_comparisons(found)
     raise typer.Exit(0 if all(each.equal for each in found) else 1)
 
 
 def _texts(source: Path) -> list[str]:
-    from attendo.data.parallel import read_lines
+    from attendo.data.corpus_files import read_lines
 
     return [line for line in read_lines(source) if line.strip()]
 
 
 def _short(model: "TextModel", texts: list[str]) -> list[str]:
-    from attendo.recipes.verify import most_tokens, too_long
+    from attendo.runs.verify import most_tokens, too_long
 
     short = [text for text in texts if not too_long(model, text)]
     if left_out := len(texts) - len(short):
@@ -79,16 +81,16 @@ def _short(model: "TextModel", texts: list[str]) -> list[str]:
     return short
 
 
-def _plain(each: "Compared") -> dict[str, Any]:
+def _plain(each: "PathComparison") -> dict[str, Any]:
     """JSON has no word for what is not finite."""
     largest = each.largest if math.isfinite(each.largest) else None
     return {**asdict(each), "largest": largest, "equal": each.equal}
 
 
-def _show(found: list["Compared"]) -> None:
+def _print_comparisons(found: list["PathComparison"]) -> None:
     from rich.console import Console
 
-    from attendo.recipes.verify import STRATEGIES, SUB_LAYERS
+    from attendo.runs.verify import STRATEGIES, SUB_LAYERS
 
     layers, others = ([each for each in found if (each.what == SUB_LAYERS) == wanted] for wanted in (True, False))
     console = Console()
@@ -106,7 +108,7 @@ def _show(found: list["Compared"]) -> None:
     console.print("all paths agree" if not wrong else f"{wrong} of {len(found)} comparisons differ", highlight=False)
 
 
-def _table(first: str, found: list["Compared"], columns: list[str], title: str) -> "Table":
+def _table(first: str, found: list["PathComparison"], columns: list[str], title: str) -> "Table":
     """A row for each path, a column for what was compared."""
     from rich import box
     from rich.table import Table
@@ -121,7 +123,7 @@ def _table(first: str, found: list["Compared"], columns: list[str], title: str) 
     return table
 
 
-def _cell(each: "Compared") -> "Text":
+def _cell(each: "PathComparison") -> "Text":
     from rich.text import Text
 
     if not each.count:
@@ -131,3 +133,66 @@ def _cell(each: "Compared") -> "Text":
         return Text(told, "red")
     ties = f", {each.ties} ties" if each.ties else ""
     return Text(f"same {each.largest:.0e}{ties}", "green")
+
+
+def verify_resume(
+    run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="Settings of the run.")],
+    steps: Annotated[int, typer.Option(min=2, help="Steps to train.")] = 20,
+    data: Annotated[Path | None, typer.Option(help="Folder that the files of the run file are in.")] = None,
+    change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    threads: Threads = None,
+) -> None:
+    """Train some steps twice, once stopped and resumed several times, and compare both bit for bit.
+
+    Exit code 0: the same losses, weights, optimizer and random state. 1: not the same, and what to try.
+    """
+    import os
+    from tempfile import TemporaryDirectory
+
+    from attendo.cli.train import new_config
+    from attendo.errors import UsageError
+    from attendo.runs.verify_resume import Trying, Verification, advice
+    from attendo.text_model import pick_device
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UsageError("verify_resume_under_torchrun")
+    config = new_config(run_file, {"source": None, "target": None, "folder": data}, change or [])
+    kind = pick_device(device).type
+    with TemporaryDirectory(prefix="attendo-") as name:
+        folder = Path(name)
+        verification = Verification(config, _prepared(config, folder), steps, kind)
+        compared = []
+        for report in verification.run(folder):
+            if isinstance(report, Trying):
+                typer.echo(f"{report.what} ...", err=True)
+            else:
+                compared.append(report)
+    _print_resume_comparisons(compared, verification.stops)
+    if not all(each.equal for each in compared):
+        print(f"not the same run: {advice(verification.config, kind)}")
+        raise typer.Exit(1)
+    print("the same run, bit for bit")
+
+
+def _prepared(config: "RunConfig", folder: Path) -> Path:
+    """The data of all runs."""
+    import torch
+
+    from attendo.cli.progress import show_preparing
+    from attendo.runs.run import Run
+
+    run = Run.begin(config, folder / "prepared", torch.device("cpu"))
+    show_preparing(run)
+    return run.data_folder.absolute()
+
+
+def _print_resume_comparisons(compared: "list[ResumeComparison]", stops: list[int]) -> None:
+    """A table: what, and whether it is equal or by how much it is not."""
+    print(f"stopped after step {', '.join(map(str, stops))} and resumed by a new process each time:")
+    width = max(len(each.what) for each in compared)
+    for each in compared:
+        result = "equal"
+        if not each.equal:
+            result = f"{each.unequal} of {each.count} differ, by {each.largest:.2g} at most ({each.where})"
+        print(f"  {each.what:<{width}}  {result}")

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from attendo.data.damage import DamagedDataError
-from attendo.data.shards import ShardRecord
+from attendo.data.shards import DamagedDataError, ShardRecord
 from attendo.errors import DataError, UsageError
 from attendo.settings import Settings
 

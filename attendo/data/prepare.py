@@ -10,19 +10,18 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypeVar
 
 from attendo.data.config import DataConfig
-from attendo.data.forms import symbols_of
+from attendo.data.corpus_files import Corpus, symbols_of
 from attendo.data.index import Index, digest, file_record, write_index
-from attendo.data.line_breaks import for_running_text
-from attendo.data.new_folder import NewFolder
+from attendo.data.lm_text import TextWriting, sampled_lines, survey_text
 from attendo.data.prepared import VALID_NAME
-from attendo.data.sources import Corpus
-from attendo.data.survey import Sample, read_through
-from attendo.data.text_writing import TextWriting, sampled_lines, survey_text
-from attendo.data.writing import Outputs, Writing
+from attendo.data.scan_pass import Sample, read_through
+from attendo.data.staging import NewFolder
+from attendo.data.write_pass import Outputs, Writing
 from attendo.errors import DataError, UsageError
 from attendo.text import Tokenizer
-from attendo.text.build import build_tokenizers
 from attendo.text.config import TokenizerConfig
+from attendo.text.factory import build_tokenizers
+from attendo.text.newlines import for_running_text
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
 Asked = tuple[DataConfig, TokenizerConfig | Tokenizers, int]  # text, how it is cut, seed

@@ -4,9 +4,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from attendo.data.damage import DamagedDataError
 from attendo.data.index import Index, check_file, read_index
-from attendo.data.shards import ShardSet
+from attendo.data.shards import DamagedDataError, ShardSet
 from attendo.text import Tokenizer, load_tokenizer
 
 VALID_NAME = "valid.jsonl"

@@ -1,6 +1,6 @@
-"""Shards: pairs of ids in binary files, written once and read through memory maps.
+"""Shards: pairs of token ids in binary files, read through memory maps.
 
-    header · source offsets · target offsets · source ids · target ids        all numbers little-endian
+header · source offsets · target offsets · source ids · target ids        all numbers little-endian
 
 Offsets are 4 bytes each and one more than the pairs; ids are 2 bytes each where the vocabularies allow it, or else 4.
 """
@@ -16,9 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from attendo.data.batch import Example
-from attendo.data.damage import DamagedDataError
-from attendo.data.sequences import Sequences
+from attendo.data.batch import Example, Sequences
+from attendo.errors import DataError
 from attendo.settings import Settings
 
 MAGIC = b"attshard"
@@ -26,9 +25,7 @@ VERSION = 1
 SHARD_BYTES = 64 << 20
 CHUNK_BYTES = 1 << 20
 SAMPLED_CHUNKS = 3  # of each shard, checked whenever it is opened
-
 _HEADER = struct.Struct("<8sIIQQQ")
-
 Pairs = tuple[Sequences, Sequences]
 
 
@@ -237,3 +234,16 @@ def _checksums(path: Path) -> tuple[str, tuple[str, ...]]:
             whole.update(chunk)
             chunks.append(hashlib.sha256(chunk).hexdigest())
     return whole.hexdigest(), tuple(chunks)
+
+
+class DamagedDataError(DataError):
+    """`fault` is the error without its fix, which is another one if a run has prepared the data itself."""
+
+    def __init__(self, code: str, /, **values: object) -> None:
+        super().__init__("prepared_data_damaged", fault=DataError(code, **values))
+
+    @property
+    def fault(self) -> DataError:
+        fault = self.values["fault"]
+        assert isinstance(fault, DataError)
+        return fault

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from attendo.decode.frontier import Frontier
 from attendo.errors import UsageError
-from attendo.model.state import DecoderState, Memory
+from attendo.model.decoder_state import DecoderState, Memory
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
 

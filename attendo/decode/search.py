@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attendo.decode.coverage import Covered
 from attendo.decode.frontier import Asked, Frontier
-from attendo.decode.watching import between_steps
+from attendo.decode.step_hook import between_steps
 
 CLOSED_SHARE = 0.25  # of the sentences: so many closed ones leave the batch. Fewer are not worth the copy of the state.
 

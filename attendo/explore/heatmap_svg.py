@@ -6,8 +6,17 @@ from html import escape
 
 from rich.cells import cell_len, set_cell_size
 
-from attendo.explore.attention_map import CAPTION, AttentionMap, short_number, visible
-from attendo.explore.heatmap_colours import LIGHT, LIGHT_INKS, TOP_LEVEL, is_strong, level
+from attendo.explore.attention_map import (
+    CAPTION,
+    LIGHT,
+    LIGHT_INKS,
+    TOP_LEVEL,
+    AttentionMap,
+    is_strong,
+    level,
+    short_number,
+    visible,
+)
 
 FONTS = (
     "system-ui, 'Segoe UI', 'Helvetica Neue', 'Noto Sans', 'PingFang SC', 'Hiragino Sans', 'Microsoft YaHei', "

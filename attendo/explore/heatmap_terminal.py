@@ -5,8 +5,16 @@ from rich.style import Style
 from rich.text import Text
 
 from attendo.errors import UsageError
-from attendo.explore.attention_map import CAPTION, AttentionMap, short_number, visible
-from attendo.explore.heatmap_colours import DARK, DARK_INKS, is_strong, level
+from attendo.explore.attention_map import (
+    CAPTION,
+    DARK,
+    DARK_INKS,
+    AttentionMap,
+    is_strong,
+    level,
+    short_number,
+    visible,
+)
 
 _NARROWEST = 24
 _TILE = 4  # a shade and three digits

@@ -1,31 +1,37 @@
-"""A trace in the terminal: the walk from tokens to text, or all the numbers of one part of it."""
+"""A trace as terminal output: an overview, or all values of one layer, head or step."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from jaxtyping import Float64
 from rich import box
 from rich.cells import cell_len, set_cell_size
 from rich.console import RenderableType
 from rich.padding import Padding
+from rich.style import Style
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from attendo.errors import UsageError
-from attendo.explore.attention_map import AttentionMap, visible
-from attendo.explore.formula import Formula
-from attendo.explore.formulas import bound, formula_of, shown_facts
-from attendo.explore.language import Language
-from attendo.explore.trace_blocks import blocks, heat_map
-from attendo.explore.trace_values import CUT, Table, labels_of, table
-from attendo.explore.trace_words import heading, origin, say
-from attendo.model.ledger import Traced
+from attendo.explore.attention_map import DARK, AttentionMap, level, visible
+from attendo.explore.formulas.catalogue import bound, formula_of, shown_facts
+from attendo.explore.formulas.formula import Formula
+from attendo.explore.heatmap_terminal import terminal
+from attendo.explore.i18n import Language
+from attendo.explore.trace_text import CUT, Table, heading, labels_of, origin, say, table
+from attendo.model.trace_layers import Traced
 from attendo.text_model import Trace
 
 _CELL = 9  # a number and the space before it
 _LABEL = 14
-_ROWS, _FEW = 12, 3
+_MAX_ROWS, _FEW = 12, 3
 _MANY = 60  # tokens, or predictions
 _ATTENTION = ("scores", "masked", "weights")
+_SHADES = " ░▒▓█"
+_MAX_BLOCK_ROWS, _COLUMNS = 24, 32  # of a block; more are left out, with a mark
+_MORE_COLUMNS = re.compile(r"… (\d+) more column")
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,9 @@ def _entry(trace: Trace, entry: Traced, view: View, width: int) -> Iterator[Rend
     rows = range(view.step, view.step + 1) if view.step is not None and _has_steps(trace, entry) else None
     few = _FEW if entry.name.endswith(_ATTENTION) else 1
     columns = max(1, (width - _LABEL - 6) // _CELL)
-    yield from _numbers(table(trace, entry.name, head, rows, (few if view.brief else _ROWS, columns)), view.language)
+    yield from _numbers(
+        table(trace, entry.name, head, rows, (few if view.brief else _MAX_ROWS, columns)), view.language
+    )
 
 
 def _numbers(shown: Table, language: Language) -> Iterator[Text]:
@@ -222,3 +230,45 @@ def _fitted(text: str, width: int, right: bool = False) -> str:
     if cell_len(text) > width:
         return set_cell_size(text, width - 1) + CUT
     return " " * (width - cell_len(text)) + text if right else set_cell_size(text, width)
+
+
+def blocks(weights: Float64[np.ndarray, "H T S"], width: int, language: Language) -> Text:
+    """Two cells a weight, so that squares look square; heads that do not fit go below."""
+    heads, rows, columns = weights.shape
+    shown_rows, shown_columns = min(rows, _MAX_BLOCK_ROWS), min(columns, _COLUMNS, max(1, (width - 4) // 2))
+    block = max(2 * shown_columns, 8)
+    beside = max(1, (width + 2) // (block + 2))
+    lines: list[Text] = []
+    for begin in range(0, heads, beside):
+        group = range(begin, min(begin + beside, heads))
+        lines.append(Text("  " + "  ".join(say("head", language, head).ljust(block) for head in group), "dim"))
+        lines += [_line(weights, group, row, shown_columns, block) for row in range(shown_rows)]
+    for key, more in (("more_rows", rows - shown_rows), ("more_columns", columns - shown_columns)):
+        if more:
+            lines.append(Text(f"  {say(key, language, more)}", "yellow"))
+    return Text("\n", no_wrap=True, overflow="crop").join(lines)
+
+
+def heat_map(attention: AttentionMap, step: int | None, width: int, language: Language) -> Text:
+    """One head, or one row of it; at most as many rows as a screen has."""
+    chosen = slice(0, _MAX_BLOCK_ROWS) if step is None else slice(step, step + 1)
+    part = AttentionMap(attention.weights[chosen], attention.rows[chosen], attention.columns, attention.title)
+    lines = list(terminal(part, max(width, 24)).split("\n"))[:-1]  # whoever shows it says what the rows are
+    if found := _MORE_COLUMNS.match(lines[-1].plain):
+        lines[-1] = Text(say("more_columns", language, found[1]), "yellow")
+    if step is None and len(attention.rows) > _MAX_BLOCK_ROWS:
+        lines.append(Text(say("more_rows", language, len(attention.rows) - _MAX_BLOCK_ROWS), "yellow"))
+    return Text("\n", no_wrap=True, overflow="crop").join(lines)
+
+
+def _line(weights: Float64[np.ndarray, "H T S"], heads: range, row: int, columns: int, block: int) -> Text:
+    line = Text()
+    for head in heads:
+        line.append("  ")
+        for weight in weights[head, row, :columns].tolist():
+            shade = _SHADES[min(int(weight * len(_SHADES)), len(_SHADES) - 1)]
+            colour = DARK[level(weight)]
+            # Shade in the colour of its ground: unseen in colour, and the only picture without it.
+            line.append(shade * 2, Style(color=colour, bgcolor=colour))
+        line.append(" " * (block - 2 * columns))
+    return line

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attendo.errors import ModelError, UsageError, require_package
-from attendo.interop.ctranslate2 import to_ctranslate2
-from attendo.interop.ctranslate2_folder import Precision, longest_of, write_json
-from attendo.interop.place import SUFFIX
-from attendo.interop.sentences import prefixes_of
-from attendo.interop.stored_settings import portable
-from attendo.interop.vocabularies import names_of, sentencepiece_file
+from attendo.interop.backends import portable
+from attendo.interop.certify import prefixes_of
+from attendo.interop.ctranslate2.converter import to_ctranslate2
+from attendo.interop.exported_files import SUFFIX, Precision, longest_of, write_json
+from attendo.interop.huggingface.vocabulary import names_of, sentencepiece_file
 from attendo.text import BOS, PAD
 from attendo.text_model import TextModel
 

@@ -8,12 +8,12 @@ import os
 import re
 from collections.abc import Mapping
 
-from attendo.messages import commands, data, exchange, files, generation, http, network, runs, text, views
+from attendo.messages import cli, data, explore, files, generation, interop, network, runs, serve, text
 from attendo.messages.message import Language, Message
 
 MESSAGES: dict[str, Message] = {
     code: message
-    for part in (files, network, text, data, generation, runs, exchange, views, commands, http)
+    for part in (files, network, text, data, generation, runs, interop, explore, cli, serve)
     for code, message in part.MESSAGES.items()
 }
 

@@ -1,9 +1,9 @@
 """Scores of whole texts: how near the outputs come to their references, and which of two come nearer."""
 
-from attendo.metrics.comparison import Comparison, compare, compare_perplexity
 from attendo.metrics.measure import Measured, Score
 from attendo.metrics.perplexity import PERPLEXITIES, Likelihoods, likelihoods, perplexity
 from attendo.metrics.scores import METRICS, check_comparable, check_metric, score, scored
+from attendo.metrics.significance import Comparison, compare, compare_perplexity
 
 __all__ = [
     "METRICS",

@@ -1,11 +1,18 @@
-"""What a score is made of: some numbers of each line, and a formula for their sums."""
+"""Metric as line statistics and a formula over their sums; reference sets and signatures."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from itertools import zip_longest
+from typing import Any
 
 from attendo.errors import UsageError
 
 Statistics = Sequence[Sequence[float]]  # a row a line
+References = Sequence[str] | Sequence[Sequence[str]]
+Ways = Sequence[tuple[str, ...]]  # of each line, all that are right
+# A plain import of the package would tie this layer to all that the package has on show.
+VERSION = f"attendo:{import_module('attendo').__version__}"
 
 
 @dataclass(frozen=True)
@@ -69,3 +76,29 @@ def measured(found: Formula, rows: Statistics) -> Measured:
 def score_of(found: Formula, rows: Statistics) -> Score:
     sums = [sum(column) for column in zip(*rows, strict=True)]
     return Score(found.name, found.value(sums), found.signature, found.higher_is_better)
+
+
+def ways(references: References) -> list[tuple[str, ...]]:
+    if isinstance(references, str):
+        raise UsageError("metric_texts_not_list")
+    found = [(each,) if isinstance(each, str) else tuple(each) for each in references]
+    if not all(found):
+        raise UsageError("line_without_reference", line=found.index(()) + 1)
+    return found
+
+
+def every_text(right: Ways) -> list[str]:
+    return [text for line in right for text in line]
+
+
+def as_streams(right: Ways) -> list[list[Any]]:
+    """As sacrebleu takes them: all first references, all second ones and so on; None where a line has fewer."""
+    return [list(stream) for stream in zip_longest(*right)]
+
+
+def counted(right: Ways) -> str:
+    """For a signature, as sacrebleu writes it; nothing where each line has one."""
+    numbers = {len(line) for line in right}
+    if numbers == {1}:
+        return ""
+    return f"nrefs:{numbers.pop()}|" if len(numbers) == 1 else "nrefs:var|"

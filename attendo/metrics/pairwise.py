@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attendo.metrics.sacrebleu_measures import tokenizer_name
+from attendo.metrics.sacrebleu_scores import tokenizer_name
 from attendo.metrics.scores import check_metric
 
 Matrix = NDArray[np.float64]  # a row a hypothesis, a column a reference

@@ -6,12 +6,20 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from attendo.errors import UsageError
-from attendo.metrics.measure import Formula, Measured, Statistics, measured
-from attendo.metrics.references import References, counted, every_text, ways
-from attendo.metrics.scripts import SCRIPTS_WITHOUT_SPACES, main_script
-from attendo.metrics.version import VERSION
-from attendo.metrics.word_errors import words
+from attendo.metrics.measure import (
+    VERSION,
+    Formula,
+    Measured,
+    References,
+    Statistics,
+    counted,
+    every_text,
+    measured,
+    ways,
+)
+from attendo.metrics.text_scores import words
 from attendo.settings import nearest
+from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, main_script
 
 PERPLEXITIES = ("perplexity", "perplexity_per_word", "perplexity_per_character")
 _MOST = 700.0  # e to this power is the largest there is

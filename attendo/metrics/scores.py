@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from attendo.errors import UsageError, require_package
-from attendo.metrics import own_measures, sacrebleu_measures
-from attendo.metrics.distinct import DISTINCT, distinct
-from attendo.metrics.measure import Measure, Measured, Score, measured
+from attendo.metrics import sacrebleu_scores, text_scores
+from attendo.metrics.measure import Measure, Measured, References, Score, Ways, measured, ways
 from attendo.metrics.measure import score_of as score_of
 from attendo.metrics.perplexity import PERPLEXITIES
-from attendo.metrics.references import References, Ways, ways
+from attendo.metrics.text_scores import DISTINCT, distinct
 from attendo.settings import nearest
 
 METRICS = (
@@ -63,19 +62,19 @@ def measure(name: str, references: References, tokenize: str | None, *outputs: S
     _check(name, tokenize, right, *outputs)
     match name:
         case "bleu":
-            return sacrebleu_measures.bleu(right, tokenize)
+            return sacrebleu_scores.bleu(right, tokenize)
         case "chrf":
-            return sacrebleu_measures.chrf(right)
+            return sacrebleu_scores.chrf(right)
         case "ter":
-            return sacrebleu_measures.ter(right)
+            return sacrebleu_scores.ter(right)
         case "exact_match":
-            return own_measures.exact_match(right)
+            return text_scores.exact_match(right)
         case "error_rate":
-            return own_measures.error_rate(right)
+            return text_scores.error_rate(right)
         case "word_error_rate":
-            return own_measures.word_error_rate(right)
+            return text_scores.word_error_rate(right)
         case _:
-            return own_measures.rouge(name, right)
+            return text_scores.rouge(name, right)
 
 
 def _check(name: str, tokenize: str | None, references: Ways, *outputs: Sequence[str]) -> None:

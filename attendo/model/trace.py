@@ -12,9 +12,20 @@ from torch import Tensor, nn
 
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
-from attendo.model.heads import HeadScales, ScaledHeads
-from attendo.model.ledger import Ledger, Traced
-from attendo.model.trace_layers import Look, Stream, attention, enter, feed_forward, leave, like, norm, softmax
+from attendo.model.head_scaling import HeadScales, ScaledHeads
+from attendo.model.trace_layers import (
+    Ledger,
+    Look,
+    Stream,
+    Traced,
+    attention,
+    enter,
+    feed_forward,
+    leave,
+    like,
+    norm,
+    softmax,
+)
 from attendo.model.transformer import Embedding, Transformer
 from attendo.nn.blocks import DecoderBlock, EncoderBlock
 from attendo.nn.positions import LearnedPositions, RotaryPositions, SinusoidalPositions

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
+from attendo.model.decoder_state import DecoderState, FixedState, Memory, State
 from attendo.model.initialise import initialise
-from attendo.model.state import DecoderState, FixedState, Memory, State
 from attendo.nn.attention import KeysValues, Tap
 from attendo.nn.blocks import BlockShape, DecoderBlock, EncoderBlock
 from attendo.nn.masks import Mask, padding_mask

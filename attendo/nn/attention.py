@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attendo.errors import UsageError
-from attendo.nn import one_query
+from attendo.nn import single_query_attention
+from attendo.nn.linear import product
 from attendo.nn.masks import Mask
 from attendo.nn.positions import Rotation
-from attendo.nn.product import product
 
 # Is told the name of a place in the network ("decoder.3.cross") and the attention weights there, [B, H, T, S]. Whatever
 # weights it returns are those that the values are mixed by; None leaves them as they are.
@@ -67,7 +67,7 @@ class FixedKeysValues:
     order: Int[Tensor, "R C"] | None
 
     def extend(self, new: KeysValues) -> "KeysValues | JoiningKeysValues":
-        return JoiningKeysValues(self, new) if one_query.serves(new.keys) else self.joined_by(new)
+        return JoiningKeysValues(self, new) if single_query_attention.serves(new.keys) else self.joined_by(new)
 
     def joined_by(self, new: KeysValues) -> KeysValues:
         rows = torch.arange(self.length.size(0), device=self.length.device)
@@ -99,7 +99,7 @@ class JoiningKeysValues:
 
     def attend(self, queries: Float[Tensor, "R H 1 K"]) -> Float[Tensor, "R H 1 Kv"]:
         storage, new = self.past.storage, self.new
-        return one_query.grow_and_attend(
+        return single_query_attention.grow_and_attend(
             queries, (storage.keys, storage.values), (new.keys, new.values), self.past.length, self.past.order
         )
 
@@ -162,7 +162,7 @@ class MultiHeadAttention(nn.Module):
         tap: Tap | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Where `kv` has fewer rows than there are queries, as many rows side by side look at the same one."""
-        if tap is None and one_query.serves(queries):
+        if tap is None and single_query_attention.serves(queries):
             mixed = self._one_query(queries, kv, mask)
         else:
             mixed = self._many_queries(queries, kv.written() if isinstance(kv, JoiningKeysValues) else kv, mask, tap)
@@ -174,7 +174,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "R H 1 Kv"]:
         if isinstance(kv, JoiningKeysValues):  # which knows what may be looked at
             return kv.attend(queries)
-        return one_query.attend(queries, kv.keys, kv.values, mask.matrix(1, kv.length, queries.device))
+        return single_query_attention.attend(queries, kv.keys, kv.values, mask.matrix(1, kv.length, queries.device))
 
     def _many_queries(
         self, queries: Float[Tensor, "R H T K"], kv: KeysValues, mask: Mask, tap: Tap | None

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attendo.nn.product import bent_product, product
+from attendo.nn.linear import bent_product, product
 
 Activation = Literal["relu", "gelu", "silu", "swiglu"]
 

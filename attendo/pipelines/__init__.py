@@ -1,6 +1,5 @@
 """A task and a model in one call, as the pipelines of transformers 4 had it."""
 
-from attendo.pipelines.asking import Pipeline
-from attendo.pipelines.opening import pipeline
+from attendo.pipelines.text_pipeline import Pipeline, pipeline
 
 __all__ = ["Pipeline", "pipeline"]

@@ -1,11 +1,10 @@
 """Tokenizers: text to ids and back, exactly."""
 
-from attendo.text.build import build_tokenizers
+from attendo.text.bytes import Bytes
 from attendo.text.characters import Characters
 from attendo.text.config import TokenizerConfig
-from attendo.text.load import load_tokenizer
-from attendo.text.raw_bytes import Bytes
-from attendo.text.subwords import SentencePiece
+from attendo.text.factory import build_tokenizers, load_tokenizer
+from attendo.text.sentencepiece import SentencePiece
 from attendo.text.tokenizer import BOS, CONTROL_PIECES, EOS, PAD, UNK, Tokenizer
 from attendo.text.words import Words
 

@@ -1,14 +1,24 @@
-"""Every Unicode code point as a piece of its own."""
+"""Tokenizers by characters, by decomposed characters (NFD) and by white space."""
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
-from attendo.text.files import piece_list, symbol_list, write_header
-from attendo.text.symbols import checked_symbols, split_at
-from attendo.text.tokenizer import CONTROL_PIECES, EOS, UNK, UNKNOWN_TEXT, checked_ids, label, spoken_ids
-from attendo.text.vocabulary import Vocabulary, most_frequent
+from attendo.text.tokenizer import (
+    CONTROL_PIECES,
+    EOS,
+    UNK,
+    UNKNOWN_TEXT,
+    checked_ids,
+    checked_symbols,
+    label,
+    split_at,
+    spoken_ids,
+)
+from attendo.text.tokenizer_files import piece_list, symbol_list, write_header
+from attendo.text.words import Vocabulary, most_frequent
 
 
 @dataclass(frozen=True)
@@ -79,3 +89,37 @@ class Characters:
     @staticmethod
     def _is_piece(piece: str) -> bool:
         return len(piece) == 1
+
+
+class Decomposed(Characters):
+    """Reads the parts of Unicode's canonical decomposition (NFD), and writes the characters that they make up (NFC).
+
+    What words have in common shows better in parts: é and e, 한 and 하.
+    """
+
+    kind: ClassVar[str] = "decomposed"
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text with its characters put together, where no id is UNK."""
+        return unicodedata.normalize("NFC", super().decode(ids))
+
+    @staticmethod
+    def _apart(text: str) -> Iterable[str]:
+        return unicodedata.normalize("NFD", text)
+
+
+class Spaced(Characters):
+    """A piece is what stands between white space, or a symbol. White space itself is not kept: text comes back with
+    one space between pieces.
+    """
+
+    kind: ClassVar[str] = "spaced"
+    between: ClassVar[str] = " "
+
+    @staticmethod
+    def _apart(text: str) -> Iterable[str]:
+        return text.split()
+
+    @staticmethod
+    def _is_piece(piece: str) -> bool:
+        return bool(piece) and not any(character.isspace() for character in piece)

@@ -7,7 +7,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from attendo.errors import UsageError
 from attendo.settings import Settings
-from attendo.text.symbols import checked_symbols
+from attendo.text.tokenizer import checked_symbols
 
 Kind = Literal["bpe", "unigram", "characters", "decomposed", "words", "spaced", "bytes"]
 

@@ -1,12 +1,11 @@
 """Text in, text out."""
 
-from attendo.text_model.faults import NotANumberError, TooLongError
-from attendo.text_model.model import TextModel, load
-from attendo.text_model.networks import evaluating, pick_device
+from attendo.text_model.backends import ExportedFolder, Runtime
+from attendo.text_model.options import NotANumberError, TooLongError, Wishes
 from attendo.text_model.results import Alignment, Alternative, Hypothesis, Result, Score, ScoredTarget
-from attendo.text_model.runtimes import ExportedFolder, Runtime
+from attendo.text_model.search_setup import evaluating, pick_device
+from attendo.text_model.text_model import TextModel, load
 from attendo.text_model.trace import Trace
-from attendo.text_model.wishes import Wishes
 
 __all__ = [
     "Alignment",

@@ -1,4 +1,4 @@
-"""Given targets, scored token by token."""
+"""Log-probabilities of given targets, next-token alternatives, and batches of similar length."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -6,20 +6,20 @@ from itertools import takewhile
 import torch
 
 from attendo.data.batch import Example, collate
-from attendo.data.line_breaks import as_line
 from attendo.decode.config import GenerationConfig
-from attendo.decode.requests import begun
-from attendo.decode.watching import between_steps
+from attendo.decode.requests import Request, begun, sources_of
+from attendo.decode.step_hook import between_steps
 from attendo.errors import UsageError
-from attendo.text import EOS, Tokenizer
-from attendo.text_model.faults import NotANumberError, TooLongError, is_wrong
-from attendo.text_model.grouping import in_groups
-from attendo.text_model.lines import shortened
-from attendo.text_model.networks import Reader
-from attendo.text_model.prefixes import prefixes_of
-from attendo.text_model.results import ScoredTarget
+from attendo.text import BOS, EOS, PAD, Tokenizer
+from attendo.text.newlines import as_line
+from attendo.text_model.inputs import Line, prefixes_of, shortened
+from attendo.text_model.length_batches import in_groups
+from attendo.text_model.options import NotANumberError, TooLongError, is_wrong
+from attendo.text_model.results import Alternative, Result, ScoredTarget
+from attendo.text_model.search_setup import Reader
 
 _POSITIONS = 1024  # of a batch: for each there is a number for every token of the vocabulary
+_MORE = 4  # tokens looked at for each word asked for: several of them may begin the same word
 
 
 def pairs_of(
@@ -107,3 +107,32 @@ def _read(pairs: Sequence[Example], reader: Reader, device: torch.device) -> lis
 
     in_groups([pair.length for pair in pairs], _POSITIONS, read)
     return [found[number] for number in range(len(pairs))]
+
+
+@torch.inference_mode()
+def next_tokens(line: Line, reader: Reader, device: torch.device, count: int) -> list[tuple[int, float]]:
+    """The most probable tokens behind the prefix of a line, each with its log-probability."""
+    ids, _ = sources_of([Request(0, line.source, line.limit)], device)
+    target = torch.tensor([[BOS, *line.prefix]], device=device)
+    logits, _ = reader.step(target, begun(reader, ids))
+    log_probs = logits[0, -1].float().log_softmax(-1)
+    log_probs[[PAD, BOS]] = float("-inf")
+    best = log_probs.topk(min(_MORE * count, log_probs.numel() - 2))
+    return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+
+
+def distinct(
+    tokens: Sequence[tuple[int, float]], results: Sequence[Result], prefix: Sequence[int], tokenizer: Tokenizer
+) -> list[Alternative]:
+    """Different words, each with the most probable token that begins it and the answer that token led to."""
+    told: dict[str, Alternative] = {}
+    for (token, log_probability), result in zip(tokens, results, strict=True):
+        word = "" if token == EOS else _first_word(tokenizer, prefix, result.ids)
+        told.setdefault(word, Alternative(word, log_probability, result))
+    return list(told.values())
+
+
+def _first_word(tokenizer: Tokenizer, prefix: Sequence[int], ids: Sequence[int]) -> str:
+    """What stands behind the prefix up to the next space."""
+    rest = tokenizer.decode(ids).removeprefix(tokenizer.decode(prefix))
+    return (rest.split() or [""])[0]

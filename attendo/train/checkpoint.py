@@ -1,6 +1,6 @@
-"""What must survive a crash, written so that it does.
+"""Checkpoints: training state, atomic save, verified load, checkpoint averaging.
 
-    checkpoints/step-00001000/  model.safetensors  optimizer.safetensors  random.safetensors  state.json  manifest.json
+checkpoints/step-00001000/  model.safetensors  optimizer.safetensors  random.safetensors  state.json  manifest.json
 
 A checkpoint is whole or not there. The newest one is found by looking, never by a pointer that could lie: its manifest
 and the checksum of every file are verified, and a damaged one gives way to the one before it.
@@ -8,23 +8,30 @@ and the checksum of every file are verified, and a damaged one gives way to the 
 
 import json
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from attendo import durable
-from attendo.errors import ModelError
+from attendo import atomic_files
+from attendo.data.sampler import Position
+from attendo.errors import ModelError, UsageError
 from attendo.model_files import read_json
-from attendo.store import check_manifest, read_tensors, write_manifest
+from attendo.model_folder import check_manifest, misfits, read_tensors, write_manifest
+from attendo.train.optimizer import expected_tensors, load_optimizer_tensors, optimizer_tensors
+from attendo.train.random_state import random_tensors, restore_random
+from attendo.train.update import Learner
 
 FORMAT = "attendo.checkpoint"
 VERSION = 1
 FILES = ("model", "optimizer", "random")
 _NAME = re.compile(r"step-(\d{8,})")
+LOWER_IS_BETTER = ("loss", "error_rate", "word_error_rate")
 
 
 @dataclass(frozen=True)
@@ -73,16 +80,16 @@ class Checkpoints:
             self._discard(snapshot.step)
         if not self.folder.exists():
             self.folder.mkdir(parents=True)
-            durable.sync(self.folder.parent)
+            atomic_files.sync(self.folder.parent)
         tensors = {name: getattr(snapshot, name) for name in FILES}
         size = sum(tensor.nbytes for part in tensors.values() for tensor in part.values())
-        with durable.new_folder(folder, needed=2 * size) as place:
+        with atomic_files.new_folder(folder, needed=2 * size) as place:
             for name, part in tensors.items():
                 _write_tensors(place / f"{name}.safetensors", part)
             content = json.dumps(snapshot.state, indent=2, ensure_ascii=False)
-            durable.write(place / "state.json", content.encode())
+            atomic_files.write(place / "state.json", content.encode())
             write_manifest(place, FORMAT, VERSION, {"step": snapshot.step, **snapshot.facts})
-        durable.sweep(self.folder)
+        atomic_files.sweep(self.folder)
         return folder
 
     def newest(self) -> Found | None:
@@ -123,16 +130,145 @@ class Checkpoints:
 
     def _discard(self, step: int) -> None:
         """Renamed first: half a checkpoint must never look like one."""
-        doomed = self.folder / f"{durable.TEMPORARY}old-{self.path(step).name}"
-        durable.remove(doomed)
-        durable.move(self.path(step), doomed)
-        durable.remove(doomed)
+        doomed = self.folder / f"{atomic_files.TEMPORARY}old-{self.path(step).name}"
+        atomic_files.remove(doomed)
+        atomic_files.move(self.path(step), doomed)
+        atomic_files.remove(doomed)
 
 
 def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with durable.explained(path, sum(tensor.nbytes for tensor in content.values())):
+    with atomic_files.explained(path, sum(tensor.nbytes for tensor in content.values())):
         try:
             save_file(content, path)
         except SafetensorError as error:
             raise OSError(f"{path} cannot be written: {error}") from None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """All zero at the start. Only `seconds` differs between two equal runs."""
+
+    position: Position = field(default_factory=Position)  # of the next batch
+    tokens: int = 0  # target tokens learned from
+    seconds: float = 0.0  # spent on steps
+    validated: int = 0  # the last step that was validated
+    best: float | None = None
+    best_step: int | None = None
+    best_by: str | None = None  # the score that decided; another one begins anew
+    since_best: int = 0  # validations since then
+    skipped: int = 0  # steps without a finite loss and gradient, in all
+    skipped_in_a_row: int = 0
+    best_loss: float | None = None  # validation loss of the best step; older checkpoints do not have it
+
+    def after_validation(self, step: int, value: float, by: str, loss: float) -> tuple["Standing", bool]:
+        """With one more validation, and whether it was the best so far. The lower loss decides between equal scores."""
+        if self._is_improved_by(value, by, loss):
+            now = replace(self, validated=step, since_best=0)
+            return replace(now, best=value, best_step=step, best_by=by, best_loss=loss), True
+        return replace(self, validated=step, since_best=self.since_best + 1), False
+
+    def _is_improved_by(self, value: float, by: str, loss: float) -> bool:
+        if self.best is None or self.best_by not in (None, by):
+            return True
+        if value != self.best:
+            return value < self.best if by in LOWER_IS_BETTER else value > self.best
+        # Where the loss of the best step is not known, the later step is taken: usually it has the lower loss.
+        return by != "loss" and (self.best_loss is None or loss < self.best_loss)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Standing":
+        try:
+            return cls(**{**content, "position": Position(**content["position"])})
+        except (KeyError, TypeError) as error:
+            raise ModelError("checkpoint_state_invalid", reason=error) from None
+
+
+def take_snapshot(learner: Learner, standing: Standing, facts: dict[str, Any]) -> Snapshot:
+    holding = learner.holding
+    return Snapshot(
+        step=learner.step,
+        model=holding.gathered({name: weight.detach() for name, weight in holding.network.named_parameters()}),
+        optimizer=holding.gathered({**optimizer_tensors(learner.optimizer, holding.network), **_own(learner)}),
+        random=random_tensors(learner.device, learner.world),
+        state=standing.to_json(),
+        facts=facts,
+    )
+
+
+def restore(learner: Learner, snapshot: Snapshot) -> tuple[Standing, bool]:
+    """Where the run stood, and whether its sources of chance go on too. Tensors that do not fit are a `ModelError`."""
+    holding = learner.holding
+    weights = dict(holding.network.named_parameters())
+    _check("model.safetensors", weights, snapshot.model)
+    moments = expected_tensors(holding.network) if snapshot.step else {}
+    _check("optimizer.safetensors", {**moments, **_own(learner)}, snapshot.optimizer)
+    model, optimizer = holding.parts(snapshot.model), holding.parts(snapshot.optimizer)
+    with torch.no_grad():
+        for name, weight in weights.items():
+            weight.copy_(model[name])
+    if moments:
+        load_optimizer_tensors(learner.optimizer, holding.network, optimizer)
+    for name, tensor in _own(learner).items():
+        tensor.copy_(optimizer[name])
+    learner.step = snapshot.step
+    exact = restore_random(snapshot.random, learner.device, learner.world)
+    return Standing.from_json(snapshot.state), exact
+
+
+def averaged_weights(snapshot: Snapshot) -> dict[str, Tensor]:
+    """The weights that a model made of this checkpoint has: the moving average's, where there is one."""
+    prefix = "average/"
+    average = {name.removeprefix(prefix): t for name, t in snapshot.optimizer.items() if name.startswith(prefix)}
+    return average or snapshot.model
+
+
+def _own(learner: Learner) -> dict[str, Tensor]:
+    """What the learner keeps beside the optimizer; the tensors themselves."""
+    average = {} if learner.average is None else learner.average.weights
+    return {
+        "loss_scale": learner.scale,
+        "good_steps": learner.good_steps,
+        **{f"average/{name}": weight for name, weight in average.items()},
+    }
+
+
+def _check(file: str, expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+    if faults := misfits(expected, found):
+        shown = "; ".join(faults[:5])
+        raise ModelError("checkpoint_does_not_fit", file=file, faults=shown, count=len(faults))
+
+
+def average_checkpoints(
+    checkpoints: Checkpoints, steps: Sequence[int], passed_over: list[str] | None = None
+) -> dict[str, Tensor]:
+    """Weight by weight, summed in double precision. One checkpoint after the other is read, not all at once.
+
+    A damaged one is an error, or, where there is a list for such, is left out and told there.
+    """
+    total, count = dict[str, Tensor](), 0
+    for step in steps:
+        try:
+            weights = averaged_weights(checkpoints.load(step))
+        except ModelError as error:
+            if passed_over is None:
+                raise
+            passed_over.append(str(error))
+            continue
+        if total and (faults := misfits({name: weight.float() for name, weight in total.items()}, weights)):
+            raise UsageError(
+                "checkpoints_not_averageable",
+                path=checkpoints.path(step),
+                first=checkpoints.path(steps[0]),
+                reason=faults[0],
+            )
+        for name, weight in weights.items():
+            total[name] = total[name] + weight.double() if name in total else weight.double()
+        count += 1
+    if not count:
+        raise UsageError("no_checkpoint_to_average", folder=checkpoints.folder)
+    with torch.no_grad():
+        return {name: (weight / count).float() for name, weight in total.items()}

@@ -1,12 +1,14 @@
-"""The optimizer: which weights change and decay, and how its memory is named in a file."""
+"""Adam and AdamW, learning-rate schedules, frozen parts and the EMA of the weights."""
 
+import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from attendo.errors import UsageError
-from attendo.train.config import Part, TrainConfig
+from attendo.train.config import DEFAULT_PEAK, Part, TrainConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 _MODULES: dict[Part, tuple[str, ...]] = {
@@ -81,3 +83,75 @@ def load_optimizer_tensors(optimizer: torch.optim.Optimizer, network: nn.Module,
 
 def _trained(network: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     return ((name, weight) for name, weight in network.named_parameters() if weight.requires_grad)
+
+
+def learning_rate(step: int, config: TrainConfig, d_model: int) -> float:
+    """The rate of one step. `d_model` matters to noam alone, whose peak follows from it."""
+    peak = peak_rate(config, d_model)
+    if step < config.warmup:
+        return peak * step / config.warmup
+    return peak * _share(step, config)
+
+
+def peak_rate(config: TrainConfig, d_model: int) -> float:
+    """The highest rate. Noam's is 1/√(d_model · warmup) (section 5.3 of the paper)."""
+    if config.schedule == "noam":
+        return (d_model * config.warmup) ** -0.5
+    return DEFAULT_PEAK if config.peak_lr is None else config.peak_lr
+
+
+def _share(step: int, config: TrainConfig) -> float:
+    """What is left of the peak after the warm-up."""
+    match config.schedule:
+        case "constant":
+            return 1.0
+        case "noam" | "inverse_square_root":
+            return (max(config.warmup, 1) / step) ** 0.5
+        case "linear":
+            return config.final_lr + (1 - config.final_lr) * (1 - _progress(step, config))
+        case "cosine":
+            return config.final_lr + (1 - config.final_lr) * (1 + math.cos(math.pi * _progress(step, config))) / 2
+
+
+def _progress(step: int, config: TrainConfig) -> float:
+    """0 at the peak, 1 at the last step; steps behind the last stay there."""
+    return min(1.0, (step - config.warmup) / max(1, config.steps - config.warmup))
+
+
+class MovingAverage:
+    """average ← d · average + (1 - d) · weights after every step, where d grows to `decay` over the first steps."""
+
+    def __init__(self, network: nn.Module, decay: float) -> None:
+        self.network = network
+        self.decay = decay
+        self.weights = {name: weight.detach().clone() for name, weight in network.named_parameters()}
+
+    @torch.no_grad()
+    def update(self, step: int, skipped: Tensor) -> None:
+        """`skipped` is 1 on the device where the step changed nothing; the average then stays too."""
+        decay = min(self.decay, (1 + step) / (10 + step))  # early weights are soon forgotten
+        keep = torch.where(skipped > 0, 1.0, decay)
+        trained = {name: weight for name, weight in self.network.named_parameters() if weight.requires_grad}
+        averages = [self.weights[name] for name in trained]
+        torch._foreach_mul_(averages, keep)
+        torch._foreach_add_(averages, torch._foreach_mul(list(trained.values()), 1 - keep))
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The network with the averaged weights, for validation and saving."""
+        now = {name: weight.detach().clone() for name, weight in self.network.named_parameters()}
+        self.stay()
+        try:
+            yield
+        finally:
+            _copy(self.network, now)
+
+    def stay(self) -> None:
+        """The network has the averaged weights from now on."""
+        _copy(self.network, self.weights)
+
+
+@torch.no_grad()
+def _copy(network: nn.Module, weights: dict[str, Tensor]) -> None:
+    for name, weight in network.named_parameters():
+        weight.copy_(weights[name])

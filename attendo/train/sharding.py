@@ -13,12 +13,11 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-from attendo.model.state import DecoderState, Memory
+from attendo.model.decoder_state import DecoderState, Memory
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import KeysValues
 from attendo.nn.blocks import DecoderBlock
-from attendo.train.whole import Whole
-from attendo.train.world import World
+from attendo.train.distributed import Whole, World
 
 
 class Sharded(Whole):

@@ -5,10 +5,9 @@ from statistics import fmean
 
 import torch
 
-from attendo.data.batch import Batch, Example, collate, collate_windows
-from attendo.data.sequences import Sequences
+from attendo.data.batch import Batch, Example, Sequences, collate, collate_windows
 from attendo.nn.cpu_threads import THROTTLE, OtherLoad, thread_counts
-from attendo.train.learner import Learner
+from attendo.train.update import Learner
 
 _LENGTH = 16  # tokens of a sentence in the trial
 _TOKENS = 2048  # of a batch in the trial, at most

@@ -8,18 +8,16 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from attendo.data.batch import Batch, Example, collate, collate_windows
-from attendo.data.buckets import group_by_length
-from attendo.data.sequences import Sequences
+from attendo.data.batch import Batch, Example, Sequences, collate, collate_windows
+from attendo.data.bucketing import group_by_length
 from attendo.metrics import Score, score
 from attendo.nn.cpu_threads import adapt_threads
 from attendo.text_model import TextModel, evaluating
-from attendo.text_model.lines import shortened
-from attendo.text_model.prefixes import prefixes_of
+from attendo.text_model.inputs import prefixes_of, shortened
 from attendo.train.config import TrainConfig
-from attendo.train.learner import Learner
+from attendo.train.loop import Sample, Validation
 from attendo.train.loss import summed_loss
-from attendo.train.reports import Sample, Validation
+from attendo.train.update import Learner
 
 TextPair = tuple[str, str]
 Metric = Callable[[Sequence[str], Sequence[str]], float]  # of outputs and references

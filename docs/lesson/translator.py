@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformer import Sizes, Transformer
 
-from attendo.recipes import builtin
-from attendo.recipes.builtin import BuiltinTask
+from attendo import demo_task
+from attendo.demo_task import BuiltinTask
 
 HERE = Path(__file__).resolve().parent
 KEPT = HERE.parents[1] / "runs" / "lesson"
@@ -114,7 +114,7 @@ def keep(made: Translator, folder: Path) -> None:
 
 def made_from() -> str:
     """A fingerprint of everything that a trained network depends on."""
-    grammar = Path(builtin.__file__).parent
+    grammar = Path(demo_task.__file__).parent
     files = [Path(__file__), *sorted((HERE / "code").glob("*.py")), *sorted(grammar.glob("*.py"))]
     whole = hashlib.sha256(torch.__version__.encode())
     for file in files:

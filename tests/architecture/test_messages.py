@@ -8,10 +8,10 @@ from string import Formatter
 from source_files import NAMES, dotted, parsed
 
 from attendo.errors import AttendoError, DataError, ErrorList, MessagePart, UsageError
-from attendo.messages import MESSAGES, commands, data, exchange, files, generation, http, network, runs, text, views
+from attendo.messages import MESSAGES, cli, data, explore, files, generation, interop, network, runs, serve, text
 
 CATALOGUE = "attendo/messages/"
-PARTS = (files, network, text, data, generation, runs, exchange, views, commands, http)
+PARTS = (files, network, text, data, generation, runs, interop, explore, cli, serve)
 # Arguments of an error class that are not only values of its message.
 OWN = {"TooLongError": {"number"}, "NotANumberError": {"number"}, "JobError": {"exit_code"}, "Refusal": {"extra"}}
 POSITIONAL = {"NotANumberError": {"precision"}}
@@ -62,7 +62,7 @@ def test_every_code_is_used_and_is_in_one_part() -> None:
         for node in ast.walk(parsed(name))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    by_kind = {code for code in http.MESSAGES if code.startswith("field_")}  # of an error of pydantic
+    by_kind = {code for code in serve.MESSAGES if code.startswith("field_")}  # of an error of pydantic
     assert MESSAGES.keys() - used - by_kind == set()
     assert sum(len(part.MESSAGES) for part in PARTS) == len(MESSAGES)
 
@@ -75,7 +75,7 @@ def test_both_texts_have_the_same_placeholders_and_the_chinese_one_is_chinese() 
         words = re.sub(r"\{[^}]*\}", "", message.en)
         assert re.search("[\u4e00-\u9fff]", message.zh) or not re.search(r"[a-z]{2} [a-z]{2}", words), code
         assert message.phrases.keys() <= placeholders(message.en), code
-        assert (message.status >= 400) == (code in http.MESSAGES and not code.startswith(("field_", "body_not"))), code
+        assert (message.status >= 400) == (code in serve.MESSAGES and not code.startswith(("field_", "body_not"))), code
 
 
 def test_an_error_is_shown_in_both_languages_with_the_errors_inside_it() -> None:

@@ -28,7 +28,7 @@ def test_beside_the_network_a_wrong_shape_is_an_error(place: str) -> None:
 
 
 @pytest.mark.skipif(shape_checks.WISH != "near", reason="shapes are checked everywhere or nowhere")
-@pytest.mark.parametrize("place", ["unit/serve/test_health.py", "properties/test_batches.py"])
+@pytest.mark.parametrize("place", ["unit/serve/scheduling/test_health.py", "properties/test_batches.py"])
 def test_elsewhere_nobody_looks(place: str) -> None:
     shape_checks.switch(shape_checks.TESTS / place)
     padding_mask(DEEP)

@@ -14,7 +14,7 @@ from transformer import Sizes, Transformer
 from transplant import transplanted
 
 import attendo
-from attendo.model.state import Memory
+from attendo.model.decoder_state import Memory
 
 SOURCE = padded([[3, 4, 5, 6, 2], [7, 8, 2], [9, 2]])
 TARGET = padded([[1, 5, 6], [1, 7, 8, 9], [1, 3]])

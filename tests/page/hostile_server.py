@@ -9,8 +9,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from stub_server import trace_of
 
-from attendo.serve.explorer import page
-from attendo.serve.guard import HEADERS
+from attendo.serve.explorer import catalogue_routes
+from attendo.serve.http.middleware import HEADERS
 
 FAILS = "error:"  # a text that begins so is answered with an error that says the rest
 
@@ -56,7 +56,7 @@ def hostile_app(words: Sequence[str]) -> ASGIApp:
         rows = [{"step": n, "loss": 1 / n, **{word: float(n) for word in words}} for n in (1, 2)]
         return {"metrics": steps, "validations": rows, "best": 2, "every": 1, "steps": 2}
 
-    app.include_router(page.routes())
+    app.include_router(catalogue_routes.page_routes())
     return _with_headers(app)
 
 

@@ -14,7 +14,7 @@ from tiny import SIZES, SOURCES, TARGETS
 
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.store import StoredModel
+from attendo.model_folder import StoredModel
 from attendo.text import EOS, Words
 from attendo.text_model import TextModel
 from attendo.train.checkpoint import Checkpoints, Snapshot
@@ -26,8 +26,8 @@ import uvicorn  # noqa: E402
 from starlette.types import ASGIApp  # noqa: E402
 
 from attendo.serve.app import create_app  # noqa: E402
+from attendo.serve.scheduling.registry import NamedModel  # noqa: E402
 from attendo.serve.settings import ServeSettings  # noqa: E402
-from attendo.serve.shelf import NamedModel  # noqa: E402
 
 TEXT = "I saw the small cat"
 PATIENCE_MS = 240_000  # only a page that hangs takes so long; a busy machine takes a few seconds

@@ -11,7 +11,7 @@ import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from attendo.serve.explorer import page
+from attendo.serve.explorer import catalogue_routes
 
 CSP = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:"
 ANSWER = {
@@ -34,7 +34,7 @@ class Stub:
         self.app.get("/api/v1/models")(self.models)
         self.app.post("/api/v1/answer")(self.answer)
         self.app.post("/api/v1/trace")(self.trace)
-        self.app.include_router(page.routes())
+        self.app.include_router(catalogue_routes.page_routes())
 
     async def models(self) -> dict[str, Any]:
         sizes = {"encoder_layers": self.layers, "decoder_layers": self.layers, "heads": self.heads, "parameters": 1}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from page_server import VIEWS
 
-from attendo.serve.explorer.requests import Decoder
+from attendo.serve.explorer.schemas import Decoder
 
 # Addresses that nobody would write, and that somebody's link may hold all the same.
 STRANGE: dict[str, dict[str, Any]] = {

@@ -88,7 +88,7 @@ def test_every_file_of_the_package_and_every_recipe_is_in_the_wheel(wheel: Path)
     with zipfile.ZipFile(wheel) as archive:
         held = set(archive.namelist())
     package = {path.relative_to(PROJECT) for path in (PROJECT / "attendo").rglob("*") if path.is_file()}
-    recipes = {Path("attendo/recipes/files", path.relative_to(PROJECT / "recipes")) for path in RECIPES}
+    recipes = {Path("attendo/recipes/run_files", path.relative_to(PROJECT / "recipes")) for path in RECIPES}
     wanted = {path.as_posix() for path in package | recipes if "__pycache__" not in path.parts}
     assert sorted(wanted - held) == []
     assert len(recipes) > 10

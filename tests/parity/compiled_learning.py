@@ -12,7 +12,7 @@ from attendo.data.batch import Batch, Example, collate
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.train.config import TrainConfig
-from attendo.train.learner import Learner
+from attendo.train.update import Learner
 
 
 def main(how: str, r_drop: float) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from attendo.interop.processor import overflows_in_bytes
-from attendo.interop.sentences import Sentences, random_sources
+from attendo.interop.certify import Sentences, random_sources
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
+from attendo.model_folder import StoredModel
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock
-from attendo.store import StoredModel
+from attendo.nn.devices import overflows_in_bytes
 from attendo.text import BOS, EOS, PAD, SentencePiece, Tokenizer, Words
 from attendo.text_model import TextModel
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from attendo.bench.random_network import random_network
+from attendo.model_folder import StoredModel
 from attendo.nn.blocks import DecoderBlock
-from attendo.recipes.bench.random_network import random_network
-from attendo.store import StoredModel
 from attendo.text import BOS, EOS, PAD, Words
 from attendo.text_model import TextModel
 

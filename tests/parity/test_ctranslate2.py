@@ -10,13 +10,12 @@ import torch
 from error_codes import has_code
 from exported import needs_exact_bytes
 
+from attendo.bench.systems import Work, answering
 from attendo.data.batch import collate_sources
 from attendo.decode.engines import CachedEngine
 from attendo.errors import ModelError, UsageError
-from attendo.interop.ctranslate2 import obstacles, placeholder_pieces, to_ctranslate2
+from attendo.interop.ctranslate2.converter import obstacles, placeholder_pieces, to_ctranslate2
 from attendo.model.transformer import Transformer
-from attendo.recipes.bench.ours import answering
-from attendo.recipes.bench.work import Work
 from attendo.text import BOS, EOS, PAD
 
 ctranslate2 = pytest.importorskip("ctranslate2")

@@ -13,10 +13,10 @@ from foreign_tokenizers import some_lines, write_bart, write_marian
 
 from attendo.errors import ModelError
 from attendo.interop.argos import Languages
-from attendo.interop.exporting import export
-from attendo.interop.fairseq_kinds import BART
-from attendo.interop.from_folder import from_folder
-from attendo.interop.sentences import sentences_of
+from attendo.interop.certify import sentences_of
+from attendo.interop.export import export
+from attendo.interop.huggingface.model_classes import BART
+from attendo.interop.import_model import from_folder
 from attendo.text import Words
 from attendo.text_model import TextModel
 

@@ -13,7 +13,7 @@ from exported import pieces, some_sentences, some_texts, wordy
 
 from attendo.errors import ModelError, UsageError
 from attendo.interop.argos import Languages
-from attendo.interop.exporting import export
+from attendo.interop.export import export
 from attendo.text import BOS, PAD
 from attendo.text_model import TextModel
 
@@ -91,7 +91,7 @@ def _export(model: TextModel, file: Path) -> Any:
 
 
 def _pieces(model: TextModel, ids: Any) -> list[str]:
-    from attendo.interop.vocabularies import names_of
+    from attendo.interop.huggingface.vocabulary import names_of
 
     return [names_of(model.target_tokenizer)[each] for each in ids]
 

@@ -10,11 +10,11 @@ from error_codes import has_code
 from exported import needs_exact_bytes, pieces, some_sentences, some_texts, wordy
 
 from attendo.errors import ModelError
-from attendo.interop import ctranslate2_folder
 from attendo.interop.certificate import Certificate
-from attendo.interop.exporting import NotTheSameError, Precision, export
-from attendo.interop.parties import OurNetwork
-from attendo.interop.vocabularies import names_of
+from attendo.interop.compared_systems import OurNetwork
+from attendo.interop.ctranslate2 import folder as ctranslate2_folder
+from attendo.interop.export import NotTheSameError, Precision, export
+from attendo.interop.huggingface.vocabulary import names_of
 from attendo.text_model import TextModel
 
 ctranslate2 = pytest.importorskip("ctranslate2")

@@ -16,14 +16,14 @@ from attendo.decode.requests import Request
 from attendo.decode.rules import Renormalise
 from attendo.decode.strategies import Greedy
 from attendo.errors import ModelError, UsageError
-from attendo.interop.ctranslate2_engine import CTranslate2Engine
-from attendo.interop.ctranslate2_folder import open_exported
-from attendo.interop.ctranslate2_options import check_options
-from attendo.interop.exporting import export
+from attendo.interop.ctranslate2.engine import CTranslate2Engine
+from attendo.interop.ctranslate2.folder import open_exported
+from attendo.interop.ctranslate2.options import check_options
+from attendo.interop.export import export
 from attendo.text_model import Hypothesis, TextModel
-from attendo.text_model.answering import Answering
-from attendo.text_model.lines import LineMaker
-from attendo.text_model.wishes import divided
+from attendo.text_model.generation import Answering
+from attendo.text_model.inputs import LineMaker
+from attendo.text_model.options import divided
 
 pytest.importorskip("ctranslate2")
 

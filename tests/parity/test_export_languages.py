@@ -16,14 +16,17 @@ from foreign_tokenizers import some_lines, strange_texts, write_m2m100, write_mb
 
 from attendo.errors import ModelError
 from attendo.interop.certificate import Certificate
-from attendo.interop.exporting import export
-from attendo.interop.fairseq_kinds import M2M100, MBART
-from attendo.interop.fairseq_order import fairseq_order
-from attendo.interop.from_folder import from_folder
-from attendo.interop.language_tokenizers import begins_sources, write_tokenizer
-from attendo.interop.transformers_folder import write_transformers
+from attendo.interop.export import export
+from attendo.interop.huggingface.model_classes import M2M100, MBART
+from attendo.interop.huggingface.write_folder import write_transformers
+from attendo.interop.huggingface.write_tokenizers import (
+    fairseq_order,
+    has_language_prefix,
+    write_multilingual_tokenizer,
+)
+from attendo.interop.import_model import from_folder
 from attendo.text import BOS, Words
-from attendo.text.foreign_pieces import ForeignPieces
+from attendo.text.imported_sentencepiece import ForeignPieces
 from attendo.text_model import TextModel
 
 transformers = pytest.importorskip("transformers")
@@ -107,7 +110,7 @@ def test_a_tokenizer_that_came_in_one_file_goes_back(made: Callable[..., Folder]
     first, _ = made(name)
     (first / "sentencepiece.bpe.model").unlink()
     model = from_folder(first).model()
-    assert write_tokenizer(model, tmp_path, fairseq_order(model)) == []
+    assert write_multilingual_tokenizer(model, tmp_path, fairseq_order(model)) == []
     before, behind = _tokenizer(first), _tokenizer(tmp_path)
     for text in strange_texts(7):
         assert behind(text).input_ids == before(text).input_ids, text
@@ -120,7 +123,7 @@ def test_a_mask_that_no_file_tells_of_has_the_id_that_it_has_there(made: Callabl
     (first / "special_tokens_map.json").write_text('{"additional_special_tokens": ["eng_Latn", "fra_Latn"]}', "utf-8")
     model = from_folder(first).model()
     assert "<mask>" not in model.source_tokenizer.symbols
-    assert write_tokenizer(model, tmp_path, fairseq_order(model)) == []
+    assert write_multilingual_tokenizer(model, tmp_path, fairseq_order(model)) == []
     assert _tokenizer(tmp_path).get_vocab() == expected
 
 
@@ -129,8 +132,8 @@ def test_a_language_that_is_not_told_can_be_told_there(made: Callable[..., Folde
     found = from_folder(written(untold, first))
     assert found.unnamed_languages() == ["source", "target"]
     model = found.model()
-    assert begins_sources(model)
-    assert write_tokenizer(model, tmp_path, fairseq_order(model)) == []
+    assert has_language_prefix(model)
+    assert write_multilingual_tokenizer(model, tmp_path, fairseq_order(model)) == []
     assert _tokenizer(tmp_path, "de")(TEXTS[0]).input_ids == _tokenizer(first, "de")(TEXTS[0]).input_ids
 
 
@@ -183,7 +186,7 @@ def test_a_tokenizer_that_would_cut_otherwise_there_stays_behind(tmp_path: Path)
     (folder := tmp_path / "mbart").mkdir()
     count = write_mbart(folder, add_dummy_prefix=False)
     model = from_folder(written(random_model("mbart", vocab_size=count), folder)).model()
-    (told,) = write_tokenizer(model, tmp_path, fairseq_order(model))
+    (told,) = write_multilingual_tokenizer(model, tmp_path, fairseq_order(model))
     assert re.fullmatch(r"the tokenizers stay behind: by MBart50Tokenizer \d+ of \d+ texts have the same .*", told)
     assert [path.name for path in tmp_path.iterdir()] == ["mbart"]
 

@@ -12,8 +12,8 @@ from exported import MARIAN, WORDS, pieces, some_sentences, some_texts, wordy
 
 from attendo.errors import ModelError, UsageError
 from attendo.interop.certificate import Certificate
-from attendo.interop.exporting import NotTheSameError, Precision, export
-from attendo.interop.transformers_kind import Kind
+from attendo.interop.export import NotTheSameError, Precision, export
+from attendo.interop.huggingface.model_classes import Kind
 from attendo.text import BOS, EOS, PAD, Words
 from attendo.text_model import TextModel
 

@@ -7,7 +7,7 @@ from error_codes import has_code
 from exported import some_sentences, wordy
 
 from attendo.errors import UsageError
-from attendo.interop.exporting import export
+from attendo.interop.export import export
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -12,7 +12,7 @@ from exported import MARIAN, some_sentences, wordy
 from attendo.data.batch import collate_sources
 from attendo.errors import ModelError
 from attendo.interop.certificate import Certificate
-from attendo.interop.exporting import Format, export
+from attendo.interop.export import Format, export
 from attendo.text import BOS, EOS, PAD
 from attendo.text_model import TextModel
 
@@ -70,16 +70,16 @@ def test_samples_are_drawn_there_too(tmp_path: Path) -> None:
     ids=str,
 )
 def test_what_transformers_does_not_have_is_told(stored: dict[str, Any], note: str) -> None:
-    from attendo.interop.rearranged import unchanged
-    from attendo.interop.transformers_generation import transformers_settings
+    from attendo.interop.huggingface.generation import transformers_settings
+    from attendo.interop.huggingface.vocabulary import unchanged
 
     _, notes = transformers_settings(_storing(wordy(), stored).generation, 1024, unchanged(60))
     assert any(each.startswith(f"transformers has no counterpart for {note}") for each in notes)
 
 
 def test_tokens_are_named_by_their_ids_there() -> None:
-    from attendo.interop.rearranged import rearranged
-    from attendo.interop.transformers_generation import transformers_settings
+    from attendo.interop.huggingface.generation import transformers_settings
+    from attendo.interop.huggingface.vocabulary import rearranged
 
     stored = {**FIXED, "at_limit": "end", "allow_unk": False}
     order = rearranged(60, pad=1, unk=7, start=5, eos=5)
@@ -100,7 +100,7 @@ def test_tokens_are_named_by_their_ids_there() -> None:
     ids=str,
 )
 def test_what_ctranslate2_means_otherwise_is_told(stored: dict[str, Any], told: str | None) -> None:
-    from attendo.interop.stored_settings import ctranslate2_notes
+    from attendo.interop.backends import ctranslate2_notes
 
     notes = ctranslate2_notes(stored)
     assert notes == [] if told is None else told in " ".join(notes)

@@ -12,8 +12,8 @@ from foreign_models import random_model, written
 from foreign_tokenizers import some_lines, write_bart, write_m2m100, write_marian
 
 from attendo.errors import ModelError
-from attendo.interop.from_folder import from_folder
-from attendo.interop.imported import Imported
+from attendo.interop.huggingface.imported import Imported
+from attendo.interop.import_model import from_folder
 
 transformers = pytest.importorskip("transformers")
 

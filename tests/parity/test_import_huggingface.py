@@ -7,11 +7,11 @@ import pytest
 import torch
 from foreign_models import VOCABULARY, assert_passed, certificate, random_model, short_sources, written
 
-from attendo.interop.from_folder import from_folder
-from attendo.interop.imported import Imported
-from attendo.interop.marian import to_marian
-from attendo.interop.parties import OurNetwork
-from attendo.interop.rearranged import NEVER
+from attendo.interop.compared_systems import OurNetwork
+from attendo.interop.huggingface.imported import Imported
+from attendo.interop.huggingface.model_classes import to_marian
+from attendo.interop.huggingface.vocabulary import NEVER
+from attendo.interop.import_model import from_folder
 from attendo.text import BOS, EOS, PAD, UNK
 
 pytest.importorskip("transformers")

@@ -8,8 +8,8 @@ from exported import pieces, some_sentences, some_texts
 from foreign_models import assert_passed, certificate
 
 from attendo.errors import ModelError
-from attendo.interop.exporting import export
-from attendo.interop.from_folder import from_folder
+from attendo.interop.export import export
+from attendo.interop.import_model import from_folder
 
 pytest.importorskip("transformers")
 

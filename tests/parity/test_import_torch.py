@@ -11,7 +11,7 @@ from error_codes import ErrorCheck, has_code
 from torch import Tensor, nn
 
 from attendo.errors import ModelError
-from attendo.interop.from_torch import AddedPositions, from_torch
+from attendo.interop.torch_transformer import AddedPositions, from_torch
 from attendo.model.transformer import Transformer
 
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor is True:UserWarning")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from talkative import Found, assert_same, said_by_us, some_texts, talkative_model
 
-from attendo.interop.ctranslate2 import placeholder_pieces, to_ctranslate2
+from attendo.interop.ctranslate2.converter import placeholder_pieces, to_ctranslate2
 from attendo.text_model import TextModel
 
 ctranslate2 = pytest.importorskip("ctranslate2")

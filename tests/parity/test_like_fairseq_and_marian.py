@@ -9,10 +9,10 @@ from talkative import Found, assert_same
 from trigrams import Before, Trigrams
 
 from attendo.decode.frontier import NOTHING, Asked, Frontier
-from attendo.decode.likes import like
+from attendo.decode.presets import like
 from attendo.decode.search import search
 from attendo.text import BOS, EOS, PAD, UNK
-from attendo.text_model.choices import ranking_of, rules_of, strategy_of
+from attendo.text_model.search_setup import ranking_of, rules_of, strategy_of
 
 COUNT = 60
 TABLES = Trigrams(COUNT)

@@ -7,7 +7,7 @@ import pytest
 from talkative import Found, assert_same, said_by_us, some_texts, talkative_model
 
 from attendo.data.batch import collate_sources
-from attendo.interop.marian import to_marian
+from attendo.interop.huggingface.model_classes import to_marian
 from attendo.text import BOS, EOS, PAD
 from attendo.text_model import TextModel
 

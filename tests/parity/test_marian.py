@@ -7,15 +7,14 @@ import pytest
 import torch
 from error_codes import has_code
 
+from attendo.bench.systems import Work, answering
 from attendo.data.batch import collate_sources
 from attendo.decode.engines import CachedEngine
 from attendo.errors import ModelError
-from attendo.interop.marian import MARIAN as KIND
-from attendo.interop.marian import to_marian
+from attendo.interop.huggingface.model_classes import MARIAN as KIND
+from attendo.interop.huggingface.model_classes import to_marian
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.recipes.bench.ours import answering
-from attendo.recipes.bench.work import Work
 from attendo.text import BOS, EOS, PAD
 
 pytest.importorskip("transformers")

@@ -17,12 +17,11 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 from onnxruntime import InferenceSession
 
 from attendo.errors import ModelError
-from attendo.interop import onnx_files
-from attendo.interop.onnx_bytes import steps_of
-from attendo.interop.onnx_files import open_onnx, to_onnx
-from attendo.interop.onnx_nodes import Graph
-from attendo.interop.place import FORMAT, VERSION
-from attendo.store import write_manifest
+from attendo.interop.exported_files import FORMAT, VERSION
+from attendo.interop.onnx import folder
+from attendo.interop.onnx.folder import open_onnx, to_onnx
+from attendo.interop.onnx.graph_builder import Graph, steps_of
+from attendo.model_folder import write_manifest
 
 
 @given(
@@ -96,7 +95,7 @@ def test_int8_of_an_earlier_version_is_refused_where_it_would_overflow(
     assert facts.pop("pairs_fit_16_bits") is True
     write_manifest(tmp_path / "model", FORMAT, VERSION, facts)
     for overflows in (False, True):
-        monkeypatch.setattr(onnx_files, "overflows_in_bytes", lambda told=overflows: told)
+        monkeypatch.setattr(folder, "overflows_in_bytes", lambda told=overflows: told)
         if overflows:
             with pytest.raises(ModelError, check=has_code("onnx_int8_overflow")):
                 open_onnx(tmp_path / "model")

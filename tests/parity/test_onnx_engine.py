@@ -12,25 +12,25 @@ from error_codes import has_code
 from torch import Tensor
 
 from attendo.decode.beam import Beam
-from attendo.decode.constrained import ConstrainedBeam
-from attendo.decode.diverse import DiverseBeam
+from attendo.decode.constrained_beam import ConstrainedBeam
+from attendo.decode.diverse_beam import DiverseBeam
 from attendo.decode.frontier import Frontier
 from attendo.decode.ranking import Ranking
 from attendo.decode.requests import Request
 from attendo.decode.rules import Forbid, LeastLength, NoRepeatNgram, Prefix
 from attendo.decode.search import Rule, Strategy
+from attendo.decode.step_hook import looked_on_by
 from attendo.decode.strategies import Greedy, Sample
-from attendo.decode.watching import looked_on_by
 from attendo.errors import UsageError
 from attendo.model.transformer import Transformer
 
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
-from attendo.interop.onnx_engine import OnnxEngine
-from attendo.interop.onnx_network import OnnxNetwork
-from attendo.interop.onnx_ranges import observed, random_examples
-from attendo.text_model.searching import SearchEngine
+from attendo.decode.engines import SearchEngine
+from attendo.interop.onnx.engine import OnnxEngine
+from attendo.interop.onnx.quantization import observed, random_examples
+from attendo.interop.onnx.session import OnnxNetwork
 
 MakeNetwork = Callable[..., Transformer]
 

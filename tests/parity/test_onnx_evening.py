@@ -10,9 +10,8 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 from attendo.data.batch import collate
-from attendo.interop.onnx_evening import evened
-from attendo.interop.onnx_network import OnnxNetwork
-from attendo.interop.onnx_ranges import observed, random_examples, sizes
+from attendo.interop.onnx.quantization import evened, observed, random_examples, sizes
+from attendo.interop.onnx.session import OnnxNetwork
 from attendo.model.transformer import Transformer
 
 MakeNetwork = Callable[..., Transformer]

@@ -11,18 +11,17 @@ from tiny import SOURCES, TARGETS, tiny_model
 
 from attendo.data.batch import Example
 from attendo.decode.config import GenerationConfig
+from attendo.decode.engines import SearchEngine
 from attendo.decode.requests import Request
 from attendo.errors import ModelError, UsageError
-from attendo.interop import onnx_files
 from attendo.interop.certificate import Bounds
-from attendo.interop.certifying import certify
-from attendo.interop.onnx_files import open_onnx, to_onnx
-from attendo.interop.parties import OnnxParty, OurNetwork
-from attendo.interop.sentences import random_sources
-from attendo.store import StoredModel
+from attendo.interop.certify import certify, random_sources
+from attendo.interop.compared_systems import OnnxParty, OurNetwork
+from attendo.interop.onnx import folder
+from attendo.interop.onnx.folder import open_onnx, to_onnx
+from attendo.model_folder import StoredModel
 from attendo.text_model import TextModel
-from attendo.text_model.choices import rules_of, strategy_of
-from attendo.text_model.searching import SearchEngine
+from attendo.text_model.search_setup import rules_of, strategy_of
 
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -72,7 +71,9 @@ def test_int8_is_certified_and_smaller(tmp_path: Path) -> None:
 
 def test_int8_is_fitted_to_the_sample_or_to_what_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[Example]] = []
-    monkeypatch.setattr("attendo.interop.onnx_ranges.observed", lambda network, examples: seen.append(list(examples)))
+    monkeypatch.setattr(
+        "attendo.interop.onnx.quantization.observed", lambda network, examples: seen.append(list(examples))
+    )
     model = tiny_model()
     pairs = list(zip(SOURCES, TARGETS, strict=True))
     stored = StoredModel(model.network, model.source_tokenizer, model.target_tokenizer, sample=pairs)
@@ -86,7 +87,7 @@ def test_int8_is_fitted_to_the_sample_or_to_what_is_given(tmp_path: Path, monkey
 
 
 def test_weights_lie_beside_a_graph_that_would_be_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_files, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(folder, "_MOST_BYTES", 1000)
     model = tiny_model()
     to_onnx(model, tmp_path / "out")
     assert (tmp_path / "out" / "step.weights").stat().st_size > 1000
@@ -131,7 +132,7 @@ def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_graph_is_told_by_its_name(tmp_path: Path) -> None:
-    from attendo.interop.onnx_network import OnnxNetwork
+    from attendo.interop.onnx.session import OnnxNetwork
 
     path = tmp_path / "encoder.onnx"
     path.write_bytes(b"no graph")

@@ -11,7 +11,7 @@ from error_codes import has_code
 from torch import Tensor
 
 from attendo.decode.beam import Beam
-from attendo.decode.diverse import DiverseBeam
+from attendo.decode.diverse_beam import DiverseBeam
 from attendo.decode.frontier import Asked, Frontier
 from attendo.decode.ranking import Ranking
 from attendo.decode.rules import Forbid, NoRepeatNgram, Prefix
@@ -19,14 +19,14 @@ from attendo.decode.search import Network, Strategy, search
 from attendo.decode.strategies import Greedy, Sample
 from attendo.errors import ModelError, UsageError
 from attendo.model.transformer import Transformer
-from attendo.nn.product import by_one_kernel
+from attendo.nn.linear import by_one_kernel
 
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
-from attendo.interop.onnx_graphs import encoder_graph, obstacles, step_graph
-from attendo.interop.onnx_network import OnnxNetwork
-from attendo.interop.onnx_ranges import observed, random_examples
+from attendo.interop.onnx.graphs import encoder_graph, obstacles, step_graph
+from attendo.interop.onnx.quantization import observed, random_examples
+from attendo.interop.onnx.session import OnnxNetwork
 
 MakeNetwork = Callable[..., Transformer]
 

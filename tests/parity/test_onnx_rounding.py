@@ -14,13 +14,12 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 from attendo.data.batch import Example, collate
-from attendo.interop import exporting
-from attendo.interop.exporting import NotTheSameError, export
-from attendo.interop.onnx_files import to_onnx
-from attendo.interop.onnx_network import OnnxNetwork
-from attendo.interop.onnx_ranges import observed, random_examples
-from attendo.interop.onnx_rounding import losses
-from attendo.interop.parties import OnnxParty, OurNetwork
+from attendo.interop import export as exporting
+from attendo.interop.compared_systems import OnnxParty, OurNetwork
+from attendo.interop.export import NotTheSameError, export
+from attendo.interop.onnx.folder import to_onnx
+from attendo.interop.onnx.quantization import losses, observed, random_examples
+from attendo.interop.onnx.session import OnnxNetwork
 from attendo.model.transformer import Transformer
 
 MakeNetwork = Callable[..., Transformer]

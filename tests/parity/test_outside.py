@@ -14,9 +14,9 @@ from talkative import talkative_model
 
 import attendo as package
 from attendo.errors import ModelError, UsageError
-from attendo.interop import exporting
-from attendo.interop.exporting import export
-from attendo.interop.opening import load
+from attendo.interop import export as exporting
+from attendo.interop.export import export
+from attendo.interop.load import load
 from attendo.text import BOS, EOS, Words
 from attendo.text_model import Result, Runtime, TextModel
 

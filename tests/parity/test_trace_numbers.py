@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attendo.data.batch import Example, collate
-from attendo.model.heads import scaled_heads, sites
+from attendo.model.head_scaling import scaled_heads, sites
 from attendo.model.trace import trace_network
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, PAD

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prepared_data import from_lengths
 
-from attendo.data import pools as pools_module
+from attendo.data import sampler as pools_module
 from attendo.data.prepared import Prepared
-from attendo.data.stream import BatchStream, Placed, Position
+from attendo.data.sampler import BatchStream, Placed, Position
 from attendo.text import EOS
 
 Sizes = list[list[tuple[int, int]]]

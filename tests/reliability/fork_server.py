@@ -19,7 +19,7 @@ from small_run import begin, run_config, train_to_the_end, write_text
 import attendo.cli.generate
 import attendo.cli.serve
 import attendo.cli.train
-import attendo.recipes.new_run  # noqa: F401
+import attendo.runs.new_run  # noqa: F401
 
 OTHER_FAILURE = 70
 

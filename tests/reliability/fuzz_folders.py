@@ -27,20 +27,20 @@ from foreign_tokenizers import write_bart, write_m2m100, write_marian  # noqa: E
 from sealed_folders import replaced  # noqa: E402
 from tiny import SIZES, SOURCES, TARGETS  # noqa: E402
 
-from attendo import store  # noqa: E402
+from attendo import model_folder  # noqa: E402
 from attendo.errors import AttendoError  # noqa: E402
-from attendo.interop import place  # noqa: E402
+from attendo.interop import exported_files  # noqa: E402
 from attendo.interop.argos import Languages  # noqa: E402
-from attendo.interop.exporting import export  # noqa: E402
-from attendo.interop.from_folder import from_folder  # noqa: E402
-from attendo.interop.opening import load  # noqa: E402
-from attendo.interop.sentences import Sentences  # noqa: E402
-from attendo.interop.transformers_party import TransformersParty  # noqa: E402
+from attendo.interop.certify import Sentences  # noqa: E402
+from attendo.interop.compared_systems import TransformersParty  # noqa: E402
+from attendo.interop.export import export  # noqa: E402
+from attendo.interop.import_model import from_folder  # noqa: E402
+from attendo.interop.load import load  # noqa: E402
 from attendo.model.config import ModelConfig  # noqa: E402
 from attendo.model.transformer import Transformer  # noqa: E402
-from attendo.store import StoredModel  # noqa: E402
-from attendo.text.build import build_tokenizers  # noqa: E402
+from attendo.model_folder import StoredModel  # noqa: E402
 from attendo.text.config import TokenizerConfig  # noqa: E402
+from attendo.text.factory import build_tokenizers  # noqa: E402
 from attendo.text_model import TextModel  # noqa: E402
 
 PROCESSOR_SECONDS = 60  # a good folder needs less than one
@@ -110,7 +110,7 @@ def bring_in(path: Path, dice: random.Random) -> None:
 
 def look_at_package(path: Path, dice: random.Random) -> None:
     """attendo replaces such a package, and does not run it."""
-    place._check_file(path)
+    exported_files._check_file(path)
     load(path, "cpu")
 
 
@@ -190,7 +190,7 @@ def _other_value(content: bytes, dice: random.Random) -> tuple[bytes, str]:
     inside, key = dice.choice(places)
     inside[key] = value = dice.choice(STRANGE)
     if isinstance(whole, dict) and "sha256" in whole and key != "sha256":  # a manifest that fits itself
-        whole["sha256"] = store._digest({name: each for name, each in whole.items() if name != "sha256"})
+        whole["sha256"] = model_folder._digest({name: each for name, each in whole.items() if name != "sha256"})
     return json.dumps(whole).encode(), f"{str(key)[:30]} is {str(value)[:30]!r}"
 
 

@@ -20,16 +20,16 @@ from small_run import CPU, begin, built
 from snapshots import snapshot
 
 import attendo.cli.main
-import attendo.train.learner
-import attendo.train.snapshot
-from attendo import durable
+import attendo.train.checkpoint
+import attendo.train.update
+from attendo import atomic_files
 from attendo.cli.progress import TrainingProgress
-from attendo.recipes.run import Run
-from attendo.recipes.run_config import RunConfig, read_run_file, stored_config
+from attendo.runs.config import RunConfig, read_run_file, stored_config
+from attendo.runs.run import Run
 from attendo.train import checkpoint
 from attendo.train.checkpoint import Checkpoints
-from attendo.train.reports import Report, Step
-from attendo.train.world import joined
+from attendo.train.distributed import joined
+from attendo.train.loop import Report, Step
 
 __all__ = ["hold_steps", "serving_fault", "slow_steps"]  # found here by their names, as all jobs are
 
@@ -38,7 +38,7 @@ CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
 
 DISK_CALLS = [
-    *((durable, name) for name in ("write", "sync", "move", "remove")),
+    *((atomic_files, name) for name in ("write", "sync", "move", "remove")),
     *((checkpoint, name) for name in ("save_file", "write_manifest")),
 ]
 
@@ -73,7 +73,7 @@ def die_at_disk_call(call: int, how: str) -> None:
 
 def signal_at_batch(batch: int, numbers: list[int]) -> None:
     """Signals that arrive while this batch is learned from, its loss just computed."""
-    loss, seen = attendo.train.learner.training_loss, 0
+    loss, seen = attendo.train.update.training_loss, 0
 
     def signalling(*arguments: Any) -> Any:
         nonlocal seen
@@ -83,36 +83,36 @@ def signal_at_batch(batch: int, numbers: list[int]) -> None:
                 os.kill(os.getpid(), number)
         return loss(*arguments)
 
-    attendo.train.learner.training_loss = signalling
+    attendo.train.update.training_loss = signalling
 
 
 def spoil_loss(batch: int) -> None:
     """The loss of this batch is no number."""
-    loss, seen = attendo.train.learner.training_loss, 0
+    loss, seen = attendo.train.update.training_loss, 0
 
     def spoiling(*arguments: Any) -> Any:
         nonlocal seen
         seen += 1
         return loss(*arguments) * (float("nan") if seen == batch else 1.0)
 
-    attendo.train.learner.training_loss = spoiling
+    attendo.train.update.training_loss = spoiling
 
 
 def forget_random_state() -> None:
     """A run that is resumed draws anew."""
-    attendo.train.snapshot.restore_random = lambda *arguments: True
+    attendo.train.checkpoint.restore_random = lambda *arguments: True
 
 
 def record_pairs(file: str) -> None:
     """The numbers of the pairs that this rank learns from, one line a batch."""
-    learn = attendo.train.learner.Learner._learn_as_it_comes
+    learn = attendo.train.update.Learner._learn_as_it_comes
 
     def recording(self: Any, batch: Any) -> None:
         with Path(file).open("a") as lines:
             lines.write(json.dumps(batch.numbers) + "\n")
         learn(self, batch)
 
-    attendo.train.learner.Learner._learn_as_it_comes = recording  # type: ignore[method-assign]
+    attendo.train.update.Learner._learn_as_it_comes = recording  # type: ignore[method-assign]
 
 
 def limit_file_size(limit: int) -> None:

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from small_service import PATIENCE, Service
 from tiny import SOURCES, tiny_model
 
-from attendo.recipes.bench_serving import (
+from attendo.bench.load_test import (
     Address,
     Api,
     Load,

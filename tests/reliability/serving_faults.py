@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 import attendo.serve.app
-import attendo.serve.connections
-import attendo.serve.starting  # noqa: F401
-from attendo.decode.crowd import Crowd
+import attendo.serve.http.connections
+import attendo.serve.scheduling.registry  # noqa: F401
+from attendo.decode.continuous_batch import Crowd
 from attendo.decode.requests import Answers, Request
 from attendo.text import Words
 

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from attendo.recipes.run import Run
-from attendo.recipes.run_config import RunConfig, to_toml
+from attendo.runs.config import RunConfig, to_toml
+from attendo.runs.run import Run
 
 CPU = torch.device("cpu")
 STEPS = 24

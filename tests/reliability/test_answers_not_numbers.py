@@ -12,8 +12,8 @@ from tiny import SOURCES, tiny_model
 
 from attendo.decode.engines import FastEngine
 from attendo.errors import ModelError
-from attendo.serve.batching import Batcher, BatchLimits
-from attendo.serve.errors import Refusal
+from attendo.serve.http.errors import Refusal
+from attendo.serve.scheduling.worker import Batcher, BatchLimits
 from attendo.text_model import NotANumberError, TextModel, load
 
 BAD = "I love NLP"  # one of its words is no number

@@ -22,12 +22,12 @@ from small_run import (
     write_run_file,
 )
 
-import attendo.train.learner
+import attendo.train.update
 import attendo.train.validation
-from attendo.cli.training import follow
-from attendo.recipes.run import Run
-from attendo.recipes.run_config import RunConfig
-from attendo.train.reports import Report, Step, Validation
+from attendo.cli.progress import follow
+from attendo.runs.config import RunConfig
+from attendo.runs.run import Run
+from attendo.train.loop import Report, Step, Validation
 
 Stop = Callable[[Report, Run], bool]
 Configs = Callable[..., RunConfig]
@@ -129,7 +129,7 @@ def test_R1_a_signal_between_two_batches_of_an_update_waits_for_its_end(
 ) -> None:
     run = Run.begin(configs(variant, accumulate=3), tmp_path / "run", CPU)
     learned = 0
-    learn = attendo.train.learner.Learner._learn_as_it_comes
+    learn = attendo.train.update.Learner._learn_as_it_comes
 
     def signalling(*arguments: Any) -> None:
         nonlocal learned
@@ -138,7 +138,7 @@ def test_R1_a_signal_between_two_batches_of_an_update_waits_for_its_end(
             os.kill(os.getpid(), signal.SIGTERM)
         learn(*arguments)
 
-    monkeypatch.setattr(attendo.train.learner.Learner, "_learn_as_it_comes", signalling)
+    monkeypatch.setattr(attendo.train.update.Learner, "_learn_as_it_comes", signalling)
     done = follow(run)
     assert (done.stopped, done.exit_code, run.trainer.step) == (True, 143, 5)
     monkeypatch.undo()
@@ -151,7 +151,7 @@ def test_R1_a_fault_amid_an_update_leaves_no_checkpoint_of_half_of_it(
 ) -> None:
     run = Run.begin(configs("dropout"), tmp_path / "run", CPU)
     learned = 0
-    learn = attendo.train.learner.Learner._learn_as_it_comes
+    learn = attendo.train.update.Learner._learn_as_it_comes
 
     def failing(*arguments: Any) -> None:
         nonlocal learned
@@ -160,7 +160,7 @@ def test_R1_a_fault_amid_an_update_leaves_no_checkpoint_of_half_of_it(
             raise RuntimeError("out of memory")
         learn(*arguments)
 
-    monkeypatch.setattr(attendo.train.learner.Learner, "_learn_as_it_comes", failing)
+    monkeypatch.setattr(attendo.train.update.Learner, "_learn_as_it_comes", failing)
     with pytest.raises(RuntimeError, match="out of memory"):
         follow(run)
     monkeypatch.undo()

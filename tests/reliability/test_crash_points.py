@@ -7,7 +7,7 @@ import pytest
 from children import Children
 from snapshots import equal, snapshot
 
-from attendo import durable
+from attendo import atomic_files
 from attendo.train.checkpoint import Checkpoints
 
 NEW, KEEP_LAST, BEST = 40, 2, 10
@@ -52,7 +52,7 @@ def test_R4_wherever_the_process_dies_the_newest_whole_checkpoint_is_found(
 
 def check_that_it_goes_on(checkpoints: Checkpoints, finished: bool, damaged: set[int]) -> None:
     """`damaged` may still be what they were before; everything else is whole or not there."""
-    durable.sweep(checkpoints.folder)
+    atomic_files.sweep(checkpoints.folder)
     assert not list(checkpoints.folder.glob(".*"))
     halves = {step for step in checkpoints.steps() if not checkpoints._is_whole(step)}
     assert halves <= damaged

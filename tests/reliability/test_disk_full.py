@@ -14,11 +14,10 @@ from error_codes import has_code
 from full_disk import room_for
 from small_run import STEPS, begin, left_behind, outcome, reports, resume, run_config, train_to_the_end, write_run_file
 
-from attendo.durable import DiskFullError
-from attendo.recipes.run import Run
+from attendo.atomic_files import DiskFullError
+from attendo.runs.run import Run
 from attendo.train import checkpoint
-from attendo.train.loop import SaveError
-from attendo.train.reports import Report, Saved, SaveFailed, Step, Validation
+from attendo.train.loop import Report, Saved, SaveError, SaveFailed, Step, Validation
 
 MAY_NOT = 77
 SAVES = [3, 6, 9, 12, 15, 18, 21, 24]  # 9 and 18 are validated too
@@ -50,7 +49,7 @@ def no_room_for_tensors(size: int) -> Iterator[None]:
 def no_room_at_all(size: int) -> Iterator[None]:
     """Not even enough to begin, which is looked at first."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attendo.durable.shutil.disk_usage", lambda path: type("Usage", (), {"free": size}))
+        patch.setattr("attendo.atomic_files.shutil.disk_usage", lambda path: type("Usage", (), {"free": size}))
         yield
 
 
@@ -62,7 +61,7 @@ def no_room_to_sync(size: int) -> Iterator[None]:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attendo.durable.os.fsync", refusing)
+        patch.setattr("attendo.atomic_files.os.fsync", refusing)
         yield
 
 

@@ -14,7 +14,7 @@ from tiny import SIZES, SOURCES, TARGETS, tiny_model
 
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.store import StoredModel
+from attendo.model_folder import StoredModel
 from attendo.text import SentencePiece
 from attendo.text_model import TextModel
 

@@ -12,11 +12,10 @@ from error_codes import has_code
 from small_run import begin, reports, run_config, write_run_file
 from torch import Tensor
 
-import attendo.train.learner
-from attendo.data.stream import BatchStream
-from attendo.recipes.run import Run
-from attendo.train.loop import DivergedError
-from attendo.train.reports import Skipped, Step
+import attendo.train.update
+from attendo.data.sampler import BatchStream
+from attendo.runs.run import Run
+from attendo.train.loop import DivergedError, Skipped, Step
 
 Breaker = Callable[[set[int], float], None]
 
@@ -26,7 +25,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Breaker:
     """Makes the gradient of these batches (counted from 1) no number, their loss staying one."""
 
     def break_at(batches: set[int], factor: float) -> None:
-        loss, seen = attendo.train.learner.training_loss, 0
+        loss, seen = attendo.train.update.training_loss, 0
 
         def breaking(*arguments: Any) -> Tensor:
             nonlocal seen
@@ -36,7 +35,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Breaker:
                 value.register_hook(lambda gradient: gradient * factor)
             return value
 
-        monkeypatch.setattr(attendo.train.learner, "training_loss", breaking)
+        monkeypatch.setattr(attendo.train.update, "training_loss", breaking)
 
     return break_at
 

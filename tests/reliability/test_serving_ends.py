@@ -12,7 +12,7 @@ from loaded_server import Loaded, until
 from small_service import LONG, Asking, Service, different
 from tiny import tiny_model
 
-from attendo.recipes.bench_serving import Load, started
+from attendo.bench.load_test import Load, started
 
 SLOW: tuple[str, dict[str, float]] = ("slow_steps", {"seconds": 0.01})
 VERY_SLOW: tuple[str, dict[str, float]] = ("slow_steps", {"seconds": 0.1})

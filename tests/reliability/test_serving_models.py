@@ -14,7 +14,7 @@ from children import Children
 from small_service import Asking, Service, different, free_port
 from tiny import tiny_model
 
-from attendo.store import write_manifest
+from attendo.model_folder import write_manifest
 from attendo.text import Words
 
 

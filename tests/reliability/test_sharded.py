@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from small_run import STEPS, reports, sha256, write_run_file
 from together import Trained, assert_same_network, at_once, config, snapshot, started_together
 
-from attendo.train.snapshot import averaged_weights
+from attendo.train.checkpoint import averaged_weights
 
 # The rest has no say in what is learned: the weights of the model folder are those of the end, and text is decoded.
 SHARDED: dict[str, Any] = {"sharding": "full", "final": "last", "samples": 2, "metrics": ("exact_match",)}

@@ -7,7 +7,7 @@ import pytest
 from children import Children
 from small_run import Outcome, begin, outcome, run_config, train_to_the_end, write_run_file
 
-from attendo.recipes.run_config import RunConfig
+from attendo.runs.config import RunConfig
 from attendo.train.checkpoint import Checkpoints
 
 ACCUMULATE = 3

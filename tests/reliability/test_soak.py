@@ -8,7 +8,7 @@ import pytest
 from children import Children
 from loaded_server import Loaded, forked, sentences, serving, until
 
-from attendo.recipes.bench_serving import Api, Load
+from attendo.bench.load_test import Api, Load
 
 CLIENTS = 8
 MANY = 1000

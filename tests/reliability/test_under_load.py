@@ -9,7 +9,7 @@ import pytest
 from children import Children
 from loaded_server import Loaded, forked, grown, label_values, sentences, serving, until
 
-from attendo.recipes.bench_serving import Api, Load, Outcome, Summary
+from attendo.bench.load_test import Api, Load, Outcome, Summary
 
 LONG = {"min_length": 512, "max_length": 512}  # runs until it is told to stop
 WORK = {"min_length": 200, "max_length": 200}  # more for the model than for the connection

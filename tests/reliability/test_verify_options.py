@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 
 from attendo.model.config import ModelConfig
-from attendo.recipes.compared import Compared
+from attendo.runs.verify import PathComparison
 
 Options = dict[str, Any]
 
@@ -76,7 +76,10 @@ def test_answers_differ_so_that_a_mistake_could_be_seen(script: ModuleType) -> N
 def test_a_difference_is_named_and_the_exit_code_says_so(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = [Compared("cached", "greedy", 3), Compared("fast", "beam 4", 3, different=2, ties=1, example="'a' and 'b'")]
+    found = [
+        PathComparison("cached", "greedy", 3),
+        PathComparison("fast", "beam 4", 3, different=2, ties=1, example="'a' and 'b'"),
+    ]
     monkeypatch.setattr(script, "verify", lambda model, texts: iter(found))
     monkeypatch.setattr(script, "ALONE", ({}, {"norm": "post"}))
     assert script.main(["--combinations", "0", "--sentences", "3"]) == 1

@@ -14,11 +14,11 @@ from error_codes import has_code
 from safetensors.torch import load_file, save_file
 from small_run import run_config, write_run_file, write_text
 
-from attendo.cli.verify_resume import verify_resume
+from attendo.cli.verify import verify_resume
 from attendo.errors import AttendoError, DataError, UsageError
-from attendo.recipes import verify_resume as recipe
-from attendo.recipes.run_config import RunConfig
-from attendo.recipes.verify_resume import Compared, Trying, Verification, advice, compare
+from attendo.runs import verify_resume as recipe
+from attendo.runs.config import RunConfig
+from attendo.runs.verify_resume import ResumeComparison, Trying, Verification, advice, compare
 
 Verify = Callable[..., list[str]]
 
@@ -120,7 +120,7 @@ def test_every_kind_of_difference_is_named(tmp_path: Path, prepared: Path, comma
     config = run_config({"prepared": prepared})
     reports = list(Verification(config, prepared, 2, "cpu", recipe.run_attendo).run(tmp_path))
     assert [type(report) for report in reports[:3]] == [Trying] * 3
-    assert all(report.equal for report in reports[3:] if isinstance(report, Compared))
+    assert all(report.equal for report in reports[3:] if isinstance(report, ResumeComparison))
     metrics = tmp_path / "stopped" / "metrics.jsonl"
     lines = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()]
     lines[0]["loss"] += 0.5

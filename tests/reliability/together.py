@@ -15,7 +15,7 @@ import torch
 from children import Children, Ended, Job
 from small_run import STEPS, reports, run_config, write_run_file
 
-from attendo.recipes.run_config import RunConfig
+from attendo.runs.config import RunConfig
 from attendo.train.checkpoint import Checkpoints, Snapshot
 
 Trained = Callable[..., Path]

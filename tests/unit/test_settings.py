@@ -10,7 +10,7 @@ from attendo.decode.config import GenerationConfig
 from attendo.errors import AttendoError, DataError, ModelError, UsageError
 from attendo.metrics.scores import METRICS
 from attendo.model.config import PRESETS, ModelConfig
-from attendo.recipes.run_config import RunConfig
+from attendo.runs.config import RunConfig
 from attendo.settings import Settings, nearest
 from attendo.train.config import TrainConfig
 

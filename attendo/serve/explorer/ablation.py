@@ -6,17 +6,15 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from attendo.model.heads import sites
-from attendo.serve.events import Events, EventStream, begun, event_stream
-from attendo.serve.explorer.desk import OF_PAGE, answered, checked_heads, computed, model_for
-from attendo.serve.explorer.replies import AblateReply
-from attendo.serve.explorer.requests import AblateRequest, RankRequest
-from attendo.serve.explorer.searching import Search, Turns
+from attendo.model.head_scaling import sites
+from attendo.serve.explorer.model_access import OF_PAGE, Search, Turns, answered, checked_heads, computed, model_for
+from attendo.serve.explorer.schemas import AblateReply, AblateRequest, RankRequest
 from attendo.serve.explorer.subject import Subject
-from attendo.serve.office import Office
-from attendo.serve.openapi import EVENTS, refusals
+from attendo.serve.http.bodies import StrictRoute
+from attendo.serve.http.openapi import EVENTS, refusals
+from attendo.serve.http.sse import Events, EventStream, begun, event_stream
+from attendo.serve.scheduling.gateway import Office
 from attendo.serve.settings import ServeSettings
-from attendo.serve.strict_json import StrictRoute
 from attendo.text_model import TextModel
 
 

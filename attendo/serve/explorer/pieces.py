@@ -1,14 +1,19 @@
-"""Pieces of tokenizers: which of them make a word, and which id a piece is meant to be."""
+"""Token pieces for the explorer: grouping into words, prefix ids, predicted probabilities."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from attendo.metrics.scripts import SCRIPTS_WITHOUT_SPACES, script_of
-from attendo.serve.errors import Refusal
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attendo.serve.http.errors import Refusal
 from attendo.text import BOS, CONTROL_PIECES, EOS, PAD, UNK, Tokenizer
+from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, script_of
 
 Ids = Sequence[int]
-
 _WHOLE_WORDS = ("words", "spaced", "characters", "decomposed")  # kinds of tokenizers whose pieces are not put together
+TOP = 10
 
 
 def words(tokenizer: Tokenizer, ids: Ids) -> list[list[int]]:
@@ -79,3 +84,40 @@ def _by_label(tokenizer: Tokenizer) -> dict[str, tuple[int, ...]]:
         if token == UNK or token > EOS:
             found[piece] = (*found.get(piece, ()), token)
     return found
+
+
+def predictions(
+    logits: Float[Tensor, "T V"], predicted: Sequence[int], tokenizer: Tokenizer, count: int = TOP
+) -> list[dict[str, Any]]:
+    """Of each token that stands there, and the most probable ones beside it. Entropy is in nats."""
+    log_probs = logits.float().log_softmax(-1)
+    probabilities = log_probs.exp()
+    labels = torch.tensor(list(predicted), device=logits.device)[:, None]
+    chosen = log_probs.gather(-1, labels)[:, 0].tolist()
+    entropy = -torch.special.xlogy(probabilities, probabilities).sum(dim=-1)
+    best = probabilities.topk(min(count, logits.size(-1)), dim=-1)
+    columns = (
+        tokenizer.pieces(predicted),
+        predicted,
+        chosen,
+        probabilities.gather(-1, labels)[:, 0].tolist(),
+        entropy.tolist(),
+        probabilities[:, EOS].tolist(),
+        best.indices.tolist(),
+        best.values.tolist(),
+    )
+    return [
+        {
+            "piece": piece,
+            "id": token,
+            "log_probability": log_probability,
+            "probability": probability,
+            "entropy": nats,
+            "eos": end,
+            "top": [
+                {"piece": name, "id": number, "probability": value}
+                for name, number, value in zip(tokenizer.pieces(ids), ids, values, strict=True)
+            ],
+        }
+        for piece, token, log_probability, probability, nats, end, ids, values in zip(*columns, strict=True)
+    ]

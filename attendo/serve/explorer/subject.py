@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 
 from attendo.data.batch import Example
-from attendo.serve.explorer.lengths import checked_ids
-from attendo.serve.explorer.requests import OfTarget
-from attendo.serve.explorer.searching import Search, Turns
+from attendo.serve.explorer.model_access import Search, Turns, checked_ids
+from attendo.serve.explorer.schemas import OfTarget
 from attendo.serve.settings import ServeSettings
 from attendo.text import BOS, EOS
 from attendo.text_model import TextModel
-from attendo.text_model.torch_runtime import TorchRuntime
-from attendo.text_model.trace import Trace
-from attendo.text_model.tracing import Pair, traced
+from attendo.text_model.backends import TorchRuntime
+from attendo.text_model.trace import Pair, Trace, traced
 
 
 @dataclass(frozen=True)

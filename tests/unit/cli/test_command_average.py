@@ -9,7 +9,7 @@ from running import some_text
 from safetensors.torch import load_file
 from tiny import QUICK_RUN, SOURCES, Command, settings, tiny_model, write_pairs
 
-from attendo.store import load_model
+from attendo.model_folder import load_model
 from attendo.text_model import load
 
 SAVED = ("train.steps=6", "train.save_every=1", "train.validate_every=6")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tiny import Command
 
-from attendo.recipes.bench import rivals
+from attendo.bench import systems
 
 SMALL = ("--preset", "tiny", "--vocabulary", "40", "--source-length", "4", "--steps", "3", "--rounds", "1")
 QUICK = (*SMALL, "--batch", "2", "--device", "cpu")
@@ -48,7 +48,7 @@ def test_json_is_one_object_a_line(attendo: Command) -> None:
 
 
 def test_whom_it_leaves_out_it_names(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rivals, "find_spec", lambda name: None)
+    monkeypatch.setattr(systems, "find_spec", lambda name: None)
     done = attendo("bench", "generate", *QUICK, "--beam", "1")
     assert done.code == 0
     assert "left out: transformers fp32: transformers is not installed: pip install 'attendo[hf]'\n" in done.output

@@ -8,8 +8,8 @@ from error_codes import has_code
 from stand_in_server import StandIn, listening
 from tiny import Command
 
-from attendo.recipes import bench_serving
-from attendo.recipes.bench_serving import ServerError, started
+from attendo.bench import load_test
+from attendo.bench.load_test import ServerError, started
 
 QUICK = ("--seconds", "0.2", "--warm-up", "0")
 
@@ -147,6 +147,6 @@ def test_a_server_that_says_nothing_has_an_exit_code(tmp_path: Path, monkeypatch
 def test_a_rival_that_cannot_be_made_says_why(tmp_path: Path) -> None:
     with (
         pytest.raises(Exception, match="nothing-here cannot be exported to onnx: "),
-        bench_serving.exported(tmp_path / "nothing-here", "onnx"),
+        load_test.exported(tmp_path / "nothing-here", "onnx"),
     ):
         pass

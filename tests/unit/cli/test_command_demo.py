@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tiny import QUICK_RUN, Command, settings, write_pairs
 
-from attendo.recipes import demo
-from attendo.recipes.run import Run
+from attendo.runs import demo
+from attendo.runs.run import Run
 from attendo.text_model import load
 
 
@@ -24,7 +24,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
             train={"steps": 2, "batch_tokens": 256, "warmup": 1},
         )
 
-    monkeypatch.setattr("attendo.recipes.corpora.BUILTIN_VALID", 20)
+    monkeypatch.setattr("attendo.runs.corpora.BUILTIN_VALID", 20)
     monkeypatch.setattr(demo, "demo_config", config)
     monkeypatch.setattr(demo, "evaluate", lambda model, task: evaluate(model, task, count=30))
 

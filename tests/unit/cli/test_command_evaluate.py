@@ -9,7 +9,7 @@ import pytest
 import sacrebleu
 from tiny import SOURCES, TARGETS, Command, tiny_model
 
-from attendo.store import save_model
+from attendo.model_folder import save_model
 from attendo.text_model import load
 
 LINES = [*SOURCES, "", *SOURCES[::-1]]

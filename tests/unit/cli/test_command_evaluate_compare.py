@@ -80,7 +80,7 @@ def test_outputs_that_are_the_same_are_not_significantly_different(
 def test_a_low_p_with_0_in_the_interval_is_told(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], right: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attendo.metrics.bootstrap.p_value", lambda differences, real: 0.04)
+    monkeypatch.setattr("attendo.metrics.significance.p_value", lambda differences, real: 0.04)
     done = attendo("evaluate", model_folder, *files, "--metric", "exact_match", "--compare", files[1])
     assert "exact_match: not significant at 0.05: p is below it, but the interval holds 0" in done.output.splitlines()
     done = attendo("evaluate", model_folder, *files, "--metric", "exact_match", "--compare", right)

@@ -10,7 +10,7 @@ import pytest
 from late_import import needs
 from tiny import Command, write_pairs
 
-from attendo.interop import sentences
+from attendo.interop import certify
 
 pytestmark = needs("ctranslate2")
 
@@ -18,7 +18,7 @@ pytestmark = needs("ctranslate2")
 @pytest.fixture(autouse=True)
 def _few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hundred take seconds."""
-    monkeypatch.setattr(sentences.sentences_of, "__defaults__", (None, None, 4))
+    monkeypatch.setattr(certify.sentences_of, "__defaults__", (None, None, 4))
 
 
 def test_it_writes_the_folder_and_prints_the_certificate(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
@@ -53,10 +53,10 @@ def test_given_sentences_with_references_as_json(attendo: Command, model_folder:
 def test_what_is_not_the_same_is_shown_and_not_written(
     attendo: Command, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from attendo.interop import exporting
+    from attendo.interop import export
     from attendo.interop.certificate import Bounds
 
-    monkeypatch.setitem(exporting.BOUNDS, "int8", Bounds(mean_difference=1e-9))
+    monkeypatch.setitem(export.BOUNDS, "int8", Bounds(mean_difference=1e-9))
     before = sorted(tmp_path.iterdir())
     told = attendo("export", model_folder, tmp_path / "out", "--to", "ctranslate2", "--precision", "int8")
     assert told.code == 4
@@ -71,10 +71,10 @@ def test_what_is_not_the_same_is_shown_and_not_written(
 def test_more_bleu_may_be_lost_where_that_is_said(
     attendo: Command, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from attendo.interop import certificate, exporting
+    from attendo.interop import certificate, export
 
-    wide = replace(exporting.BOUNDS["int8"], mean_difference=9.0)  # which bytes that overflow would be beyond
-    monkeypatch.setitem(exporting.BOUNDS, "int8", wide)
+    wide = replace(export.BOUNDS["int8"], mean_difference=9.0)  # which bytes that overflow would be beyond
+    monkeypatch.setitem(export.BOUNDS, "int8", wide)
     monkeypatch.setattr(certificate, "_TELLING", -1.0)  # a random network answers nothing right
     monkeypatch.setattr(certificate.Scored, "lost_bleu", 0.7)
     source, target = write_pairs(tmp_path, times=2)
@@ -142,13 +142,13 @@ def test_mistakes_are_one_line(
 def test_a_signal_leaves_nothing_behind(
     attendo: Command, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    from attendo.interop import exporting
+    from attendo.interop import export
 
     def stopped(*given: object) -> None:
         os.kill(os.getpid(), number)
         raise AssertionError("never here")
 
-    monkeypatch.setattr(exporting, "certify", stopped)
+    monkeypatch.setattr(export, "certify", stopped)
     before = signal.signal(number, lambda *given: None)  # unheard, it fails and does not end all tests
     try:
         told = attendo("export", model_folder, tmp_path / "new" / "out", "--to", "ctranslate2")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tiny import SOURCES, Command, tiny_model, write_pairs
 
-from attendo.interop.exporting import export
-from attendo.interop.sentences import sentences_of
+from attendo.interop.certify import sentences_of
+from attendo.interop.export import export
 from attendo.text_model import load
 
 for needed in ("ctranslate2", "onnx", "onnxruntime"):

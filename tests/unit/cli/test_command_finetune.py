@@ -9,7 +9,7 @@ import pytest
 import torch
 from tiny import SOURCES, Command, settings, tiny_model, write_pairs
 
-from attendo.store import load_model, save_model
+from attendo.model_folder import load_model, save_model
 from attendo.text_model import load
 
 QUICK = settings("train.steps=3", "train.batch_tokens=64")

@@ -12,10 +12,10 @@ import pytest
 import torch
 from tiny import SIZES, SOURCES, TARGETS, Command, Outcome, tiny_model
 
-from attendo.cli import answers
+from attendo.cli import output
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.store import StoredModel, save_model
+from attendo.model_folder import StoredModel, save_model
 from attendo.text import SentencePiece
 from attendo.text_model import Hypothesis, Result, Score, TextModel
 
@@ -49,9 +49,9 @@ def test_there_is_one_line_out_for_one_line_in(attendo: Command, model_folder: P
     done = attendo("generate", model_folder, given=text(LINES))
     assert done.code == 0
     assert done.output.endswith("\n")
-    answers = done.output.removesuffix("\n").split("\n")
-    assert len(answers) == len(LINES)
-    assert [answer == "" for answer, line in zip(answers, LINES, strict=True) if not line] == [True, True]
+    output = done.output.removesuffix("\n").split("\n")
+    assert len(output) == len(LINES)
+    assert [answer == "" for answer, line in zip(output, LINES, strict=True) if not line] == [True, True]
 
 
 def test_answers_are_those_of_the_library_in_order(attendo: Command, model_folder: Path) -> None:
@@ -111,11 +111,11 @@ def test_more_lines_than_are_read_at_once_stay_in_order(
 ) -> None:
     lines = [*SOURCES, "", *SOURCES[::-1]]
     whole = attendo("generate", model_folder, given=text(lines))
-    monkeypatch.setattr("attendo.cli.lines.FIRST_LINES", 2)
-    monkeypatch.setattr("attendo.cli.lines.LINES_AT_ONCE", 4)
+    monkeypatch.setattr("attendo.cli.stdin.FIRST_LINES", 2)
+    monkeypatch.setattr("attendo.cli.stdin.LINES_AT_ONCE", 4)
     assert attendo("generate", model_folder, given=text(lines)).output == whole.output
     samples = attendo("generate", model_folder, "--sample", given=text(lines))
-    monkeypatch.setattr("attendo.cli.lines.LINES_AT_ONCE", 5)
+    monkeypatch.setattr("attendo.cli.stdin.LINES_AT_ONCE", 5)
     assert attendo("generate", model_folder, "--sample", given=text(lines)).output == samples.output != whole.output
 
 
@@ -380,10 +380,10 @@ def test_what_cannot_be_meant_is_one_line_and_exit_code_2(
 def test_nothing_that_ends_a_line_is_written_inside_one() -> None:
     text = "a\nb\rc\x0bd\x0ce\x85f\u2028g\u2029h\x1ci\x1dj\x1ek"
     result = Result((Hypothesis(text, (), (), Score(0.0), False),))
-    assert answers.plain(result) == "a b c d e f g h i j k"
-    (line,) = answers.n_best(0, result)
+    assert output.plain(result) == "a b c d e f g h i j k"
+    (line,) = output.n_best(0, result)
     assert line.splitlines() == [line]
-    assert answers.as_json(0, result, several=True).count("\n") == 0
+    assert output.as_json(0, result, several=True).count("\n") == 0
 
 
 def test_no_name_of_an_option_is_cut_in_the_help_of_a_narrow_terminal(

@@ -12,8 +12,8 @@ from late_import import needs
 from tiny import Command
 
 import attendo as package
-from attendo.interop import importing
-from attendo.interop.imported import Imported
+from attendo.interop import import_model
+from attendo.interop.huggingface.imported import Imported
 from attendo.text_model import TextModel
 
 pytestmark = needs("transformers")
@@ -30,12 +30,12 @@ def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     """200 would take seconds each time."""
-    few = importing.sentences_of
+    few = import_model.sentences_of
 
     def sentences_of(model: TextModel, texts: list[str] | None) -> object:
         return few(model, texts, least=6)
 
-    monkeypatch.setattr(importing, "sentences_of", sentences_of)
+    monkeypatch.setattr(import_model, "sentences_of", sentences_of)
 
 
 def test_the_folder_answers_and_holds_the_certificate(attendo: Command, marian: Path, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_given_sentences_are_compared(attendo: Command, marian: Path, tmp_path: 
 
 
 def test_without_a_proof(attendo: Command, marian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "TransformersParty", None)
+    monkeypatch.setattr(import_model, "TransformersParty", None)
     told = attendo("import", marian, tmp_path / "model", "--no-proof")
     assert (told.code, told.output) == (0, "")
     assert not (tmp_path / "model" / "certificate.json").exists()

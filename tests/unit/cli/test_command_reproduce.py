@@ -15,13 +15,13 @@ from tiny import SOURCES, TARGETS, Command
 
 from attendo.cli import reproduce as command
 from attendo.errors import DataError, ModelError, UsageError
-from attendo.recipes import corpora
-from attendo.recipes.reproduce.jobs import Job
-from attendo.recipes.reproduce.recipe import read_recipe
-from attendo.recipes.reproduce.runs import keep_texts, state_of
-from attendo.recipes.reproduce.texts import checksums, learned_from
-from attendo.recipes.run import Run
-from attendo.recipes.run_config import RunConfig, to_toml
+from attendo.recipes.files import checksums, learned_from
+from attendo.recipes.jobs import Job
+from attendo.recipes.recipe import read_recipe
+from attendo.recipes.run_state import keep_texts, state_of
+from attendo.runs import corpora
+from attendo.runs.config import RunConfig, to_toml
+from attendo.runs.run import Run
 
 NETWORK = """
 preset = "tiny"

@@ -9,7 +9,7 @@ import pytest
 from running import continuer, some_text
 from tiny import Command, settings, tiny_model
 
-from attendo.recipes.run_config import RunConfig
+from attendo.runs.config import RunConfig
 
 QUICK = (
     *("preset=tiny", "model.num_encoder_layers=0", "model.d_model=16", "model.num_heads=2", "model.d_ff=24"),

@@ -23,7 +23,7 @@ def interrupt(folder: Path, number: int, before: str = "") -> subprocess.Complet
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
     signals = "import signal\nfor each in (signal.SIGTERM, signal.SIGHUP): signal.signal(each, signal.SIG_DFL)\n"
     signals += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # whoever runs tests may ignore them
-    program = f"{signals}{before}\nimport sys; sys.argv[0] = 'attendo'\nfrom attendo.cli.start import main; main()"
+    program = f"{signals}{before}\nimport sys; sys.argv[0] = 'attendo'\nfrom attendo.cli.entry import main; main()"
     command = [sys.executable, "-c", program, "describe", "tiny"]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

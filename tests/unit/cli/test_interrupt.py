@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from attendo.cli.interrupt import interruptible, tidying
+from attendo.cli.signals import interruptible, tidying
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ import warnings
 import pytest
 
 from attendo.cli import main as commands
-from attendo.cli.start import main
-from attendo.text_model.tags import UntaggedWarning
+from attendo.cli.entry import main
+from attendo.text_model.text_model import UntaggedWarning
 
 
 def test_a_warning_of_ours_is_one_line_and_others_stay_as_they_are(

@@ -18,7 +18,7 @@ del signal.SIGHUP, os.fork
 @pytest.mark.slow
 def test_help_and_generation_need_no_posix(saved_model: Path) -> None:
     program = f"{HIDE}import attendo\nprint(attendo.load(sys.argv[1]).generate(['the cat'])[0].text)\n"
-    program += "sys.argv = ['attendo', '--help']\nfrom attendo.cli.start import main\nmain()"
+    program += "sys.argv = ['attendo', '--help']\nfrom attendo.cli.entry import main\nmain()"
     done = subprocess.run(
         [sys.executable, "-c", program, str(saved_model)], capture_output=True, text=True, check=False
     )

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from attendo.cli.progress import Best, TrainingProgress
-from attendo.train.reports import Saved, SaveFailed, Skipped, Step, Stopped, Validation
+from attendo.train.loop import Saved, SaveFailed, Skipped, Step, Stopped, Validation
 
 
 def step(number: int, **changes: Any) -> Step:

@@ -15,7 +15,7 @@ from attendo.cli.main import BENCH, COMMANDS
 PROGRAM = """
 import sys
 before = set(sys.modules)
-from attendo.cli.start import main
+from attendo.cli.entry import main
 import json, os
 codes = []
 out, sys.stdout, sys.stderr = sys.stdout, open(os.devnull, "w"), open(os.devnull, "w")
@@ -28,7 +28,7 @@ for arguments in json.loads(sys.argv[1]):
 json.dump({"codes": codes, "modules": sorted(set(sys.modules) - before)}, out)
 """
 SLOW = {"torch", "numpy", "pydantic", "asyncio", "rich"}
-CLI = ["help", "interrupt", "main", "start", "values"]
+CLI = ["entry", "help", "main", "signals", "values"]
 OURS = ["attendo", "attendo.cli", *(f"attendo.cli.{name}" for name in CLI), "attendo.errors"]
 
 

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from attendo.cli.output import Steady, steady_console
 from attendo.cli.progress import TrainingProgress
-from attendo.cli.steady import Steady, steady_console
-from attendo.train.reports import Validation
+from attendo.train.loop import Validation
 
 
 class Breaking(io.StringIO):

@@ -8,7 +8,7 @@ import pytest
 from tiny import QUICK_RUN, SOURCES, TARGETS, Command, settings, tiny_model, write_pairs
 
 from attendo.data.prepared import open_prepared
-from attendo.recipes.run_config import stored_config
+from attendo.runs.config import stored_config
 from attendo.text import SentencePiece
 from attendo.text_model import load
 

@@ -6,8 +6,7 @@ from error_codes import has_code
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.data.batch import Batch, Example, collate, collate_sequences, collate_sources
-from attendo.data.sequences import Sequences
+from attendo.data.batch import Batch, Example, Sequences, collate, collate_sequences, collate_sources
 from attendo.errors import UsageError
 from attendo.text import BOS, EOS, PAD
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attendo.data.batch import Example, collate
-from attendo.data.buckets import cut, group_by_length
-from attendo.data.parallel import read_lines
+from attendo.data.bucketing import cut, group_by_length
+from attendo.data.corpus_files import read_lines
 from attendo.text import SentencePiece
 
 lengths = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=60)

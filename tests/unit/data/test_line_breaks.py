@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.data.line_breaks import LINE, LineBreaks, as_line
 from attendo.text import Bytes, Characters, SentencePiece, Tokenizer, Words
+from attendo.text.newlines import LINE, LineBreaks, as_line
 
 LINES = ["the cat sat on the mat", "a dog ran", "the dog sat"] * 5
 

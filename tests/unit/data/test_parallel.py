@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attendo.data.parallel import raw_pairs, read_lines
+from attendo.data.corpus_files import raw_pairs, read_lines
 from attendo.errors import DataError
 
 

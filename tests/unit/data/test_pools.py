@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 from prepared_data import from_lengths
 
-from attendo.data import pools as pools_module
-from attendo.data.pools import Place, PoolReader, pools
+from attendo.data import sampler as pools_module
 from attendo.data.prepared import Prepared
-from attendo.keyed import Keys
+from attendo.data.sampler import Place, PoolReader, pools
+from attendo.keyed_random import Keys
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ from error_codes import has_code
 from prepared_data import WORDS, ListCorpus, prepare_all, sentences
 
 from attendo.data.config import CorpusConfig, DataConfig
+from attendo.data.corpus_files import FileCorpus, Row
 from attendo.data.prepare import Preparing, prepare, settings_hash
 from attendo.data.prepared import Prepared, open_prepared
-from attendo.data.sources import FileCorpus, Row
 from attendo.errors import AttendoError, DataError, UsageError
 from attendo.text.config import TokenizerConfig
 

@@ -11,18 +11,18 @@ import pytest
 from error_codes import ErrorCheck, has_code
 from running import some_text
 
-from attendo.data import running, text_writing
+from attendo.data import lm_text
 from attendo.data.config import DataConfig
-from attendo.data.line_breaks import LINE, LineBreaks
+from attendo.data.lm_text import WindowBatches
 from attendo.data.prepare import prepare
 from attendo.data.prepared import Prepared, open_prepared
+from attendo.data.sampler import BatchStream
+from attendo.data.scan_pass import Sample
 from attendo.data.shards import ShardWriter
-from attendo.data.stream import BatchStream
-from attendo.data.survey import Sample
-from attendo.data.windows import WindowBatches
 from attendo.errors import DataError, UsageError
 from attendo.text import EOS, Tokenizer, Words
 from attendo.text.config import TokenizerConfig
+from attendo.text.newlines import LINE, LineBreaks
 
 CHARACTERS = TokenizerConfig(kind="characters")
 
@@ -85,7 +85,7 @@ def test_windows_do_not_depend_on_how_the_text_is_read(
     text, found = some_text(3000), []
     size = {} if kind == "bytes" else {"size": 300}
     for place, block in (("one", 1 << 18), ("other", 333)):
-        monkeypatch.setattr(running, "BLOCK_CHARACTERS", block)
+        monkeypatch.setattr(lm_text, "BLOCK_CHARACTERS", block)
         (tmp_path / place).mkdir()
         found.append(prepared(tmp_path / place, text, TokenizerConfig(kind=kind, **size)))  # type: ignore[arg-type]
     one, other = found
@@ -168,7 +168,7 @@ def test_text_without_a_line_to_end_at_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_line_too_long_for_pieces_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "BLOCK_CHARACTERS", 100)
+    monkeypatch.setattr(lm_text, "BLOCK_CHARACTERS", 100)
     text = "a b c\n" + "abc " * 60 + "\nd\n" * 50
     assert prepared(tmp_path, text).pairs
     with pytest.raises(DataError, check=has_code("line_too_long_to_tokenize", line=2)):
@@ -213,9 +213,9 @@ def test_settings_of_running_text_make_sense(settings: dict[str, Any], error: Er
 
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "BLOCK_CHARACTERS", 2000)
-    monkeypatch.setattr(text_writing, "ShardWriter", partial(ShardWriter, shard_bytes=20_000))
-    monkeypatch.setattr(text_writing, "Sample", partial(Sample, pairs=10))
+    monkeypatch.setattr(lm_text, "BLOCK_CHARACTERS", 2000)
+    monkeypatch.setattr(lm_text, "ShardWriter", partial(ShardWriter, shard_bytes=20_000))
+    monkeypatch.setattr(lm_text, "Sample", partial(Sample, pairs=10))
     peaks = []
     for number, times in enumerate((8, 1, 8)):  # the first to warm up
         place = tmp_path / str(number)

@@ -10,8 +10,8 @@ import pytest
 from error_codes import ErrorCheck, has_code
 from running import some_text
 
-from attendo.data import running
-from attendo.data.running import Extent, RunningText
+from attendo.data import lm_text
+from attendo.data.lm_text import Extent, RunningText
 from attendo.errors import DataError
 
 TEXT = "eins\nzwei drei\n\nvier fünf 六\n"
@@ -28,7 +28,7 @@ def whole(text: RunningText) -> str:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1000])
 def test_text_comes_back_whole_whatever_the_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(running, "BLOCK_CHARACTERS", size)
+    monkeypatch.setattr(lm_text, "BLOCK_CHARACTERS", size)
     text = written(tmp_path, b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
     assert whole(text) == TEXT
     assert text.extent() == Extent(len(TEXT), 5)
@@ -44,7 +44,7 @@ def test_a_carriage_return_inside_a_line_is_text(tmp_path: Path) -> None:
 
 
 def test_blocks_end_before_line_breaks_where_they_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "BLOCK_CHARACTERS", 12)
+    monkeypatch.setattr(lm_text, "BLOCK_CHARACTERS", 12)
     blocks = list(written(tmp_path, b"one\ntwo\nthree four five six\nseven\n").blocks())
     assert [block.text for block in blocks] == ["one\ntwo", "\nthree four ", "five six", "\nseven\n"]
     assert [block.whole for block in blocks] == [True, True, False, True]
@@ -52,7 +52,7 @@ def test_blocks_end_before_line_breaks_where_they_can(tmp_path: Path, monkeypatc
 
 
 def test_blocks_stay_small_in_a_text_without_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "BLOCK_CHARACTERS", 100)
+    monkeypatch.setattr(lm_text, "BLOCK_CHARACTERS", 100)
     text = some_text(5000).replace("\n", " ")
     blocks = [block.text for block in written(tmp_path, text.encode()).blocks()]
     assert max(map(len, blocks)) == 100
@@ -97,7 +97,7 @@ def test_a_document_that_cannot_be_read_is_an_error_that_names_the_line(tmp_path
 def test_bad_text_is_an_error_that_names_the_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, error: ErrorCheck, size: int
 ) -> None:
-    monkeypatch.setattr(running, "BLOCK_CHARACTERS", size)
+    monkeypatch.setattr(lm_text, "BLOCK_CHARACTERS", size)
     with pytest.raises(DataError, check=error):
         written(tmp_path, content).extent()
 

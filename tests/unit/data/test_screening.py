@@ -8,8 +8,8 @@ import pytest
 from prepared_data import ListCorpus
 
 from attendo.data.config import CorpusConfig, DataConfig
-from attendo.data.screening import BadLines, TooManyBadLinesError, length_fault, remedy, screened, text_fault
-from attendo.data.sources import FileCorpus, Row, field_advice
+from attendo.data.corpus_files import FileCorpus, Row, field_advice
+from attendo.data.filtering import BadLines, TooManyBadLinesError, length_fault, remedy, screened, text_fault
 from attendo.errors import DataError
 
 SETTINGS = DataConfig(task="builtin", max_length=100, max_length_ratio=3.0)

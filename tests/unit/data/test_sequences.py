@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.data.sequences import Sequences
+from attendo.data.batch import Sequences
 
 lists = st.lists(st.lists(st.integers(0, 70_000), max_size=5), max_size=8)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attendo.data import shards as shards_module
-from attendo.data.sequences import Sequences
+from attendo.data.batch import Sequences
 from attendo.data.shards import CHUNK_BYTES, ShardRecord, ShardSet, ShardWriter
 from attendo.errors import DataError
 

@@ -12,7 +12,7 @@ import pytest
 from error_codes import has_code
 
 from attendo.data.config import CorpusConfig
-from attendo.data.sources import Corpus, FileCorpus, Row, rows
+from attendo.data.corpus_files import Corpus, FileCorpus, Row, rows
 from attendo.errors import DataError
 
 

@@ -11,12 +11,11 @@ import torch
 from error_codes import has_code
 from prepared_data import ListCorpus, from_lengths, prepare_all, sentences
 
-from attendo.data import pools as pools_module
-from attendo.data import stream as stream_module
+from attendo.data import sampler as pools_module
+from attendo.data import sampler as stream_module
 from attendo.data.batch import Batch
-from attendo.data.pools import Place, Pool, PoolReader
 from attendo.data.prepared import Prepared
-from attendo.data.stream import BatchStream, Placed, Position
+from attendo.data.sampler import BatchStream, Place, Placed, Pool, PoolReader, Position
 from attendo.errors import DataError, UsageError
 from attendo.text import PAD
 from attendo.text.config import TokenizerConfig

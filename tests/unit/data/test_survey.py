@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prepared_data import sentences
 
-from attendo import keyed
-from attendo.data.survey import KeptBack, Sample, TextPair, source_keys
+from attendo import keyed_random
+from attendo.data.scan_pass import KeptBack, Sample, TextPair, source_keys
 
 texts = st.lists(st.sampled_from("abcdefghijklmnopqrst"), min_size=0, max_size=60)
 
@@ -41,7 +41,7 @@ def test_a_sample_is_spread_evenly_and_decided_by_the_seed() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_sample_is_as_many_of_the_smallest_draws_as_there_is_room_for(seed: int) -> None:
     pairs = [("x" * (n * 7 % 40), "y") for n in range(400)]
-    drawn = keyed.uniform(keyed.keys(seed, "sample", np.arange(400, dtype=np.uint64)))
+    drawn = keyed_random.uniform(keyed_random.keys(seed, "sample", np.arange(400, dtype=np.uint64)))
     order = np.argsort(drawn)
     fit = np.cumsum([len(pairs[place][0]) + 1 for place in order]) <= 500
     assert sampled(pairs, seed, characters=500) == [pairs[place] for place in sorted(order[fit])]

@@ -6,9 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.data.batch import collate_windows
-from attendo.data.sequences import Sequences
-from attendo.data.windows import overlapping, side_by_side
+from attendo.data.batch import Sequences, collate_windows
+from attendo.data.lm_text import overlapping, side_by_side
 from attendo.text import BOS, PAD
 
 

@@ -9,7 +9,7 @@ from attendo.decode.beam import Beam
 from attendo.decode.engines import TextbookEngine
 from attendo.decode.requests import Answers, Request
 from attendo.decode.rules import Forbid, Prefix, RepetitionPenalty
-from attendo.decode.slots import Slots, SlotSizes
+from attendo.decode.static_batch import Slots, SlotSizes
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from torch import Tensor
 
-from attendo.decode.best import best_by_chunks, best_of, highest
+from attendo.decode.beam import best_by_chunks, best_of, highest
 
 
 def numbers(width: int, size: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attendo.decode.compiling import compiled_alone
+from attendo.decode.static_batch import compiled_alone
 
 
 class Doubling:

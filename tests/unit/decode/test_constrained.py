@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tables import SHORT, SPOKEN, VOCABULARY, A, B, Bigrams, Chances, Rows, Said, Trees, log_probability
 
 from attendo.decode.beam import Beam
-from attendo.decode.constrained import ConstrainedBeam, Constraints, Way, allocated
+from attendo.decode.constrained_beam import ConstrainedBeam, Constraints, Phrases, Way, allocated
 from attendo.decode.frontier import NOTHING, Asked, Frontier
-from attendo.decode.phrases import Phrases
 from attendo.decode.ranking import Ranking
 from attendo.decode.rules import BannedPhrases, Forbid, Prefix, RepetitionPenalty
 from attendo.decode.search import Rule, search

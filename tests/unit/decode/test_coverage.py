@@ -16,7 +16,7 @@ from waiting import Watch
 from attendo.decode import search as loop
 from attendo.decode.beam import Beam
 from attendo.decode.coverage import Covered, Covering
-from attendo.decode.diverse import DiverseBeam
+from attendo.decode.diverse_beam import DiverseBeam
 from attendo.decode.frontier import NOTHING, Asked, Frontier
 from attendo.decode.ranking import Ranking
 from attendo.decode.requests import Request, asked_of, sources_of
@@ -24,7 +24,7 @@ from attendo.decode.rules import Forbid
 from attendo.decode.search import Strategy, search, turn
 from attendo.decode.strategies import Greedy, Sample
 from attendo.errors import UsageError
-from attendo.model.state import FixedState
+from attendo.model.decoder_state import FixedState
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import KeysValues
 from attendo.text import BOS, EOS, PAD

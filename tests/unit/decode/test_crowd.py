@@ -7,11 +7,10 @@ import torch
 from lively_network import Make, lively, some_requests
 
 from attendo.decode.beam import Beam
-from attendo.decode.crowd import Crowd
-from attendo.decode.diverse import DiverseBeam
+from attendo.decode.continuous_batch import Crowd, Layout
+from attendo.decode.diverse_beam import DiverseBeam
 from attendo.decode.engines import CachedEngine
 from attendo.decode.frontier import Frontier
-from attendo.decode.layout import Layout
 from attendo.decode.ranking import Ranking
 from attendo.decode.requests import Request
 from attendo.decode.rules import Forbid, Prefix
@@ -93,7 +92,7 @@ def test_positions_that_nobody_looks_at_any_more_are_dropped(
     small_network: Make, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One sentence after another takes the place of one that left, while there is always somebody."""
-    monkeypatch.setattr("attendo.model.joined_state._DROPPED", 4)
+    monkeypatch.setattr("attendo.model.cpu_decoder_state._DROPPED", 4)
     network, rules = lively(small_network), [Forbid(), Forbid((EOS,))]
     asked = [Request(number, (5 + number % 7, 6), 5 + number % 3) for number in range(10)]
     crowd, waiting, most = Crowd(Layout(network), strategy, rules, 2), deque(asked), 0

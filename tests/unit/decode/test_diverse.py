@@ -11,7 +11,7 @@ from waiting import Watch
 
 from attendo.decode import search as loop
 from attendo.decode.beam import Beam, Stop
-from attendo.decode.diverse import DiverseBeam
+from attendo.decode.diverse_beam import DiverseBeam
 from attendo.decode.frontier import NOTHING, Asked, Frontier
 from attendo.decode.ranking import Ranking
 from attendo.decode.rules import Forbid, NoRepeatNgram

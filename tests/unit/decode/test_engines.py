@@ -7,7 +7,7 @@ import pytest
 from lively_network import Make, lively, some_requests
 
 from attendo.decode.beam import Beam
-from attendo.decode.diverse import DiverseBeam
+from attendo.decode.diverse_beam import DiverseBeam
 from attendo.decode.engines import CachedEngine, Engine, TextbookEngine
 from attendo.decode.requests import Request
 from attendo.decode.rules import Forbid, LeastLength, NoRepeatNgram, Prefix

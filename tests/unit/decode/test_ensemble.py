@@ -11,13 +11,13 @@ from tables import SHORT, VOCABULARY, A, B, Bigrams, Chances, Rows, Said, Trees,
 from torch import Tensor
 
 from attendo.decode.beam import Beam
-from attendo.decode.ensemble import Ensemble, EnsembleState, How
 from attendo.decode.frontier import Asked, Frontier
+from attendo.decode.networks import Ensemble, EnsembleState, How
 from attendo.decode.rules import Forbid
 from attendo.decode.search import SearchState, Stepper, Strategy, search, turn
 from attendo.decode.strategies import Greedy, Sample
 from attendo.errors import UsageError
-from attendo.model.state import FixedState
+from attendo.model.decoder_state import FixedState
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import KeysValues
 from attendo.text import BOS, EOS, PAD

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from attendo.decode.layout import Layout
+from attendo.decode.continuous_batch import Layout
 from attendo.model.transformer import Transformer
 
 Make = Callable[..., Transformer]

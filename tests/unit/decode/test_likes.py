@@ -11,7 +11,7 @@ from torch import Tensor
 from attendo.decode.beam import Beam
 from attendo.decode.config import GenerationConfig
 from attendo.decode.frontier import Asked, Frontier
-from attendo.decode.likes import LIKES, like
+from attendo.decode.presets import LIKES, like
 from attendo.decode.ranking import Normalise, Ranking
 from attendo.decode.rules import EndAtLimit, Forbid, Renormalise, RepetitionPenalty
 from attendo.decode.search import Rule, Strategy, search

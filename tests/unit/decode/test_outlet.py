@@ -5,8 +5,8 @@ from torch import Tensor
 
 from attendo.decode.beam import Beam
 from attendo.decode.frontier import Asked, Frontier, as_bytes, changed, from_bytes
-from attendo.decode.outlet import Outlet
 from attendo.decode.requests import Answers, Request
+from attendo.decode.static_batch import Outlet
 
 
 def frontier() -> Frontier:

@@ -9,15 +9,13 @@ import torch
 from lively_network import Make, lively
 
 from attendo.decode.beam import Beam
-from attendo.decode.constrained import ConstrainedBeam
+from attendo.decode.constrained_beam import ConstrainedBeam
+from attendo.decode.continuous_batch import Crowd, Layout
 from attendo.decode.coverage import Covering
-from attendo.decode.crowd import Crowd
-from attendo.decode.diverse import DiverseBeam
-from attendo.decode.engines import CachedEngine, FastEngine, TextbookEngine
-from attendo.decode.ensemble import Ensemble
-from attendo.decode.layout import Layout
+from attendo.decode.diverse_beam import DiverseBeam
+from attendo.decode.engines import CachedEngine, FastEngine, SearchEngine, TextbookEngine
+from attendo.decode.networks import Ensemble
 from attendo.decode.ranking import Ranking
-from attendo.decode.recording import Recorder
 from attendo.decode.requests import Answers, Request
 from attendo.decode.rules import (
     Forbid,
@@ -29,11 +27,11 @@ from attendo.decode.rules import (
     RepetitionPenalty,
 )
 from attendo.decode.search import Network, Rule, Strategy
-from attendo.decode.slots import Slots, SlotSizes
+from attendo.decode.static_batch import Slots, SlotSizes
 from attendo.decode.strategies import Greedy, Sample
+from attendo.decode.tree_recorder import Recorder
 from attendo.model.transformer import Transformer
 from attendo.text import EOS, PAD
-from attendo.text_model.searching import SearchEngine
 
 PLAIN: tuple[Rule, ...] = (Forbid(), LeastLength(), Prefix())
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -140,7 +138,7 @@ def test_D2_positions_are_those_of_single_steps(
 
     On a GPU the host cannot look how long the prefixes are.
     """
-    monkeypatch.setattr("attendo.decode.reading_ahead.at_hand", lambda numbers: seen)
+    monkeypatch.setattr("attendo.decode.prefill.at_hand", lambda numbers: seen)
     network = lively(small_network, num_encoder_layers=0, **changes)
     asked = [Request(0, (), 9, prefix=(*LONG, 5)), Request(1, (), 9), Request(2, (), 7, prefix=(6, 8))]
     expected = told(TextbookEngine(network, 1000).answers(asked, strategy, PLAIN))
@@ -213,7 +211,7 @@ def test_much_is_read_in_parts(
 ) -> None:
     network, asked = lively(small_network, num_encoder_layers=0), requests(False)
     expected = told(TextbookEngine(network, 1000).answers(asked, Beam(3), RULES["of logits"]))
-    monkeypatch.setattr("attendo.decode.reading_ahead._LOGITS", 3 * 5 * 17)
+    monkeypatch.setattr("attendo.decode.prefill._LOGITS", 3 * 5 * 17)
     calls.clear()
     same(told(CachedEngine(network, 1000).answers(asked, Beam(3), RULES["of logits"])), expected)
     assert calls[:3] == [(5, 3), (5, 3), (5, 1)]

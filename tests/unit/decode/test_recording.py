@@ -14,16 +14,16 @@ from tables import ENDLESS, SHORT, VOCABULARY, A, B, Bigrams, Chances, Rows, Sai
 from torch import Tensor
 
 from attendo.decode.beam import Beam
-from attendo.decode.constrained import ConstrainedBeam
-from attendo.decode.diverse import DiverseBeam
+from attendo.decode.constrained_beam import ConstrainedBeam
+from attendo.decode.diverse_beam import DiverseBeam
 from attendo.decode.frontier import NOTHING, Asked, Frontier
 from attendo.decode.ranking import Ranking
-from attendo.decode.recording import Recorder
 from attendo.decode.rules import Forbid
 from attendo.decode.search import Rule, Strategy, search
+from attendo.decode.search_tree import Fate, Node, Tree
 from attendo.decode.strategies import Greedy, Sample
-from attendo.decode.tree import Fate, Node, Tree
-from attendo.serve.explorer.beam_tree import REASONS
+from attendo.decode.tree_recorder import Recorder
+from attendo.serve.explorer.decoding_routes import REASONS
 from attendo.text import BOS, EOS, PAD, UNK
 
 BEAMS = {

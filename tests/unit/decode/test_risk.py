@@ -8,7 +8,7 @@ from error_codes import ErrorCheck, has_code
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.decode.risk import by_probability, least_risk
+from attendo.decode.mbr import by_probability, least_risk
 from attendo.errors import UsageError
 
 

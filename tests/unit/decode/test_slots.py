@@ -9,14 +9,13 @@ from lively_network import Make, lively, some_requests
 
 from attendo.decode.beam import Beam
 from attendo.decode.coverage import Covered, Covering
-from attendo.decode.ensemble import Ensemble
 from attendo.decode.frontier import Frontier
-from attendo.decode.looks import Looks
+from attendo.decode.networks import Ensemble
 from attendo.decode.ranking import Ranking
 from attendo.decode.requests import Request, asked_of, sources_of
 from attendo.decode.rules import Forbid
 from attendo.decode.search import Network, Rule, Strategy, search
-from attendo.decode.slots import Slots, SlotSizes
+from attendo.decode.static_batch import Looks, Slots, SlotSizes
 from attendo.decode.strategies import Greedy, Sample
 from attendo.text import EOS, PAD
 
@@ -95,7 +94,7 @@ def test_what_is_seen_late_changes_no_answer(
     """As on a GPU, where sentences that took a free slot must not be taken for those that were done in it."""
     network, asked = lively(small_network), requests(16)
     expected = by_growing(network, strategy, asked)
-    monkeypatch.setattr("attendo.decode.slots.Looks", lambda device, count: Looks(device, count, behind=2))
+    monkeypatch.setattr("attendo.decode.static_batch.Looks", lambda device, count: Looks(device, count, behind=2))
     answers = in_slots(network, strategy, RULES, SlotSizes(3, 10, 14), asked)
     assert sorted(request.number for request, _ in answers) == list(range(16))
     for request, found in answers:

@@ -15,9 +15,9 @@ from attendo.decode.beam import Beam
 from attendo.decode.frontier import Asked, Frontier
 from attendo.decode.rules import EndAtLimit, Forbid, Given, LeastLength, NoRepeatNgram, Prefix, RepetitionPenalty
 from attendo.decode.search import Rule, Strategy, search
+from attendo.decode.step_hook import looked_on_by
 from attendo.decode.strategies import Greedy
-from attendo.decode.stride import InPlace, hypotheses, stride
-from attendo.decode.watching import looked_on_by
+from attendo.interop.onnx.engine import InPlace, hypotheses, stride
 from attendo.text import UNK
 
 PLAIN: tuple[Rule, ...] = (Forbid(), LeastLength(), Prefix())

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from tiny import tiny_model
 
-from attendo.decode.watching import between_steps, looked_on_by
+from attendo.decode.step_hook import between_steps, looked_on_by
 
 
 class EnoughError(Exception):

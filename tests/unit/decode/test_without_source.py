@@ -8,9 +8,8 @@ import torch
 from error_codes import has_code
 
 from attendo.decode.beam import Beam
-from attendo.decode.crowd import Crowd
+from attendo.decode.continuous_batch import Crowd, Layout
 from attendo.decode.engines import CachedEngine, Engine, FastEngine, TextbookEngine
-from attendo.decode.layout import Layout
 from attendo.decode.requests import Answers, Request, begun, by_length
 from attendo.decode.rules import Forbid, Prefix
 from attendo.decode.search import Strategy

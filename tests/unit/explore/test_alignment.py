@@ -7,7 +7,7 @@ import pytest
 from error_codes import ErrorCheck, has_code
 
 from attendo.errors import UsageError
-from attendo.explore.alignment import HeadScore, HeadScores, LinkCounts, alignment_accuracy
+from attendo.explore.gold_alignment import HeadScore, HeadScores, LinkCounts, alignment_accuracy
 
 
 def test_gold_links_are_source_then_target() -> None:

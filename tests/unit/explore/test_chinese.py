@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attendo.errors import DataError, UsageError
-from attendo.explore.chinese import speaking
+from attendo.explore.i18n import speaking
 from attendo.text_model import TooLongError
 
 STEP = UsageError("step_out_of_range", step=9, count=2)

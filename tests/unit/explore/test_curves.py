@@ -13,10 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attendo.errors import DataError, UsageError
-from attendo.explore import curves_style
+from attendo.explore import curves_figure as curves_style
 from attendo.explore.curves import History, read_histories
-from attendo.explore.curves_figure import POINTS, curves_figure, draw_curves, smoothing_window, thinned
-from attendo.explore.curves_style import COLOURS, fonts, look, style
+from attendo.explore.curves_figure import (
+    COLOURS,
+    POINTS,
+    curves_figure,
+    draw_curves,
+    fonts,
+    look,
+    smoothing_window,
+    style,
+    thinned,
+)
 
 
 def step_line(number: int, **changes: Any) -> dict[str, Any]:

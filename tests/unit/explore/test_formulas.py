@@ -6,10 +6,17 @@ from typing import Any
 import pytest
 from tiny import tiny_model
 
-from attendo.explore.formulas import CATALOGUE, FACTS, bound, catalogue_json, shown_facts, symbols_of
-from attendo.explore.formulas_glossary import GLOSSARY
-from attendo.explore.formulas_steps import STEPS
-from attendo.explore.language import LANGUAGES
+from attendo.explore.formulas.catalogue import (
+    CATALOGUE,
+    FACTS,
+    GLOSSARY,
+    bound,
+    catalogue_json,
+    shown_facts,
+    symbols_of,
+)
+from attendo.explore.formulas.steps import STEPS
+from attendo.explore.i18n import LANGUAGES
 
 # How many rows the list of what must be seen has of each kind.
 COUNTS = {"A": 10, "B": 8, "C": 9, "D": 10, "E-": 11, "F": 7, "G": 4, "H": 8, "I": 10, "J": 9, "K": 8}

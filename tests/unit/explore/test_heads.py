@@ -9,13 +9,11 @@ from error_codes import has_code
 from tiny import SOURCES, TARGETS, tiny_model
 
 from attendo.errors import DataError, UsageError
-from attendo.explore.heads import HeadNumbers, HeadReport, measure_heads
-from attendo.explore.heads_gold import Gold
-from attendo.explore.heads_looks import Sentence
-from attendo.explore.heads_numbers import NUMBERS
-from attendo.store import StoredModel
+from attendo.explore.gold_alignment import Gold
+from attendo.explore.head_stats import NUMBERS, HeadNumbers, HeadReport, Sentence, measure_heads
+from attendo.model_folder import StoredModel
 from attendo.text_model import TextModel
-from attendo.text_model.tracing import GREEDY
+from attendo.text_model.trace import GREEDY
 
 PAIRS = list(zip(SOURCES, TARGETS, strict=True))
 SITES = [*(f"encoder.{n}.self" for n in (0, 1)), *(f"decoder.{n}.{kind}" for n in (0, 1) for kind in ("self", "cross"))]

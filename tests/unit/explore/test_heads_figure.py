@@ -5,9 +5,9 @@ from xml.etree import ElementTree
 import pytest
 from late_import import needs
 
-from attendo.explore.heads import HeadNumbers, HeadReport, Order
-from attendo.explore.heads_figure import draw_heads, heads_figure
-from attendo.explore.heatmap_style import paper
+from attendo.explore.head_report import draw_heads, heads_figure
+from attendo.explore.head_stats import HeadNumbers, HeadReport, Order
+from attendo.explore.heatmap_figure import paper
 
 pytestmark = needs("matplotlib")
 

@@ -5,7 +5,7 @@ from error_codes import has_code
 from tiny import SOURCES, TARGETS
 
 from attendo.errors import DataError
-from attendo.explore.heads_gold import Gold, check_inside, parse_links, words_of_tokens
+from attendo.explore.gold_alignment import Gold, check_inside, parse_links, words_of_tokens
 from attendo.text import Bytes, Characters, SentencePiece, Tokenizer, Words
 
 TEXTS = [*SOURCES, *TARGETS, "the cat scattered"]

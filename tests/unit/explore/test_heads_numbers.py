@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from attendo.explore.heads_numbers import NUMBERS, Rows, summed
+from attendo.explore.head_stats import NUMBERS, Rows, summed
 
 
 def of_map(weights: list[list[float]], special: list[bool], causal: bool = False) -> dict[str, float]:

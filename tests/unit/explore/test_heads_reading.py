@@ -6,8 +6,8 @@ import pytest
 from error_codes import has_code
 
 from attendo.errors import DataError, UsageError
-from attendo.explore.heads_gold import Gold
-from attendo.explore.heads_reading import read_sentences
+from attendo.explore.gold_alignment import Gold
+from attendo.explore.head_report import read_sentences
 
 
 def written(folder: Path, **files: str) -> list[Path]:

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from error_codes import has_code
 
-from attendo import durable
+from attendo import atomic_files
 from attendo.errors import ModelError
-from attendo.explore.heads import HeadNumbers, HeadReport
-from attendo.explore.heads_stored import store_alignment_head
-from attendo.store import load_model
+from attendo.explore.alignment_head import store_alignment_head
+from attendo.explore.head_stats import HeadNumbers, HeadReport
+from attendo.model_folder import load_model
 from attendo.text_model import load
-from attendo.text_model.looking import AlignmentHead
+from attendo.text_model.alignment import AlignmentHead
 
 
 def report(layer: int = 1, head: int = 0, gold_links: int = 5) -> HeadReport:
@@ -81,15 +81,15 @@ def test_a_damaged_folder_gets_no_new_checksum(model_folder: Path) -> None:
 def test_a_model_that_cannot_be_written_stays_as_it_was(
     model_folder: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    before, real = content(model_folder), getattr(durable, verb)
+    before, real = content(model_folder), getattr(atomic_files, verb)
 
     def fails(*given: object) -> None:
         if any(f".tmp-{model_folder.name}" in str(each) for each in given):
             raise OSError(28, "No space left on device")
         real(*given)
 
-    monkeypatch.setattr(durable, verb, fails)
-    with pytest.raises((OSError, durable.DiskFullError)):
+    monkeypatch.setattr(atomic_files, verb, fails)
+    with pytest.raises((OSError, atomic_files.DiskFullError)):
         store_alignment_head(model_folder, report())
     monkeypatch.undo()
     assert content(model_folder) == before
@@ -99,14 +99,14 @@ def test_a_model_that_cannot_be_written_stays_as_it_was(
 def test_one_that_is_killed_between_the_moves_leaves_the_old_model(
     model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, before = durable.move, content(model_folder)
+    real, before = atomic_files.move, content(model_folder)
 
     def killed(path: Path, place: Path) -> None:
         if path.name.startswith(".tmp-"):
             raise KeyboardInterrupt
         real(path, place)
 
-    monkeypatch.setattr(durable, "move", killed)
+    monkeypatch.setattr(atomic_files, "move", killed)
     with pytest.raises(KeyboardInterrupt):
         store_alignment_head(model_folder, report())
     assert not model_folder.exists()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from attendo.explore.heatmap_colours import (
+from attendo.explore.attention_map import (
     DARK,
     DARK_INKS,
     LIGHT,

@@ -9,10 +9,9 @@ from error_codes import has_code
 from late_import import needs
 
 from attendo.errors import UsageError
-from attendo.explore import curves_style, heatmap_style
+from attendo.explore import curves_figure, heatmap_figure
 from attendo.explore.attention_map import AttentionMap
-from attendo.explore.heatmap_figure import Axis, draw_maps, maps_figure
-from attendo.explore.heatmap_style import Letters, paper, require_matplotlib
+from attendo.explore.heatmap_figure import Axis, Letters, draw_maps, maps_figure, paper, require_matplotlib
 
 pytestmark = needs("matplotlib")
 
@@ -92,7 +91,7 @@ def test_a_large_grid_is_not_drawn_cell_by_cell(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_letters_that_no_font_has_become_codes_with_a_warning_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heatmap_style, "fonts", lambda text: ["DejaVu Sans"])
+    monkeypatch.setattr(heatmap_figure, "fonts", lambda text: ["DejaVu Sans"])
     letters = Letters.of(["猫", "cat", "\U00012345", "▁猫"])
     assert letters.lacking == "猫\U00012345"
     assert letters.written("▁猫s\U00012345") == "▁\\u732Bs\\U00012345"
@@ -107,17 +106,17 @@ def test_letters_that_no_font_has_become_codes_with_a_warning_that_names_them(mo
 
 
 def test_an_svg_keeps_even_letters_that_no_font_here_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heatmap_style, "fonts", lambda text: ["DejaVu Sans"])
+    monkeypatch.setattr(heatmap_figure, "fonts", lambda text: ["DejaVu Sans"])
     picture, warning = draw_maps([attention()], AXIS, 1, "svg")
     assert (warning, "我" in texts(picture)) == ("", True)
 
 
 def test_installed_fonts_are_found_for_chinese() -> None:
-    if not set(curves_style.fonts("我 爱 自然 语言 处理")) & set(curves_style.CHINESE):
+    if not set(curves_figure.fonts("我 爱 自然 语言 处理")) & set(curves_figure.CHINESE):
         pytest.skip("no Chinese font is installed")
     letters = Letters.of(["我 爱 自然 语言 处理"])
     assert (letters.lacking, letters.warning()) == ("", "")
-    assert set(letters.families) & set(curves_style.CHINESE)
+    assert set(letters.families) & set(curves_figure.CHINESE)
 
 
 def test_the_scale_ends_at_one_unless_no_weight_comes_near() -> None:

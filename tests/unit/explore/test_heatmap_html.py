@@ -12,9 +12,8 @@ import pytest
 from error_codes import has_code
 
 from attendo.errors import UsageError
-from attendo.explore.attention_map import AttentionMap
-from attendo.explore.heatmap import html
-from attendo.explore.heatmap_colours import DARK, LIGHT
+from attendo.explore.attention_map import DARK, LIGHT, AttentionMap
+from attendo.explore.heatmap_html import html
 from attendo.explore.heatmap_svg import svg
 
 FIRST = AttentionMap([[0.93, 0.07]], ["我"], ["I", "</s>"], "decoder layer 1, head 1")

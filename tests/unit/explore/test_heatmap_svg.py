@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attendo.explore.attention_map import CAPTION, AttentionMap
-from attendo.explore.heatmap_colours import LIGHT, level
+from attendo.explore.attention_map import CAPTION, LIGHT, AttentionMap, level
 from attendo.explore.heatmap_svg import svg
 
 NAME = "{http://www.w3.org/2000/svg}"

@@ -11,8 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from attendo.errors import UsageError
-from attendo.explore.attention_map import CAPTION, AttentionMap
-from attendo.explore.heatmap_colours import DARK, level
+from attendo.explore.attention_map import CAPTION, DARK, AttentionMap, level
 from attendo.explore.heatmap_terminal import terminal
 
 

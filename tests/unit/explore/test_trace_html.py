@@ -9,12 +9,12 @@ import pytest
 import torch
 from tiny import SIZES, tiny_model
 
-from attendo.explore.formulas import CATALOGUE
-from attendo.explore.language import Language
+from attendo.explore.formulas.catalogue import CATALOGUE
+from attendo.explore.i18n import Language
 from attendo.explore.trace_html import page
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.store import StoredModel
+from attendo.model_folder import StoredModel
 from attendo.text import Words
 from attendo.text_model import TextModel
 

@@ -12,8 +12,7 @@ from tiny import tiny_model
 
 from attendo.errors import UsageError
 from attendo.explore.trace_terminal import View, walk
-from attendo.explore.trace_values import labels_of, number, table
-from attendo.explore.trace_words import WORDS
+from attendo.explore.trace_text import WORDS, labels_of, number, table
 from attendo.text_model import Trace
 
 LONG = " ".join(["the cat sat"] * 22)

@@ -8,8 +8,8 @@ from threading import Event
 import pytest
 import torch
 
-from attendo.decode.watching import between_steps, looked_on_by
-from attendo.interop.at_once import at_once
+from attendo.decode.step_hook import between_steps, looked_on_by
+from attendo.interop.onnx.engine import at_once
 
 LONG = 60.0  # seconds: nobody waits for that long unless something is wrong
 

@@ -12,9 +12,8 @@ from error_codes import has_code
 from torch import Tensor
 
 from attendo.errors import UsageError
-from attendo.interop.certificate import Answer, Bounds, Certificate, Party, Reading
-from attendo.interop.certificate_table import told_apart
-from attendo.interop.certifying import certify
+from attendo.interop.certificate import Answer, Bounds, Certificate, Party, Reading, told_apart
+from attendo.interop.certify import certify
 from attendo.text import BOS, PAD
 
 SOURCES = [[4, 5, 6, 7, 8], [7], [8, 9]]

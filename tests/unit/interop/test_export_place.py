@@ -12,13 +12,13 @@ from full_disk import room_for
 from late_import import needs
 from tiny import tiny_model
 
-from attendo import durable
-from attendo.durable import DiskFullError
+from attendo import atomic_files
+from attendo.atomic_files import DiskFullError
 from attendo.errors import AttendoError, ModelError, UsageError
-from attendo.interop.exporting import Format, export
-from attendo.interop.place import new_export, new_package
-from attendo.interop.sentences import Sentences
-from attendo.store import save_model, write_manifest
+from attendo.interop.certify import Sentences
+from attendo.interop.export import Format, export
+from attendo.interop.exported_files import new_export, new_package
+from attendo.model_folder import save_model, write_manifest
 
 pytestmark = needs("ctranslate2")
 
@@ -55,14 +55,14 @@ def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
 
 def test_a_move_that_fails_puts_the_earlier_export_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _write(tmp_path / "out", "old")
-    move = durable.move
+    move = atomic_files.move
 
     def fails_for_the_new(path: Path, place: Path) -> None:
-        if path.name.startswith(durable.TEMPORARY):
+        if path.name.startswith(atomic_files.TEMPORARY):
             raise OSError(5, "Input/output error")
         move(path, place)
 
-    monkeypatch.setattr(durable, "move", fails_for_the_new)
+    monkeypatch.setattr(atomic_files, "move", fails_for_the_new)
     with pytest.raises(OSError, match="Input/output error"):
         _write(tmp_path / "out", "new")
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
@@ -129,14 +129,14 @@ def test_a_signal_while_it_is_moved_puts_the_earlier_export_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _write(tmp_path / "out", "old")
-    move = durable.move
+    move = atomic_files.move
 
     def is_stopped(path: Path, place: Path) -> None:
-        if path.name.startswith(durable.TEMPORARY):
+        if path.name.startswith(atomic_files.TEMPORARY):
             raise SystemExit(143)
         move(path, place)
 
-    monkeypatch.setattr(durable, "move", is_stopped)
+    monkeypatch.setattr(atomic_files, "move", is_stopped)
     with pytest.raises(SystemExit):
         _write(tmp_path / "out", "new")
     assert [each.name for each in tmp_path.iterdir()] == ["out"]

@@ -11,7 +11,7 @@ from foreign_tokenizers import write_bart, write_m2m100, write_marian
 from late_import import needs
 
 from attendo.errors import AttendoError
-from attendo.interop.from_folder import from_folder
+from attendo.interop.import_model import from_folder
 
 pytestmark = needs("transformers")
 

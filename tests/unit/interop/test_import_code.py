@@ -10,10 +10,10 @@ from foreign_models import random_model, written
 from foreign_tokenizers import write_bart
 from tiny import Command
 
-from attendo.interop import importing
-from attendo.interop.foreign_tokenizer import compare_cuts
-from attendo.interop.from_folder import from_folder
-from attendo.interop.transformers_loading import open_model, open_tokenizer
+from attendo.interop import import_model
+from attendo.interop.huggingface.load_pretrained import open_model, open_tokenizer
+from attendo.interop.huggingface.read_tokenizers import compare_cuts
+from attendo.interop.import_model import from_folder
 from attendo.text_model import TextModel
 
 pytest.importorskip("transformers")
@@ -35,12 +35,12 @@ SECOND = "config.4.0.0.json"
 
 @pytest.fixture(autouse=True)
 def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = importing.sentences_of
+    few = import_model.sentences_of
 
     def sentences_of(model: TextModel, texts: list[str] | None) -> object:
         return few(model, texts, least=2)
 
-    monkeypatch.setattr(importing, "sentences_of", sentences_of)
+    monkeypatch.setattr(import_model, "sentences_of", sentences_of)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from late_import import needs
 from safetensors.torch import load_file, save_file
 
 from attendo.errors import AttendoError, ModelError, UsageError
-from attendo.interop.from_folder import from_folder
+from attendo.interop.import_model import from_folder
 
 pytestmark = needs("transformers")
 

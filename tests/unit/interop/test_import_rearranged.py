@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.interop.rearranged import NEVER, Rearranged, rearranged
+from attendo.interop.huggingface.vocabulary import NEVER, Rearranged, rearranged
 from attendo.text import BOS, EOS, PAD, UNK
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from attendo.interop import large_pages
-from attendo.interop.large_pages import added, in_large_pages, whole_pages
+from attendo.interop.onnx import session
+from attendo.interop.onnx.session import added, in_large_pages, whole_pages
 
 LARGE = 1 << 21
 
@@ -38,8 +38,8 @@ def test_memory_is_asked_for_where_the_system_has_it_on_request(monkeypatch: pyt
             return -1
 
     held = [[(0, LARGE)], [(0, 3 * LARGE)]]
-    monkeypatch.setattr(large_pages, "_held", lambda: held.pop(0))
-    monkeypatch.setattr(large_pages, "_are_given", lambda: True)
+    monkeypatch.setattr(session, "_held", lambda: held.pop(0))
+    monkeypatch.setattr(session, "_are_given", lambda: True)
     monkeypatch.setattr("ctypes.CDLL", lambda _: System)
     with in_large_pages():
         pass
@@ -47,7 +47,7 @@ def test_memory_is_asked_for_where_the_system_has_it_on_request(monkeypatch: pyt
 
 
 def test_where_it_has_not_nothing_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_pages, "_are_given", lambda: False)
+    monkeypatch.setattr(session, "_are_given", lambda: False)
     monkeypatch.setattr("ctypes.CDLL", None)
     with in_large_pages():
         pass

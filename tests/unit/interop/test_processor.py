@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from attendo.interop import processor
+from attendo.nn import devices
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ def test_only_what_has_no_vnni_overflows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, overflows: bool
 ) -> None:
     (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags : {flags}\n")
-    monkeypatch.setattr(processor, "_PLACE", tmp_path / "cpuinfo")
-    assert processor.overflows_in_bytes.__wrapped__() is overflows
+    monkeypatch.setattr(devices, "_PLACE", tmp_path / "cpuinfo")
+    assert devices.overflows_in_bytes.__wrapped__() is overflows
 
 
 def test_nothing_is_said_of_a_processor_that_nothing_is_known_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processor, "_PLACE", tmp_path / "missing")
-    assert processor.overflows_in_bytes.__wrapped__() is False
+    monkeypatch.setattr(devices, "_PLACE", tmp_path / "missing")
+    assert devices.overflows_in_bytes.__wrapped__() is False

@@ -7,8 +7,8 @@ from error_codes import ErrorCheck, has_code
 from tiny import SOURCES, TARGETS, tiny_model
 
 from attendo.errors import DataError, UsageError
-from attendo.interop.sentences import sentences_of
-from attendo.interop.vocabularies import ids_of, names_of, sentencepiece_file
+from attendo.interop.certify import sentences_of
+from attendo.interop.huggingface.vocabulary import ids_of, names_of, sentencepiece_file
 from attendo.text import Bytes, Characters, SentencePiece, Tokenizer, Words
 from attendo.text_model import TextModel
 

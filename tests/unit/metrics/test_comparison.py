@@ -13,8 +13,8 @@ from sacrebleu.significance import PairedTest
 
 from attendo.errors import UsageError
 from attendo.metrics import METRICS, compare, score
-from attendo.metrics.comparison import Comparison
 from attendo.metrics.scores import Score
+from attendo.metrics.significance import Comparison
 
 WORDS = (
     "the",

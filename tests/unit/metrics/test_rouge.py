@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attendo import __version__
-from attendo.data.parallel import read_lines
+from attendo.data.corpus_files import read_lines
 from attendo.metrics import Score, score
-from attendo.metrics.rouge import longest_common_subsequence, rouge_1, rouge_2, rouge_l, tokens
+from attendo.metrics.text_scores import longest_common_subsequence, rouge_1, rouge_2, rouge_l, tokens
 
 ROUGES = ("rouge1", "rouge2", "rougeL")
 OUTPUTS = [

@@ -10,7 +10,7 @@ import sacrebleu
 from error_codes import has_code
 
 from attendo import __version__
-from attendo.data.parallel import read_lines
+from attendo.data.corpus_files import read_lines
 from attendo.errors import UsageError
 from attendo.metrics import METRICS, Score, check_metric, score
 from attendo.train.config import Metric

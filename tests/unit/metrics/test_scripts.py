@@ -2,7 +2,7 @@
 
 import pytest
 
-from attendo.metrics.scripts import main_script
+from attendo.text.scripts import main_script
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.metrics.word_errors import edit_distance, words
+from attendo.metrics.text_scores import edit_distance, words
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "dd"]), max_size=9).map(tuple)
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attendo.model.shared_state import SharedState
-from attendo.model.state import DecoderState
+from attendo.model.cpu_decoder_state import SharedState
+from attendo.model.decoder_state import DecoderState
 from attendo.model.transformer import Transformer
 
 Make = Callable[..., Transformer]

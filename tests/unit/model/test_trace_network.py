@@ -9,7 +9,7 @@ from error_codes import ErrorCheck, has_code
 
 from attendo.errors import UsageError
 from attendo.model import trace as tracing
-from attendo.model.heads import ScaledHeads, scaled_heads, sites
+from attendo.model.head_scaling import ScaledHeads, scaled_heads, sites
 from attendo.model.trace import trace_network
 from attendo.model.transformer import Transformer
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attendo.nn import one_query
+from attendo.nn import single_query_attention
 from attendo.nn.attention import FixedKeysValues, KeysValues, explicit_attention
 from attendo.nn.masks import Mask
 
@@ -54,7 +54,7 @@ def _shared(make: _Maker, sizes: Sizes, masked: bool) -> float:
     visible = make.whole(3, sizes.sentences, 1, 1, sizes.positions) > 0 if masked else None
     if visible is not None:
         visible[0] = False  # a sentence of which nothing can be seen
-    found = one_query.attend(queries, keys, values, visible)
+    found = single_query_attention.attend(queries, keys, values, visible)
     rows = [None if each is None else each.repeat_interleave(sizes.width, 0) for each in (keys, values, visible)]
     return _apart(found, queries, KeysValues(rows[0].double(), rows[1].double()), rows[2])
 
@@ -74,7 +74,9 @@ def _growing(make: _Maker, sizes: Sizes, ordered: bool) -> float:
         order = make.whole(sizes.width, rows, sizes.positions) + (here // sizes.width * sizes.width)[:, None]
         order[here, length] = here
     apart = KeysValues(storage.keys.clone(), storage.values.clone())
-    found = one_query.grow_and_attend(queries, (storage.keys, storage.values), (new.keys, new.values), length, order)
+    found = single_query_attention.grow_and_attend(
+        queries, (storage.keys, storage.values), (new.keys, new.values), length, order
+    )
     seen = FixedKeysValues(apart, length, order).joined_by(new)
     assert torch.equal(storage.keys, apart.keys)
     assert torch.equal(storage.values, apart.values)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from attendo.nn import bf16
-from attendo.nn.bf16 import settle_bf16
+from attendo.nn import devices
+from attendo.nn.devices import settle_bf16
 
 CPU = torch.device("cpu")
 
@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 def test_onednn_is_left_out_where_it_fails(
     monkeypatch: pytest.MonkeyPatch, fails: bool, dtype: torch.dtype, enabled: bool
 ) -> None:
-    monkeypatch.setattr(bf16, "_fails", lambda: fails)
+    monkeypatch.setattr(devices, "_fails", lambda: fails)
     torch.backends.mkldnn.set_flags(True, _fp32_precision=None)
     settle_bf16(CPU, dtype)
     assert torch.backends.mkldnn.enabled == enabled

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from attendo.nn import one_query
+from attendo.nn import single_query_attention
 from tests.unit.nn.one_query_cases import CASES, Sizes, largest_difference
 
 NEAR = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
@@ -37,4 +37,4 @@ def test_the_kernel_on_a_gpu_gives_the_formula(sizes: Sizes, kind: torch.dtype) 
 
 @torch.no_grad()
 def test_on_a_cpu_the_kernel_is_never_asked() -> None:
-    assert not one_query.serves(torch.zeros(2, 3, 1, 4))
+    assert not single_query_attention.serves(torch.zeros(2, 3, 1, 4))

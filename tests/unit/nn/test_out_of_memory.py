@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attendo.nn.out_of_memory import ran_out, told
+from attendo.nn.devices import ran_out, told
 
 
 def test_a_machine_without_so_much_memory_is_told() -> None:

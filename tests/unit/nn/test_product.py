@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from attendo.nn import product as products
-from attendo.nn.product import bent_product, product
+from attendo.nn import linear as products
+from attendo.nn.linear import bent_product, product
 
 
 @pytest.mark.parametrize("one_row", [False, True])

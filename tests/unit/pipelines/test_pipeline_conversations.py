@@ -9,7 +9,7 @@ from piped import QUIET, TURNS, answering, only
 
 import attendo
 from attendo.errors import UsageError
-from attendo.pipelines.turns import latest_turns, most_tokens
+from attendo.pipelines.text_pipeline import latest_turns, most_tokens
 from attendo.text import Characters
 from attendo.text_model import TextModel
 

@@ -9,8 +9,7 @@ from tiny import SOURCES
 
 import attendo
 from attendo.errors import UsageError
-from attendo.pipelines.keywords import NAMES, NEW_TOKENS, merged, ours
-from attendo.pipelines.tasks import task_of
+from attendo.pipelines.options import NAMES, NEW_TOKENS, merged, ours, task_of
 
 pytestmark = pytest.mark.filterwarnings(QUIET)
 

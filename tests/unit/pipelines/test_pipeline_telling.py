@@ -8,7 +8,7 @@ from piped import answering, continuing
 from tiny import SOURCES
 
 import attendo
-from attendo.pipelines.telling import NotWholeWarning
+from attendo.pipelines.text_pipeline import NotWholeWarning
 from attendo.text_model import TextModel
 
 TEXTS = list(SOURCES)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from attendo import __version__
-from attendo.recipes.reproduce.jobs import Ended, Job, run_jobs
-from attendo.recipes.verify_resume import run_attendo
+from attendo.recipes.jobs import Ended, Job, run_jobs
+from attendo.runs.verify_resume import run_attendo
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from error_codes import has_code
 
-from attendo.recipes.reproduce import jobs
-from attendo.recipes.reproduce.jobs import Ended, Job, JobError, Started, run_jobs
+from attendo.recipes import jobs
+from attendo.recipes.jobs import Ended, Job, JobError, Started, run_jobs
 
 SLEEPER = """#!/bin/sh
 # Instead of python -P -m attendo: sleeps, says what it was told, and answers SIGTERM as a training does.

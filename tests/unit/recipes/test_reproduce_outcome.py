@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from attendo.metrics import Score
-from attendo.recipes.reproduce.config import Expectation, Reproduce
-from attendo.recipes.reproduce.outcome import Outcome, Row, outcome_of
-from attendo.recipes.reproduce.recipe import Recipe
-from attendo.recipes.reproduce.scoring import TOGETHER, Scored
+from attendo.recipes.recipe import Recipe
+from attendo.recipes.results import Outcome, Row, outcome_of
+from attendo.recipes.scoring import TOGETHER, Scored
+from attendo.runs.recipe_config import Expectation, Reproduce
 
 BLEU: dict[str, Any] = {"name": "test", "metric": "bleu"}
 

@@ -9,9 +9,9 @@ from error_codes import ErrorCheck, has_code
 
 from attendo.data.config import CorpusConfig, DataConfig
 from attendo.errors import DataError, UsageError
-from attendo.recipes.reproduce.config import Expectation
-from attendo.recipes.reproduce.recipe import find_recipe, read_recipe, recipe_paths
-from attendo.recipes.reproduce.texts import checksums, corpus_of, files_of_tests, learned_from
+from attendo.recipes.files import checksums, corpus_of, files_of_tests, learned_from
+from attendo.recipes.recipe import find_recipe, read_recipe, recipe_paths
+from attendo.runs.recipe_config import Expectation
 
 PLAIN = """
 [data]

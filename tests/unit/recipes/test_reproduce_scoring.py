@@ -11,9 +11,9 @@ from tiny import SOURCES, TARGETS, tiny_model
 
 from attendo.errors import DataError, UsageError
 from attendo.metrics import likelihoods, perplexity, score
-from attendo.recipes.reproduce.outcome import outcome_of
-from attendo.recipes.reproduce.recipe import Planned, Recipe, read_recipe
-from attendo.recipes.reproduce.scoring import TOGETHER, Cut, NotKept, Scored, Scoring, score_tests
+from attendo.recipes.recipe import Planned, Recipe, read_recipe
+from attendo.recipes.results import outcome_of
+from attendo.recipes.scoring import TOGETHER, Cut, NotKept, Scored, Scoring, score_tests
 
 RECIPE = """
 [data]

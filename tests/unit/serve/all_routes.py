@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi.routing import iter_route_contexts
 
-from attendo.serve.guard import Guard
+from attendo.serve.http.middleware import Guard
 
 OPEN = {"/livez", "/readyz", "/health", "/metrics", "/", "/page/{path}", "/api/v1/openapi.json"}
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tiny import PATIENCE, SOURCES
 
-from attendo.serve.batching import Batcher
+from attendo.serve.scheduling.worker import Batcher
 
 T = TypeVar("T")
 WORDS = sorted({word for text in SOURCES for word in text.split()})

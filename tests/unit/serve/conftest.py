@@ -3,7 +3,7 @@
 import pytest
 from small_server import Asking, random_model
 
-from attendo.serve.shelf import NamedModel
+from attendo.serve.scheduling.registry import NamedModel
 from attendo.text_model import TextModel
 
 

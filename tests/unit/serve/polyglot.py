@@ -6,9 +6,9 @@ from typing import Any
 from small_server import Asking, random_model
 from tiny import SOURCES, TARGETS
 
+from attendo.serve.scheduling.registry import NamedModel
 from attendo.serve.settings import ServeSettings
-from attendo.serve.shelf import NamedModel
-from attendo.text.about import About
+from attendo.text.model_card import About
 from attendo.text_model import TextModel
 
 ENGLISH, CHINESE = "the cat sat", "猫 坐 着"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import uvicorn
 from tiny import PATIENCE
 
-from attendo.serve.connections import uvicorn_options
-from attendo.serve.guard import Guard
-from attendo.serve.running import QUEUE, listening
+from attendo.serve.http.connections import uvicorn_options
+from attendo.serve.http.middleware import Guard
+from attendo.serve.server import QUEUE, listening
 
 PROMISED = 11.0  # seconds in which everybody is answered, or their connection closed: held by the slow tests
 

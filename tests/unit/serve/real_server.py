@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from attendo.serve.running import listening
+from attendo.serve.server import listening
 
 
 @contextmanager

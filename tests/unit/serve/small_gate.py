@@ -11,13 +11,12 @@ from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict
 from starlette.testclient import TestClient
 
-from attendo.serve import metrics
-from attendo.serve.error_shapes import Shape
-from attendo.serve.errors import Refusal, handle_errors
-from attendo.serve.guard import Guard
-from attendo.serve.keys import admitted, bearer
-from attendo.serve.metrics import Tally
-from attendo.serve.requests_log import Lines
+from attendo.serve.http import metrics
+from attendo.serve.http.access_log import Lines
+from attendo.serve.http.auth import admitted, bearer
+from attendo.serve.http.errors import Refusal, Shape, handle_errors
+from attendo.serve.http.metrics import Tally
+from attendo.serve.http.middleware import Guard
 from attendo.serve.settings import ServeSettings
 
 PATHS: dict[Shape, str] = {

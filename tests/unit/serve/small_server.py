@@ -11,10 +11,10 @@ from tiny import SIZES, SOURCES, TARGETS
 
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
+from attendo.model_folder import StoredModel
 from attendo.serve.app import create_app
+from attendo.serve.scheduling.registry import NamedModel
 from attendo.serve.settings import ServeSettings
-from attendo.serve.shelf import NamedModel
-from attendo.store import StoredModel
 from attendo.text import EOS, Tokenizer, Words
 from attendo.text_model import TextModel
 from attendo.train.checkpoint import Checkpoints, Snapshot

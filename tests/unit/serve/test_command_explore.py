@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tiny import PATIENCE, Command
 
-from attendo.serve import running
+from attendo.serve import server as running
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_missing_packages_are_told_with_how_to_install_them(
     attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "attendo.serve.running")
+    monkeypatch.delitem(sys.modules, "attendo.serve.server")
     failed = attendo("explore", model_folder)
     assert failed.code == 2
     assert "pip install 'attendo[serve]'" in failed.error

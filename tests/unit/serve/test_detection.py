@@ -7,7 +7,7 @@ import pytest
 from error_codes import has_code
 
 from attendo.errors import UsageError
-from attendo.serve.detection import detect, warm_up
+from attendo.serve.language_detection import detect, warm_up
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ import uvicorn
 from small_server import random_model
 from starlette.types import Message
 
-from attendo.serve import running
+from attendo.serve import server as running
 from attendo.serve.app import create_app
-from attendo.serve.guard import Guard
-from attendo.serve.ray_deployment import Replica
-from attendo.serve.shelf import NamedModel
-from attendo.serve.watchdog import Watchdog
+from attendo.serve.http.middleware import Guard
+from attendo.serve.ray_serve import Replica
+from attendo.serve.scheduling.health import Watchdog
+from attendo.serve.scheduling.registry import NamedModel
 
 MODULES = 10_000  # objects that there are many more of, as soon as torch is imported
 

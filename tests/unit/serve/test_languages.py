@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attendo.serve.languages import closest, code_of, name_of, name_zh
-from attendo.text.about import LANGUAGES
+from attendo.text.model_card import LANGUAGES
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from small_server import TEXT, random_model
 from starlette.testclient import TestClient
 
 from attendo.errors import ModelError, UsageError
-from attendo.serve import ray_deployment
-from attendo.serve.ray_deployment import Arguments, LookedAfter, application, builder, deployment
+from attendo.serve import ray_serve
+from attendo.serve.ray_serve import Arguments, LookedAfter, application, builder, deployment
+from attendo.serve.scheduling.health import Watchdog
 from attendo.serve.settings import LOOPBACK, ServeSettings
-from attendo.serve.watchdog import Watchdog
 
 # In a process of its own: Ray leaves threads, files and warnings behind.
 WITH_RAY = """
@@ -27,12 +27,12 @@ from pathlib import Path
 import ray
 from ray import serve
 from attendo.serve import ray_deployment
-from attendo.serve.ray_deployment import Arguments, application
+from attendo.serve.ray_serve import Arguments, application
 
 def deadly(build):
     # In the process of each replica: a request with this most of tokens ends the thread that answers it.
     def built():
-        from attendo.decode.crowd import Crowd
+        from attendo.decode.continuous_batch import Crowd
 
         original = Crowd.advance
 
@@ -126,7 +126,7 @@ def test_S10_a_replica_whose_thread_dies_says_so_and_ends(tmp_path: Path, monkey
 
 def test_arguments_of_the_command_line_become_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
-    monkeypatch.setattr(ray_deployment, "deployment", lambda *arguments: given.extend(arguments))
+    monkeypatch.setattr(ray_serve, "deployment", lambda *arguments: given.extend(arguments))
     monkeypatch.setenv("ATTENDO_KEYS", "from-the-environment")
     (tmp_path / "keys").write_text("from-the-file\n", "utf-8")
     names = {"languages": "en-zh,zh-en", "tasks": "translation,translation", "hosts": "Translate.example.org"}
@@ -149,10 +149,10 @@ def test_without_models_or_ray_it_says_what_is_missing(monkeypatch: pytest.Monke
     def missing(name: str) -> None:
         raise ModuleNotFoundError("no such module", name="ray")
 
-    monkeypatch.setattr(ray_deployment, "import_module", missing)
+    monkeypatch.setattr(ray_serve, "import_module", missing)
     with pytest.raises(UsageError, check=has_code("ray_package_missing", package="ray")):
         deployment([Path("x")])
-    monkeypatch.setattr(ray_deployment, "import_module", lambda name: None)
+    monkeypatch.setattr(ray_serve, "import_module", lambda name: None)
     with pytest.raises(UsageError, check=has_code("model_folders_missing")):
         application(Arguments(models=" ,"))
     with pytest.raises(UsageError, check=has_code("settings_invalid")):
@@ -161,7 +161,7 @@ def test_without_models_or_ray_it_says_what_is_missing(monkeypatch: pytest.Monke
 
 def test_a_deployment_has_room_for_the_queue_of_the_batcher_and_time_to_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in = Recorder()
-    monkeypatch.setattr(ray_deployment, "import_module", lambda name: stand_in)
+    monkeypatch.setattr(ray_serve, "import_module", lambda name: stand_in)
     settings = ServeSettings(waiting=50, drain_seconds=3)
     assert deployment([Path("x")], settings, replicas=3, device="cuda", threads=2) == "bound"
     assert stand_in.options["num_replicas"] == 3

@@ -9,11 +9,11 @@ import pytest
 from tiny import Command, tiny_model
 
 from attendo.errors import UsageError
-from attendo.interop.onnx_files import to_onnx
-from attendo.serve import running, settings
-from attendo.serve.connections import uvicorn_options
-from attendo.serve.guard import Guard
-from attendo.serve.key_file import read_keys
+from attendo.interop.onnx.folder import to_onnx
+from attendo.serve import server, settings
+from attendo.serve.http.auth import read_keys
+from attendo.serve.http.connections import uvicorn_options
+from attendo.serve.http.middleware import Guard
 from attendo.serve.settings import LOOPBACK
 from attendo.text_model import load
 
@@ -34,12 +34,12 @@ def started(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     """The server that a command would run, and what it said on standard error."""
     apps: list[Guard] = []
 
-    def run(app: Guard, place: running.Place, begun: Callable[[], None], quiet: bool = False) -> int:
+    def run(app: Guard, place: server.Place, begun: Callable[[], None], quiet: bool = False) -> int:
         apps.append(app)
         begun()
         return 0
 
-    monkeypatch.setattr(running, "serve", run)
+    monkeypatch.setattr(server, "serve", run)
 
     def start(*arguments: str | Path) -> tuple[Guard, str]:
         outcome = attendo("serve", *arguments, "--port", "0")
@@ -235,7 +235,7 @@ def test_missing_packages_are_told_with_how_to_install_them(
     for name in ("uvicorn", "prometheus_client"):
         with monkeypatch.context() as patched:
             patched.setitem(sys.modules, name, None)
-            patched.delitem(sys.modules, "attendo.serve.running")
+            patched.delitem(sys.modules, "attendo.serve.server")
             failed = attendo("serve", model_folder)
         assert failed.code == 2
         assert f"needs {name}: pip install 'attendo[serve]'" in failed.error

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from attendo.errors import UsageError
-from attendo.text.about import LANGUAGES, About, languages_of
+from attendo.text.model_card import LANGUAGES, About, languages_of
 
 
 @pytest.mark.parametrize(

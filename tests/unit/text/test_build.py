@@ -15,9 +15,9 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from attendo.errors import DataError
 from attendo.text import Bytes, Characters, SentencePiece, Words
-from attendo.text.build import build_tokenizers
 from attendo.text.config import TokenizerConfig
-from attendo.text.sentencepiece_file import model_kind
+from attendo.text.factory import build_tokenizers
+from attendo.text.sentencepiece import model_kind
 from attendo.text.tokenizer import label
 
 SOURCES = ["the cat sat on the mat", "<2de> do you like cats?"] * 4
@@ -27,7 +27,7 @@ KINDS = ["bpe", "unigram", "words", "spaced", "characters", "decomposed", "bytes
 BUILD = """
 import sys
 from pathlib import Path
-from attendo.text.build import build_tokenizers
+from attendo.text.factory import build_tokenizers
 from attendo.text.config import TokenizerConfig
 texts = [f"{word} the cat {word}s and the {number}" for number, word in enumerate("sat mat dog hat love cats".split())]
 for kind in ("bpe", "unigram", "words", "characters"):

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from attendo.text import UNK, Tokenizer, load_tokenizer
-from attendo.text.characters import Characters
-from attendo.text.decomposed import Decomposed
+from attendo.text.characters import Characters, Decomposed
 
 KOREAN = "한국"  # three letters in each of the two syllables, one of which they share
 

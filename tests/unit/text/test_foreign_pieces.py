@@ -8,9 +8,9 @@ from foreign_tokenizers import piece_names, pieces_model, some_lines, strange_te
 
 from attendo.errors import ModelError, UsageError
 from attendo.text import BOS, EOS, PAD, UNK, Tokenizer, load_tokenizer
-from attendo.text.byte_pairs import BytePairs, read_merges
-from attendo.text.foreign_pieces import ForeignPieces
-from attendo.text_model.phrasing import banned_ways, prefix_ids
+from attendo.text.byte_level_bpe import BytePairs, read_merges
+from attendo.text.imported_sentencepiece import ForeignPieces
+from attendo.text_model.constraints import banned_ways, prefix_ids
 
 SYMBOLS = ("__en__", "__de__")
 MODEL = pieces_model(some_lines(), "bpe")

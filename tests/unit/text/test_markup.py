@@ -11,7 +11,7 @@ from error_codes import has_code
 
 from attendo.errors import UsageError
 from attendo.text.markup import Kind, Markup, Outline
-from attendo.text.markup.units import Units
+from attendo.text.markup.segments import Units
 
 Links = list[tuple[int, int]]
 

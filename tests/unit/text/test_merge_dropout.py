@@ -15,14 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as some
 from sentencepiece import SentencePieceTrainer
 
-from attendo import keyed
+from attendo import keyed_random
 from attendo.errors import UsageError
-from attendo.text import EOS, SentencePiece, merge_dropout, word_forms
-from attendo.text.merge_dropout import MergeDropout
-from attendo.text.merge_table import MergeTable
-from attendo.text.sentencepiece_file import Piece, PieceKind, pieces
+from attendo.text import EOS, SentencePiece, bpe_dropout
+from attendo.text.bpe_dropout import MergeDropout, MergeTable
+from attendo.text.sentencepiece import Piece, PieceKind, pieces
 
-ROUND = keyed.keys("round", 1)
+ROUND = keyed_random.keys("round", 1)
 SYMBOLS = ("<2de>", "ca")
 TEXTS = [
     "the cat sat on the mat",
@@ -88,7 +87,9 @@ def across_spaces() -> SentencePiece:
 @cache
 def ambiguous() -> SentencePiece:
     """Of three letters nearly every two make a piece: which merge comes first decides."""
-    letters = np.array(list("aaabbc "))[(keyed.uniform(keyed.keys(np.arange(2000, dtype=np.uint64))) * 7).astype(int)]
+    letters = np.array(list("aaabbc "))[
+        (keyed_random.uniform(keyed_random.keys(np.arange(2000, dtype=np.uint64))) * 7).astype(int)
+    ]
     return SentencePiece.train(["".join(letters)], 320)
 
 
@@ -102,7 +103,7 @@ def ragged(ids: Any, offsets: Any) -> list[list[int]]:
 
 
 def recut(tokenizer: SentencePiece, rate: float, texts: list[str], seed: int = 0) -> list[list[int]]:
-    keys = keyed.keys(seed, np.arange(len(texts), dtype=np.uint64))
+    keys = keyed_random.keys(seed, np.arange(len(texts), dtype=np.uint64))
     return ragged(*MergeDropout(tokenizer, rate)(*flat(tokenizer.encode_many(texts)), keys, ROUND))
 
 
@@ -140,7 +141,7 @@ def untouched(ids: list[int]) -> list[int]:
 @given(texts=some.lists(ANY_TEXT, min_size=1, max_size=4), rate=some.floats(0.05, 0.9), seed=some.integers(0, 99))
 def test_one_word_at_a_time_in_plain_python_gives_the_same(texts: list[str], rate: float, seed: int) -> None:
     tokenizer = mixed()
-    keys = keyed.keys(seed, np.arange(len(texts), dtype=np.uint64))
+    keys = keyed_random.keys(seed, np.arange(len(texts), dtype=np.uint64))
     expected = [
         plainly(tokenizer, rate, tokenizer.encode(text), keys[number : number + 1]) for number, text in enumerate(texts)
     ]
@@ -166,9 +167,9 @@ def plainly(tokenizer: SentencePiece, rate: float, ids: list[int], key: Any) -> 
         if rows[word[0]].kind != PieceKind.NORMAL:
             result += word
             continue
-        variant = keyed.keys(key, "variant", begin) % np.uint64(merge_dropout.VARIANTS)
+        variant = keyed_random.keys(key, "variant", begin) % np.uint64(bpe_dropout.VARIANTS)
         placed = np.array([each + (place << 32) for place, each in enumerate(word)], np.uint64)
-        draws = keyed.keys(ROUND, keyed.keys(keyed.keys(0, placed).sum(keepdims=True), variant))
+        draws = keyed_random.keys(ROUND, keyed_random.keys(keyed_random.keys(0, placed).sum(keepdims=True), variant))
         characters = [each for piece in word for each in rows[piece].text]
         result += [numbers[piece] for piece in merged(characters, numbers, rows, (rate, draws))]
     return result
@@ -184,7 +185,7 @@ def merged(word: list[str], numbers: dict[str, int], rows: list[Piece], chance: 
     while True:
         possible, place = [], 0
         for at in range(len(word) - 1):
-            draw = keyed.uniform(keyed.keys(key, place) + np.uint64(step))[0]
+            draw = keyed_random.uniform(keyed_random.keys(key, place) + np.uint64(step))[0]
             if word[at] + word[at + 1] in numbers and draw >= rate:
                 possible.append((-rows[numbers[word[at] + word[at + 1]]].score, at))
             place += len(word[at])
@@ -219,7 +220,7 @@ def shares(text: str, rate: float, rounds: int, count: int = 20) -> dict[str, fl
     dropout, (ids, offsets) = MergeDropout(letters(), rate), flat(letters().encode_many([f"<x>{text}"] * count))
     cut: Counter[str] = Counter()
     for number in range(rounds):
-        of_round, keys = keyed.keys(number), keyed.keys(number, np.arange(count, dtype=np.uint64))
+        of_round, keys = keyed_random.keys(number), keyed_random.keys(number, np.arange(count, dtype=np.uint64))
         cut.update("|".join(letters().pieces(each[1:])) for each in ragged(*dropout(ids, offsets, keys, of_round)))
     return {way: number / cut.total() for way, number in cut.items()}
 
@@ -247,7 +248,7 @@ def test_words_that_cannot_meet_are_refused_independently(rounds: int) -> None:
 
 def test_a_sentence_is_cut_alike_alone_and_among_others(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [*TEXTS, "", "the", "", *TEXTS]
-    keys = keyed.keys(3, np.arange(len(texts), dtype=np.uint64))
+    keys = keyed_random.keys(3, np.arange(len(texts), dtype=np.uint64))
     dropout = MergeDropout(mixed(), 0.4)
     ids, offsets = flat(mixed().encode_many(texts))
     together = ragged(*dropout(ids, offsets, keys, ROUND))
@@ -255,7 +256,7 @@ def test_a_sentence_is_cut_alike_alone_and_among_others(monkeypatch: pytest.Monk
         ragged(*dropout(ids, offsets[each : each + 2], keys[each : each + 1], ROUND))[0] for each in range(len(texts))
     ]
     assert together == alone
-    monkeypatch.setattr(merge_dropout, "_PIECES_AT_ONCE", 20)
+    monkeypatch.setattr(bpe_dropout, "_PIECES_AT_ONCE", 20)
     assert ragged(*dropout(ids, offsets, keys, ROUND)) == together
 
 
@@ -269,13 +270,13 @@ def test_the_same_key_cuts_alike_and_another_differently() -> None:
 def test_a_word_that_is_met_often_is_cut_in_a_few_ways_a_round_and_in_others_in_the_next() -> None:
     texts = ["processing"] * 1000
     ids, offsets = flat(mixed().encode_many(texts))
-    keys = keyed.keys(np.arange(len(texts), dtype=np.uint64))
+    keys = keyed_random.keys(np.arange(len(texts), dtype=np.uint64))
     rounds = [
-        {tuple(each) for each in ragged(*MergeDropout(mixed(), 0.5)(ids, offsets, keys, keyed.keys(number)))}
+        {tuple(each) for each in ragged(*MergeDropout(mixed(), 0.5)(ids, offsets, keys, keyed_random.keys(number)))}
         for number in range(20)
     ]
-    assert all(4 < len(ways) <= merge_dropout.VARIANTS for ways in rounds)
-    assert len(set().union(*rounds)) > merge_dropout.VARIANTS
+    assert all(4 < len(ways) <= bpe_dropout.VARIANTS for ways in rounds)
+    assert len(set().union(*rounds)) > bpe_dropout.VARIANTS
 
 
 def test_no_word_becomes_another_that_happens_to_have_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,9 +285,9 @@ def test_no_word_becomes_another_that_happens_to_have_its_number(monkeypatch: py
     def few(numbers: Any, starts: Any) -> Any:
         return sums(numbers, starts) % np.uint64(16)
 
-    sums = word_forms._sums
+    sums = bpe_dropout._sums
     tokenizer, texts = mixed(), ["the cat", "natural language", "on mat", "love"]
-    monkeypatch.setattr(word_forms, "_sums", few)
+    monkeypatch.setattr(bpe_dropout, "_sums", few)
     for text, ids in zip(texts, recut(tokenizer, 0.3, texts), strict=True):
         assert tokenizer.decode(ids) == text
 
@@ -301,7 +302,7 @@ def test_nothing_in_is_nothing_out() -> None:
 def test_the_arrays_handed_in_are_left_alone() -> None:
     ids, offsets = flat(mixed().encode_many(TEXTS))
     before = ids.copy()
-    MergeDropout(mixed(), 0.5)(ids, offsets, keyed.keys(np.arange(len(TEXTS), dtype=np.uint64)), ROUND)
+    MergeDropout(mixed(), 0.5)(ids, offsets, keyed_random.keys(np.arange(len(TEXTS), dtype=np.uint64)), ROUND)
     assert np.array_equal(ids, before)
 
 
@@ -318,7 +319,7 @@ def test_a_rate_that_cannot_be_is_named(rate: float) -> None:
 
 def test_a_sentence_without_a_key_is_named() -> None:
     with pytest.raises(UsageError, check=has_code("dropout_key_count_mismatch", keys=1, sentences=2)):
-        MergeDropout(mixed(), 0.1)(*flat([[7], [8]]), keyed.keys(1), ROUND)
+        MergeDropout(mixed(), 0.1)(*flat([[7], [8]]), keyed_random.keys(1), ROUND)
 
 
 def test_a_piece_with_a_character_that_is_no_piece_stays_whole() -> None:

@@ -8,7 +8,7 @@ from sentencepiece import SentencePieceProcessor
 
 from attendo.errors import ModelError
 from attendo.text import SentencePiece
-from attendo.text.sentencepiece_file import PieceKind, model_kind, pieces
+from attendo.text.sentencepiece import PieceKind, model_kind, pieces
 
 TEXTS = ["the cat sat on the mat", "你喜欢猫吗？"] * 3
 

@@ -7,7 +7,7 @@ from error_codes import has_code
 
 from attendo.errors import ModelError
 from attendo.text import BOS, EOS, UNK, Tokenizer, load_tokenizer
-from attendo.text.spaced import Spaced
+from attendo.text.characters import Spaced
 
 
 def test_a_piece_is_what_stands_between_spaces() -> None:

@@ -7,7 +7,7 @@ from error_codes import ErrorCheck, has_code
 
 from attendo.errors import UsageError
 from attendo.text import BOS, EOS, Bytes, Characters, SentencePiece, Tokenizer, Words, load_tokenizer
-from attendo.text.symbols import checked_symbols, split_at
+from attendo.text.tokenizer import checked_symbols, split_at
 
 SYMBOLS = ("<2de>", "<2", "ab", "<sep>")
 TEXTS = ["the cat sat on the mat", "<2de> xa bx xa bx xabx<sep>the </s> <pad>"] * 5

@@ -5,7 +5,7 @@ from error_codes import has_code
 
 from attendo.errors import DataError
 from attendo.text import CONTROL_PIECES, UNK
-from attendo.text.vocabulary import Vocabulary, most_frequent
+from attendo.text.words import Vocabulary, most_frequent
 
 
 def test_control_pieces_are_counted_but_not_found() -> None:

@@ -8,9 +8,9 @@ import torch
 from error_codes import ErrorCheck, has_code
 from running import ALPHABET, continuer
 
-from attendo.data.line_breaks import LINE
 from attendo.errors import UsageError
 from attendo.text import BOS, EOS, PAD, SentencePiece, Words
+from attendo.text.newlines import LINE
 from attendo.text_model import TextModel, TooLongError, load
 
 TEXTS = ["abc", "", "hi. mp", "d\n\ne"]

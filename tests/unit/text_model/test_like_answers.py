@@ -10,7 +10,7 @@ from lively import lively_model, sentences
 from attendo.errors import UsageError
 from attendo.text import EOS
 from attendo.text_model import TextModel
-from attendo.text_model.lines import LineMaker
+from attendo.text_model.inputs import LineMaker
 
 ASKED: list[dict[str, Any]] = [
     {"like": "fairseq", "beam": 3, "n_best": 3, "max_length": 5},

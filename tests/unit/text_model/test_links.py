@@ -9,7 +9,7 @@ from tiny import tiny_model
 from attendo.text import Bytes, SentencePiece, Tokenizer, Words
 from attendo.text.markup import Markup
 from attendo.text_model import Alignment, Hypothesis, Score
-from attendo.text_model.links import links_of
+from attendo.text_model.alignment import links_of
 
 
 @cache

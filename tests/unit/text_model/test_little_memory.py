@@ -12,10 +12,10 @@ from lively import lively_model, sentences
 from tiny import Command
 
 import attendo.decode.engines
-import attendo.text_model.looking
+import attendo.text_model.alignment
 import attendo.text_model.scoring
-from attendo.decode.making_do import LessAtOnceWarning
-from attendo.decode.slots import Slots
+from attendo.decode.engines import LessAtOnceWarning
+from attendo.decode.static_batch import Slots
 from attendo.text_model import TextModel
 
 FULL = "CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has 1.50 GiB of which 0 are free. Process 5 has much"
@@ -175,7 +175,7 @@ def test_scores_and_alignments_are_read_in_halves_where_they_must(call: str, mon
         return [each.best.alignment.weights.tolist() for each in found if each.best.alignment is not None]
 
     expected = asked()
-    group = attendo.text_model.scoring if call == "score" else attendo.text_model.looking
+    group = attendo.text_model.scoring if call == "score" else attendo.text_model.alignment
     collate = group.collate
 
     def few(pairs: Any) -> Any:

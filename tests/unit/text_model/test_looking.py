@@ -8,7 +8,7 @@ from error_codes import has_code
 from lively import lively_model, sentences
 
 from attendo.errors import ModelError
-from attendo.text_model.looking import AlignmentHead, aligned
+from attendo.text_model.alignment import AlignmentHead, aligned
 
 TEXTS = sentences(4)
 

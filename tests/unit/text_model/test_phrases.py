@@ -11,7 +11,7 @@ from tiny import SOURCES, TARGETS
 
 from attendo.text import EOS, Bytes, SentencePiece, Words
 from attendo.text_model import TextModel
-from attendo.text_model.phrasing import (
+from attendo.text_model.constraints import (
     banned_ways,
     behind_a_space,
     goes_on,
@@ -55,7 +55,7 @@ def test_a_ban_is_kept_also_where_a_phrase_is_written_as_no_tokenizer_would(
     model, texts = make(), sentences(6, longest=4)
     banned = frequent([result.text for result in model.generate(texts, max_length=8)])
     expected = [result.text for result in model.generate(texts, ban=[banned], max_length=8)]
-    monkeypatch.setattr("attendo.text_model.answering.banned_ways", lambda tokenizer, phrases: ())
+    monkeypatch.setattr("attendo.text_model.generation.banned_ways", lambda tokenizer, phrases: ())
     found = model.generate(texts, ban=[banned], max_length=8)
     assert not any(holds(result.text, banned) for result in found)
     assert len(found) == len(expected)
@@ -106,7 +106,7 @@ def test_of_two_ways_to_write_what_must_be_said_the_better_answer_is_taken(monke
     one_way = []
     for way in (0, 1):
         only = lambda tokenizer, phrases, way=way: [required_ways(tokenizer, phrases)[way]]  # noqa: E731
-        monkeypatch.setattr("attendo.text_model.lines.required_ways", only)
+        monkeypatch.setattr("attendo.text_model.inputs.required_ways", only)
         one_way.append(model.generate(texts, **options))
     for found, first, second in zip(both, *one_way, strict=True):
         assert (first.cut, -first.score) != (second.cut, -second.score)

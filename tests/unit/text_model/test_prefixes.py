@@ -8,10 +8,10 @@ from tiny import SIZES
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.store import StoredModel
+from attendo.model_folder import StoredModel
 from attendo.text import BOS, Words
 from attendo.text_model import TextModel, Wishes, load
-from attendo.text_model.lines import LineMaker
+from attendo.text_model.inputs import LineMaker
 
 TEXTS = ["the cat sat", "a dog ran"]
 

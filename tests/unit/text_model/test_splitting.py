@@ -10,8 +10,8 @@ from tiny import tiny_model
 
 from attendo.errors import UsageError
 from attendo.text_model import TextModel, TooLongError
-from attendo.text_model.plain import plain_result
-from attendo.text_model.splitting import joined, sentences
+from attendo.text_model.results import plain_result
+from attendo.text_model.sentence_splitting import joined, sentences
 
 
 @pytest.mark.parametrize(

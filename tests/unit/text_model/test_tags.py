@@ -9,10 +9,10 @@ from tiny import SIZES
 
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.store import StoredModel
+from attendo.model_folder import StoredModel
 from attendo.text import Words
 from attendo.text_model import TextModel
-from attendo.text_model.tags import UntaggedWarning
+from attendo.text_model.text_model import UntaggedWarning
 
 TAGGED = [("<en> the cat sat", "x"), ("<de> the dog", "y")]
 

@@ -6,12 +6,12 @@ from typing import Any
 import torch
 
 from attendo.data.batch import Batch, Example, collate
-from attendo.data.stream import START, BatchStream, Placed, Position
+from attendo.data.sampler import START, BatchStream, Placed, Position
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.train.config import TrainConfig
-from attendo.train.learner import Learner
-from attendo.train.world import World
+from attendo.train.distributed import World
+from attendo.train.update import Learner
 
 SIZES: dict[str, Any] = {
     "vocab_size": 17,

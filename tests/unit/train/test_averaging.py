@@ -7,8 +7,7 @@ import torch
 from error_codes import has_code
 
 from attendo.errors import ModelError, UsageError
-from attendo.train.averaging import average_checkpoints
-from attendo.train.checkpoint import Checkpoints, Snapshot
+from attendo.train.checkpoint import Checkpoints, Snapshot, average_checkpoints
 
 
 @pytest.fixture

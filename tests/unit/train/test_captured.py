@@ -8,9 +8,9 @@ import torch
 from learning import BATCH, BOTH, OTHER, learner
 
 from attendo.data.batch import Batch
-from attendo.train import captured
-from attendo.train.captured import CapturedPasses
-from attendo.train.learner import Learner
+from attendo.train import compilation
+from attendo.train.compilation import CapturedPasses
+from attendo.train.update import Learner
 
 
 class Pretended:
@@ -40,7 +40,7 @@ class Pretended:
 
 @pytest.fixture(autouse=True)
 def from_the_first_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(captured, "_WARM_UP", 0)
+    monkeypatch.setattr(compilation, "_WARM_UP", 0)
 
 
 def capturing() -> tuple[Learner, Pretended]:
@@ -96,8 +96,8 @@ def test_a_batch_is_not_changed_by_those_that_come_after_it() -> None:
 
 
 def test_the_first_passes_and_shapes_beyond_the_most_run_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(captured, "_WARM_UP", 3)
-    monkeypatch.setattr(captured, "_MOST_GRAPHS", 1)
+    monkeypatch.setattr(compilation, "_WARM_UP", 3)
+    monkeypatch.setattr(compilation, "_MOST_GRAPHS", 1)
     made, recorder = capturing()
     for batch in (BATCH, BATCH, OTHER, BATCH, OTHER, OTHER, BATCH):
         made.update([batch])

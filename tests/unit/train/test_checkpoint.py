@@ -8,7 +8,7 @@ import pytest
 import torch
 from error_codes import has_code
 
-from attendo import durable
+from attendo import atomic_files
 from attendo.errors import ModelError
 from attendo.train import checkpoint
 from attendo.train.checkpoint import Checkpoints, Snapshot
@@ -104,7 +104,7 @@ def test_every_file_is_on_disk_before_the_folder_gets_its_name_and_that_before_a
         return call
 
     for name in ("write", "sync", "move", "remove"):
-        monkeypatch.setattr(durable, name, noted(name, getattr(durable, name)))
+        monkeypatch.setattr(atomic_files, name, noted(name, getattr(atomic_files, name)))
     monkeypatch.setattr(checkpoint, "save_file", noted("save_file", checkpoint.save_file))
     monkeypatch.setattr(checkpoint, "write_manifest", noted("write_manifest", checkpoint.write_manifest))
     checkpoints.save(snapshot(3))
@@ -124,8 +124,8 @@ def test_the_folder_of_all_checkpoints_is_on_disk_too(
     checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced = []
-    sync = durable.sync
-    monkeypatch.setattr(durable, "sync", lambda path: (synced.append(path), sync(path)))
+    sync = atomic_files.sync
+    monkeypatch.setattr(atomic_files, "sync", lambda path: (synced.append(path), sync(path)))
     checkpoints.save(snapshot(1))
     assert checkpoints.folder.parent in synced
 
@@ -140,7 +140,7 @@ def test_a_full_disk_is_told_with_path_and_bytes(
         raise checkpoint.SafetensorError(f"I/O error: {message}")
 
     monkeypatch.setattr(checkpoint, "save_file", refuse)
-    with pytest.raises(durable.DiskFullError, check=has_code("disk_full")):
+    with pytest.raises(atomic_files.DiskFullError, check=has_code("disk_full")):
         checkpoints.save(snapshot(2))
     assert [path.name for path in checkpoints.folder.iterdir()] == ["step-00000001"]
 

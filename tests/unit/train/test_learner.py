@@ -10,9 +10,9 @@ from learning import BATCH, BOTH, OTHER, SHORT, batch, config, learner
 
 from attendo.errors import UsageError
 from attendo.train.config import Part
-from attendo.train.learner import Learner, pick_compile, pick_precision, uses_capture
+from attendo.train.distributed import World
 from attendo.train.loss import summed_loss, training_loss
-from attendo.train.world import World
+from attendo.train.update import Learner, pick_compile, pick_precision, uses_capture
 
 CPU = torch.device("cpu")
 
@@ -127,7 +127,7 @@ def test_a_loss_that_is_no_number_leaves_everything_as_it_was(monkeypatch: pytes
     trained = learner(config())
     trained.update([BATCH])
     before = weights(trained)
-    monkeypatch.setattr("attendo.train.learner.training_loss", lambda *arguments: training_loss(*arguments) * math.inf)
+    monkeypatch.setattr("attendo.train.update.training_loss", lambda *arguments: training_loss(*arguments) * math.inf)
     update = trained.update([BATCH])
     assert float(update.skipped) == 1
     assert torch.equal(weights(trained), before)

@@ -12,10 +12,20 @@ from error_codes import has_code
 from learning import BATCH, OTHER, ListStream, config, learner
 
 from attendo.train.checkpoint import Checkpoints
-from attendo.train.loop import DivergedError, SaveError, Trainer
-from attendo.train.reports import Report, Saved, SaveFailed, Skipped, Step, Stopped, Validation
-from attendo.train.schedule import learning_rate
-from attendo.train.world import World
+from attendo.train.distributed import World
+from attendo.train.loop import (
+    DivergedError,
+    Report,
+    Saved,
+    SaveError,
+    SaveFailed,
+    Skipped,
+    Step,
+    Stopped,
+    Trainer,
+    Validation,
+)
+from attendo.train.optimizer import learning_rate
 
 Trainers = Callable[..., Trainer]
 
@@ -211,7 +221,7 @@ def test_a_skipped_step_is_told_with_its_pairs_before_it_is_all_told(
     trainer: Trainers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = trainer(None, accumulate=2)
-    monkeypatch.setattr("attendo.train.learner.training_loss", lambda logits, *rest: logits.sum() * float("nan"))
+    monkeypatch.setattr("attendo.train.update.training_loss", lambda logits, *rest: logits.sum() * float("nan"))
     reports = made.train()
     step = next(reports)
     assert isinstance(step, Step)
@@ -225,7 +235,7 @@ def test_too_many_skipped_steps_in_a_row_end_the_run_and_say_what_to_change(
     trainer: Trainers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = trainer(None, max_skipped=3)
-    monkeypatch.setattr("attendo.train.learner.training_loss", lambda logits, *rest: logits.sum() * float("inf"))
+    monkeypatch.setattr("attendo.train.update.training_loss", lambda logits, *rest: logits.sum() * float("inf"))
     reports: list[Report] = []
     with pytest.raises(DivergedError, check=has_code("training_diverged", steps=3)):
         reports.extend(made.train())

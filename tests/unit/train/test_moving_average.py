@@ -7,7 +7,7 @@ import torch
 from learning import BATCH, config, learner
 from torch import nn
 
-from attendo.train.moving_average import MovingAverage
+from attendo.train.optimizer import MovingAverage
 
 NO, YES = torch.tensor(0.0), torch.tensor(1.0)
 

@@ -8,16 +8,16 @@ from learning import BATCH, OTHER, config, learner
 from torch import nn
 
 from attendo.data.batch import Batch
-from attendo.train.learner import Learner
 from attendo.train.loss import summed_loss
 from attendo.train.optimizer import (
     expected_tensors,
+    learning_rate,
     load_optimizer_tensors,
     make_optimizer,
     optimizer_tensors,
     set_rate,
 )
-from attendo.train.schedule import learning_rate
+from attendo.train.update import Learner
 
 
 def plain_step(network: nn.Module, optimizer: torch.optim.Optimizer, batches: Sequence[Batch], clip: float) -> float:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from attendo.train.randomness import random_tensors, restore_random, seed_everything
-from attendo.train.world import World
+from attendo.train.distributed import World
+from attendo.train.random_state import random_tensors, restore_random, seed_everything
 
 CPU = torch.device("cpu")
 

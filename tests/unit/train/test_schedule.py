@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from attendo.train.config import TrainConfig
-from attendo.train.schedule import learning_rate, peak_rate
+from attendo.train.optimizer import learning_rate, peak_rate
 
 STEPS, WARMUP, PEAK = 1000, 100, 0.002
 

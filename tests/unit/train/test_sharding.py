@@ -8,16 +8,13 @@ import torch
 import torch.distributed as dist
 from learning import BATCH, OTHER, config, learner
 
-from attendo.data.batch import Batch, collate_windows
-from attendo.data.sequences import Sequences
+from attendo.data.batch import Batch, Sequences, collate_windows
 from attendo.model.transformer import Transformer
-from attendo.train.checkpoint import Snapshot
+from attendo.train.checkpoint import Snapshot, Standing, averaged_weights, take_snapshot
 from attendo.train.config import TrainConfig
-from attendo.train.learner import Learner
+from attendo.train.distributed import World
 from attendo.train.sharding import Sharded
-from attendo.train.snapshot import averaged_weights, take_snapshot
-from attendo.train.standing import Standing
-from attendo.train.world import World
+from attendo.train.update import Learner
 
 
 @pytest.fixture
@@ -28,7 +25,7 @@ def parted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return Sharded(network, world)
 
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    monkeypatch.setattr("attendo.train.learner.held", held)
+    monkeypatch.setattr("attendo.train.update.held", held)
     yield
     dist.destroy_process_group()
 

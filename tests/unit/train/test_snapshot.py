@@ -9,9 +9,7 @@ from error_codes import ErrorCheck, has_code
 from learning import BATCH, BOTH, OTHER, config, learner
 
 from attendo.errors import ModelError
-from attendo.train.checkpoint import Snapshot
-from attendo.train.snapshot import averaged_weights, restore, take_snapshot
-from attendo.train.standing import Standing
+from attendo.train.checkpoint import Snapshot, Standing, averaged_weights, restore, take_snapshot
 
 
 def taken(**changes: Any) -> Snapshot:

@@ -5,9 +5,9 @@ import json
 import pytest
 from error_codes import has_code
 
-from attendo.data.stream import Position
+from attendo.data.sampler import Position
 from attendo.errors import ModelError
-from attendo.train.standing import Standing
+from attendo.train.checkpoint import Standing
 
 
 def test_it_reads_back_from_json_to_the_last_bit() -> None:

@@ -11,10 +11,10 @@ from learning import BATCH, learner
 from tiny import write_pairs
 
 from attendo.nn.cpu_threads import THROTTLE, OtherLoad
-from attendo.recipes import run as run_module
-from attendo.recipes.run import Run
-from attendo.recipes.run_config import RunConfig
-from attendo.recipes.verify_resume import _same_threads
+from attendo.runs import run as run_module
+from attendo.runs.config import RunConfig
+from attendo.runs.run import Run
+from attendo.runs.verify_resume import _same_threads
 from attendo.train import threads as threads_module
 from attendo.train.threads import choose_threads
 

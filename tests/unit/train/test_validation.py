@@ -6,8 +6,8 @@ from tiny import SOURCES, TARGETS, tiny_model
 
 from attendo.data.batch import Example, collate
 from attendo.train.config import TrainConfig
-from attendo.train.learner import Learner
 from attendo.train.loss import summed_loss
+from attendo.train.update import Learner
 from attendo.train.validation import Validator, validation_loss
 
 PAIRS = list(zip(SOURCES, TARGETS, strict=True))

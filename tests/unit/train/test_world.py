@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from attendo.train.world import World, joined
+from attendo.train.distributed import World, joined
 
 CPU = torch.device("cpu")
 

@@ -1,0 +1,254 @@
+"""The decoding benchmark: workloads, interleaved rounds, token agreement, BLEU, environment."""
+
+import math
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, get_args
+
+import torch
+
+from attendo import __version__
+from attendo.bench.systems import PACKAGES, RIVALS, Ours, Precision, System, Work, load_rival, version
+from attendo.data.corpus_files import read_lines
+from attendo.errors import DataError, ModelError, UsageError
+from attendo.metrics.scores import measure, score_of
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+from attendo.settings import nearest
+from attendo.text import CONTROL_PIECES, Tokenizer
+
+Ids = list[list[int]]
+_WARM_UP = 4  # more calls of each system on a GPU before the clock runs: memory, plans and recordings are made in them
+
+
+class Scoring:
+    """BLEU of answers as `attendo evaluate` computes it: cased, and cut by 13a unless the script asks for another."""
+
+    def __init__(self, references: Sequence[str], tokenizer: Tokenizer) -> None:
+        self._measure, self._tokenizer = measure("bleu", references, None), tokenizer
+
+    @property
+    def signature(self) -> str:
+        return self._measure.signature
+
+    def bleu(self, answers: Sequence[Sequence[int]]) -> float:
+        """Of ids in the order of the references."""
+        texts = [self._tokenizer.decode(answer) for answer in answers]
+        return score_of(self._measure, self._measure.statistics(texts)).value
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another system, and what it computes in."""
+
+    name: str
+    precision: Precision
+
+
+@dataclass(frozen=True)
+class BenchmarkPlan:
+    """What is compared with what, on which work, how often."""
+
+    network: Transformer
+    precision: Precision
+    rivals: Sequence[Rival]
+    works: Sequence[Work]
+    rounds: int
+    device: torch.device
+    scoring: Scoring | None = None
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What comes next, for whoever waits."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A rival that takes no part."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a system took for a piece of work."""
+
+    system: str
+    beam: int
+    batch: int
+    tokens: int  # in all answers; eos counted where it was said
+    seconds: tuple[float, ...]  # of each round
+    ratio: float | None = None  # how many times as fast attendo is, from the medians; None for attendo itself
+    same: float | None = None  # share of tokens that attendo says too
+    bleu: float | None = None  # of the answers, where there are references
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def speed(self) -> float:
+        """Tokens a second."""
+        return self.tokens / self.median
+
+
+Report = Doing | LeftOut | Measurement
+
+
+def compare(plan: BenchmarkPlan, clock: Callable[[], float] = time.perf_counter) -> Iterator[Report]:
+    """Load each system once, then for each piece of work: let all answer, look whether they agree, time them."""
+    systems: list[System] = [Ours(plan.network, plan.precision, plan.device)]
+    longest = max(work.longest for work in plan.works)
+    with TemporaryDirectory(prefix="attendo-bench-") as folder:
+        for n, rival in enumerate(plan.rivals):
+            yield Doing(f"loading {rival.name} {rival.precision}")
+            place = Path(folder, str(n))
+            try:
+                systems.append(load_rival(rival.name, rival.precision, plan.network, plan.device, longest, place))
+            except ModelError as error:
+                yield LeftOut(f"{rival.name} {rival.precision}", str(error))
+        for work in plan.works:
+            yield from _measure(systems, work, plan, clock)
+
+
+def share_alike(one: Ids, other: Ids) -> float:
+    """Of all places that either has a token at, the share at which both have the same."""
+    places = sum(max(len(a), len(b)) for a, b in zip(one, other, strict=True))
+    alike = sum(x == y for a, b in zip(one, other, strict=True) for x, y in zip(a, b, strict=False))
+    return alike / places if places else 1.0
+
+
+def _measure(
+    systems: Sequence[System], work: Work, plan: BenchmarkPlan, clock: Callable[[], float]
+) -> Iterator[Report]:
+    calls = [system.prepare(work) for system in systems]
+    said: list[Ids] = []
+    for system, call in zip(systems, calls, strict=True):
+        yield Doing(f"beam {work.beam}, batch {work.batch}: {system.name} answers")
+        said.append(system.ids(call()))
+        for _ in range(_WARM_UP if plan.device.type == "cuda" else 0):
+            call()
+    times: list[list[float]] = [[] for _ in systems]
+    for turn in range(plan.rounds):
+        yield Doing(f"beam {work.beam}, batch {work.batch}: round {turn + 1} of {plan.rounds}")
+        for n in range(len(systems)):
+            which = (n + turn) % len(systems)  # nobody always comes after the same one
+            times[which].append(_timed(calls[which], clock))
+    ours = statistics.median(times[0])
+    for n, system in enumerate(systems):
+        rival = {"ratio": statistics.median(times[n]) / ours, "same": share_alike(said[0], said[n])} if n else {}
+        tokens = sum(len(answer) + (len(answer) < work.most) for answer in said[n])
+        bleu = plan.scoring.bleu(said[n]) if plan.scoring is not None else None
+        yield Measurement(system.name, work.beam, work.batch, tokens, tuple(times[n]), **rival, bleu=bleu)
+
+
+def _timed(call: Callable[[], Any], clock: Callable[[], float]) -> float:
+    begin = clock()
+    call()
+    return clock() - begin
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Sources as ids, and what each should be answered with where that is known."""
+
+    path: Path
+    sources: Sequence[Sequence[int]]
+    references: Sequence[str] | None = None
+
+
+def parse_rivals(text: str, precision: Precision) -> list[Rival]:
+    """`ctranslate2:int8,transformers`: names, each with a precision of its own or that of attendo."""
+    rivals = []
+    for word in filter(None, (each.strip() for each in text.split(","))):
+        name, _, own = word.partition(":")
+        if name not in RIVALS:
+            raise UsageError(
+                "unknown_rival", name=name, suggestion=nearest(name, list(RIVALS)), known=", ".join(RIVALS)
+            )
+        if own and own not in get_args(Precision):
+            raise UsageError("unknown_rival_precision", rival=word, precision=own, known=", ".join(get_args(Precision)))
+        rivals.append(Rival(name, own or precision))  # type: ignore[arg-type]
+    return rivals
+
+
+def forced_work(
+    config: ModelConfig, source_length: int, steps: int, beams: Sequence[int], batches: Sequence[int]
+) -> list[Work]:
+    """Random sources of one length, eos included, and answers of exactly `steps` tokens."""
+    first, size = len(CONTROL_PIECES), config.source_vocab_size or 0
+    if size <= first:
+        raise UsageError("vocabulary_only_control_tokens", size=size)
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(first, size, (max(batches), max(1, source_length - 1)), generator=generator).tolist()
+    works = [Work(ids[:batch], beam, batch, least=steps, most=steps) for beam in beams for batch in batches]
+    if works[0].longest > (room := _room(config)):
+        raise UsageError("sequences_exceed_positions", limit=room, length=works[0].longest)
+    return works
+
+
+def read_sentences(path: Path, tokenizer: Tokenizer, references: Path | None = None) -> Sentences:
+    """The lines of a file that are not empty, each with the line of the references that stands beside it."""
+    lines = list(read_lines(path))
+    expected = list(read_lines(references)) if references is not None else lines
+    if len(expected) != len(lines):
+        raise DataError(
+            "reference_line_count_mismatch",
+            references=references,
+            reference_count=len(expected),
+            path=path,
+            count=len(lines),
+        )
+    encoded = tokenizer.encode_many([line if line.strip() else "" for line in lines])
+    kept = [(ids, reference) for ids, reference in zip(encoded, expected, strict=True) if ids]
+    if not kept:
+        raise DataError("file_has_no_text", path=path)
+    sources, beside = zip(*kept, strict=True)
+    return Sentences(path, sources, beside if references is not None else None)
+
+
+def natural_work(sentences: Sentences, config: ModelConfig, beams: Sequence[int], batches: Sequence[int]) -> list[Work]:
+    """For all sentences the same limit, twice the longest source and 20 tokens more."""
+    sources = sentences.sources
+    longest, room = max(map(len, sources)), _room(config)
+    if longest >= room:
+        raise DataError("line_exceeds_positions", path=sentences.path, length=longest, limit=room)
+    most = int(min(2 * longest + 20, room - 1))
+    return [Work(sources, beam, batch, least=0, most=most) for beam in beams for batch in batches]
+
+
+def _room(config: ModelConfig) -> float:
+    return config.max_length if config.positions == "learned" else math.inf
+
+
+def facts(device: torch.device) -> dict[str, Any]:
+    """Hardware, versions and threads. A rival that is not installed has no version."""
+    return {
+        "hardware": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "device": str(device),
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "attendo": __version__,
+        "torch": torch.__version__,
+        **{name: version(name) for name in PACKAGES.values()},
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

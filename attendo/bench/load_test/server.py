@@ -1,0 +1,108 @@
+"""Starts `attendo serve` on a free port for a load test, and loads the texts to send."""
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO
+
+from attendo.data.corpus_files import read_lines
+from attendo.demo_task import BuiltinTask
+from attendo.errors import AttendoError, DataError, ModelError
+
+_SECONDS_TO_START = 300.0  # a large model is read, checked and compiled
+_SECONDS_TO_END = 20.0
+_SECONDS_TO_EXPLAIN = 1.0
+# Without -P Python would take modules from the folder that this is called in, whatever lies there.
+_ATTENDO = (sys.executable, "-P", "-m", "attendo")
+_ANNOUNCED = "http://"  # what the line begins with that `attendo serve` prints when it listens
+
+
+class ServerError(AttendoError):
+    """A server that was started for a measurement did not come up."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A server that has said where it listens."""
+
+    url: str
+    pid: int
+
+
+@contextmanager
+def started(folders: Sequence[Path], *options: str) -> Iterator[Started]:
+    """`attendo serve` with these options in a process of its own, until the end of the block."""
+    command = [*_ATTENDO, "serve", *map(str, folders), "--port", "0", *options]
+    with TemporaryFile("w+", encoding="utf-8") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        try:
+            yield Started(_address(process, errors), process.pid)
+        finally:
+            _stop(process)
+
+
+@contextmanager
+def exported(folder: Path, engine: str) -> Iterator[Path]:
+    """The model as another engine has it, in a folder that is gone after the block."""
+    with TemporaryDirectory(prefix="attendo-bench-") as place:
+        out = Path(place, engine)
+        command = [*_ATTENDO, "export", str(folder), str(out), "--to", engine]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ModelError(
+                "model_export_failed", folder=folder, engine=engine, reason=_last_line(done.stderr, done.returncode)
+            )
+        yield out
+
+
+def _address(process: "subprocess.Popen[str]", errors: IO[str]) -> str:
+    assert process.stdout is not None
+    until = time.monotonic() + _SECONDS_TO_START
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while (left := until - time.monotonic()) > 0 and selector.select(left):
+            line = process.stdout.readline()
+            if line.startswith(_ANNOUNCED):
+                return line.strip().rstrip("/")
+            if not line:
+                break
+    with suppress(subprocess.TimeoutExpired):  # it may be about to end by itself, and its exit code says more
+        process.wait(_SECONDS_TO_EXPLAIN)
+    process.kill()
+    errors.seek(0)
+    raise ServerError("server_start_failed", reason=_last_line(errors.read(), process.wait()))
+
+
+def _last_line(text: str, code: int) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1].removeprefix("attendo: ") if lines else f"it said nothing, and ended with exit code {code}"
+
+
+def _stop(process: "subprocess.Popen[str]") -> None:
+    if process.poll() is None:
+        os.kill(process.pid, signal.SIGTERM)
+    try:
+        process.wait(_SECONDS_TO_END)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def texts_of(path: Path | None, count: int = 500) -> list[str]:
+    """At most so many that are not empty."""
+    lines = (pair.source for pair in BuiltinTask().train()) if path is None else read_lines(path)
+    found = list(islice((line for line in lines if line.strip()), count))
+    if not found:
+        raise DataError("file_has_no_text", path=path)
+    return found

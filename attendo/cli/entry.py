@@ -1,0 +1,32 @@
+"""Where a command begins: what `attendo` and `python -m attendo` run. It imports nothing that takes a while."""
+
+import sys
+import warnings
+from typing import Any
+
+from attendo.cli.signals import catch_signals, find_exit_code
+
+
+def main() -> None:
+    """Run a command. A signal is one line from the first moment on, also during imports; so is a warning of ours."""
+    catch_signals()
+    theirs = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if category.__module__.startswith("attendo."):
+            print(f"attendo: {message}", file=sys.stderr)
+        else:
+            theirs(message, category, *place, **more)
+
+    warnings.showwarning = show
+    try:
+        from attendo.cli.main import main as run
+
+        run()
+    except BaseException as error:
+        code = find_exit_code(error)
+        if code is None or isinstance(error, SystemExit):
+            raise
+        if code == 130:
+            print("attendo: interrupted", file=sys.stderr)
+        sys.exit(code)

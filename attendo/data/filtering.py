@@ -1,0 +1,103 @@
+"""Which lines cannot be learned from, why, and how many of them are too many."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import TextIOBase
+from itertools import islice
+from pathlib import Path
+
+from attendo.data.config import DataConfig
+from attendo.data.corpus_files import Corpus, Row
+from attendo.errors import DataError
+
+RATIO_ABOVE = 20  # tokens; in shorter pairs one long word is enough for an odd ratio
+
+
+ROWS_AT_ONCE = 1000
+
+
+class TooManyBadLinesError(DataError):
+    """More bad lines than `data.max_bad_ratio` allows."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some neighbouring lines of a corpus."""
+
+    lines: int
+    good: list[Row]
+    faults: dict[int, str]  # by line number
+
+
+def screened(corpus: Corpus) -> Iterator[Block]:
+    """The whole corpus, block by block, with what its text alone shows to be wrong."""
+    rows = corpus.rows()
+    while block := list(islice(rows, ROWS_AT_ONCE)):
+        faults = {row.number: fault for row in block if (fault := text_fault(row)) is not None}
+        yield Block(len(block), [row for row in block if row.number not in faults] if faults else block, faults)
+
+
+def text_fault(row: Row) -> str | None:
+    """What the text alone shows to be wrong."""
+    if row.fault is None and not (row.source.strip() and row.target.strip()):
+        return "empty"
+    return row.fault
+
+
+def length_fault(source_tokens: int, target_tokens: int, settings: DataConfig) -> str | None:
+    """What shows only when the text has become tokens."""
+    short, long = sorted((source_tokens, target_tokens))
+    if short == 0:  # white space that a tokenizer drops, or a script that it does not know
+        return "empty"
+    if long > settings.max_length:
+        return "too long"
+    if long > RATIO_ABOVE and long > settings.max_length_ratio * short:
+        return "length ratio"
+    return None
+
+
+def remedy(reasons: Counter[str], max_bad_ratio: float) -> str:
+    """What to do about bad lines, by the most frequent reason."""
+    (reason, _), *_ = reasons.most_common(1)
+    fitting = {
+        "length ratio": "raise data.max_length_ratio, or cut long sources (data.cut_source), as for summaries; or ",
+        "too long": "raise data.max_length, or cut long sources (data.cut_source); or ",
+    }
+    return f"{fitting.get(reason, '')}mend them, or raise data.max_bad_ratio, now {max_bad_ratio:g}"
+
+
+class BadLines:
+    """The bad lines of one corpus: counted by reason here, listed one by one in a file."""
+
+    def __init__(self, corpus: str, listing: TextIOBase) -> None:
+        self.corpus = corpus
+        self.lines = 0  # all that were looked at, good and bad
+        self.counts: Counter[str] = Counter()
+        self._listing = listing
+
+    def add(self, lines: int, faults: dict[int, str]) -> None:
+        """So many more lines, and what is wrong with some of them by number."""
+        self.lines += lines
+        self.counts.update(faults.values())
+        for number in sorted(faults):
+            self._listing.write(f"{' '.join(self.corpus.split())}\t{number}\t{faults[number]}\n")
+
+    def check(self, max_bad_ratio: float, listed: Path, advice: str = "") -> None:
+        """Refuse a corpus with too many of them; `listed` is where the reader finds the list."""
+        bad = self.counts.total()
+        if bad <= max_bad_ratio * self.lines:
+            return
+        reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.most_common())
+        raise TooManyBadLinesError(
+            "too_many_bad_lines",
+            corpus=self.corpus,
+            bad=bad,
+            lines=self.lines,
+            share=bad / self.lines,
+            reasons=reasons,
+            listing=listed,
+            remedy=remedy(self.counts, max_bad_ratio),
+            separator=advice and "; ",
+            advice=advice,
+        )

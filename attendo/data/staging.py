@@ -1,0 +1,67 @@
+"""A folder in the making: written beside its place, moved there whole, and gone without a trace if that fails."""
+
+from pathlib import Path
+from types import TracebackType
+
+from attendo import atomic_files
+from attendo.data import index
+from attendo.data.filtering import TooManyBadLinesError
+from attendo.errors import AttendoError, UsageError
+
+
+class NewFolder:
+    """Where prepared data is written. An earlier folder is replaced only when the new one is whole and on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.new = folder.with_name(f"{atomic_files.TEMPORARY}{folder.name}")
+        # Beside the folder, because the list must outlive it when there are too many bad lines.
+        self.bad_lines = folder.with_name(f"{folder.name}.bad-lines.tsv")
+        self.bytes_needed = 0  # as far as is known
+
+    def __enter__(self) -> "NewFolder":
+        folder = self.folder
+        if folder.exists() and not (folder / index.NAME).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UsageError("folder_not_prepared_data", folder=folder)
+        try:
+            atomic_files.remove(self.new)
+            with atomic_files.explained(folder, 0):
+                self.new.mkdir(parents=True)
+        except OSError as error:
+            raise UsageError("folder_creation_failed", folder=folder, reason=error.strerror) from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        atomic_files.remove(self.new)
+        if not isinstance(error, TooManyBadLinesError):
+            self.bad_lines.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise AttendoError(
+                "prepared_data_write_failed", folder=self.folder, reason=error.strerror, bytes=self.bytes_needed
+            ) from None
+
+    def take_bad_lines(self) -> None:
+        """Put their list into the folder."""
+        self.bad_lines.rename(self.new / "bad-lines.tsv")
+
+    def publish(self) -> None:
+        """Make the folder durable and move it into place."""
+        for path in self.new.iterdir():
+            atomic_files.sync(path)
+        atomic_files.sync(self.new)
+        old = self.folder.with_name(f".old-{self.folder.name}")
+        atomic_files.remove(old)
+        if self.folder.exists():
+            atomic_files.move(self.folder, old)
+        try:
+            atomic_files.move(self.new, self.folder)
+        except OSError:
+            if old.exists():
+                atomic_files.move(old, self.folder)
+            raise
+        atomic_files.remove(old)
+        atomic_files.sync(self.folder.parent)

@@ -1,0 +1,206 @@
+"""Networks for the search besides the plain one: ensembles, tapped networks, the uncached textbook network.
+
+probabilities    p(v) = sum over k of w_k p_k(v)
+    logarithms       log p(v) = sum over k of w_k log p_k(v), made to sum to 1 again
+
+The weights w sum to 1. By probabilities one network that is sure can carry a token; by logarithms one that all but
+rules it out can keep it away.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attendo.decode.search import Stepper
+from attendo.errors import UsageError
+from attendo.model.decoder_state import DecoderState, FixedState, Memory
+from attendo.model.head_scaling import ScaledHeads
+from attendo.model.transformer import Transformer
+from attendo.nn.attention import Tap
+
+How = Literal["probabilities", "logarithms"]
+
+
+@dataclass(frozen=True)
+class EnsembleState:
+    """The state of each member, of whichever kind it is."""
+
+    members: tuple[Any, ...]
+
+    def follow(self, parents: Int[Tensor, " R"]) -> "EnsembleState":
+        """Each row goes on from another one of its sentence."""
+        return EnsembleState(tuple(each.follow(parents) for each in self.members))
+
+    def holding(self, is_token: Bool[Tensor, "R T"]) -> "EnsembleState":
+        """Of all that has been read, these positions count."""
+        return EnsembleState(tuple(each.holding(is_token) for each in self.members))
+
+    def keep(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "EnsembleState":
+        """These sentences alone, with these rows of theirs."""
+        return EnsembleState(tuple(each.keep(sentences, rows) for each in self.members))
+
+    def take_in(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " M"], start: "EnsembleState") -> None:
+        """New sentences where others were, in place."""
+        for here, new in zip(self.members, start.members, strict=True):
+            here.take_in(sentences, rows, new)
+
+    def write(self, after: "EnsembleState", rows: Bool[Tensor, " R"]) -> None:
+        """What a step came to, in place, where the next one reads."""
+        for here, new in zip(self.members, after.members, strict=True):
+            here.write(new, rows)
+
+
+class Ensemble:
+    """Steps like one network. The members may be of any size and kind; ids must mean the same to all of them."""
+
+    def __init__(
+        self, steppers: Sequence[Stepper], weights: Sequence[float] | None = None, how: How = "probabilities"
+    ) -> None:
+        if not steppers:
+            raise UsageError("ensemble_empty")
+        if how not in ("probabilities", "logarithms"):
+            raise UsageError("unknown_ensemble_method", how=how)
+        _check_vocabularies(steppers)
+        self.members, self.how = tuple(steppers), how
+        self.weights = _summing_to_one(weights, len(steppers))
+
+    def encode(
+        self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None
+    ) -> tuple[Memory, ...]:
+        """What each member, which must be a network, makes of the source."""
+        return tuple(each.encode(source_ids, source_mask) for each in self._networks())
+
+    def start(self, memory: Sequence[Memory] | None = None) -> EnsembleState:
+        """The state before the first step; networks without an encoder need no memory."""
+        memories: Sequence[Memory | None] = [None] * len(self.members) if memory is None else memory
+        return EnsembleState(tuple(each.start(memory) for each, memory in zip(self._networks(), memories, strict=True)))
+
+    def room(self, sentences: int, source_width: int, width: int, capacity: int) -> EnsembleState:
+        """A state of fixed size for each member."""
+        return EnsembleState(tuple(each.room(sentences, source_width, width, capacity) for each in self._networks()))
+
+    @property
+    def device(self) -> torch.device:
+        return self._networks()[0].device
+
+    @property
+    def decoder_only(self) -> bool:
+        """All are, or none: their source vocabularies are alike."""
+        return self._networks()[0].decoder_only
+
+    def step(self, ids: Int[Tensor, "R T"], state: EnsembleState) -> tuple[Float[Tensor, "R T V"], EnsembleState]:
+        """Log-probabilities in place of logits: their softmax is the distribution above."""
+        stepped = [member.step(ids, each) for member, each in zip(self.members, state.members, strict=True)]
+        _check_alike([logits.size(-1) for logits, _ in stepped], "tokens in the logits")
+        log_probs = [logits.float().log_softmax(-1) for logits, _ in stepped]
+        if self.how == "probabilities":
+            weighed = [each + math.log(weight) for each, weight in zip(log_probs, self.weights, strict=True)]
+            together = torch.stack(weighed).logsumexp(dim=0)
+        else:
+            weighed = [each * weight for each, weight in zip(log_probs, self.weights, strict=True)]
+            together = torch.stack(weighed).sum(dim=0)
+        return together, EnsembleState(tuple(after for _, after in stepped))
+
+    def _networks(self) -> list[Transformer]:
+        networks = [each for each in self.members if isinstance(each, Transformer)]
+        if len(networks) < len(self.members):
+            kinds = sorted({type(each).__name__ for each in self.members} - {Transformer.__name__})
+            raise UsageError("ensemble_member_without_encoder", kinds=", ".join(kinds))
+        return networks
+
+
+def _check_vocabularies(steppers: Sequence[Stepper]) -> None:
+    """As far as it can be seen from sizes; that the pieces are the same too is for whoever has the tokenizers."""
+    configs = [each.config for each in steppers if isinstance(each, Transformer)]
+    _check_alike([config.target_vocab_size for config in configs], "tokens of the target vocabulary")
+    _check_alike([config.source_vocab_size for config in configs], "tokens of the source vocabulary")
+
+
+def _check_alike(sizes: Sequence[int | None], what: str) -> None:
+    if len(set(sizes)) > 1:
+        raise UsageError("ensemble_vocabulary_size_mismatch", quantity=what, sizes=", ".join(map(str, sizes)))
+
+
+def _summing_to_one(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
+    if weights is None:
+        return (1 / count,) * count
+    if len(weights) != count:
+        raise UsageError("ensemble_weight_count_mismatch", members=count, weights=len(weights))
+    for weight in weights:
+        if not (math.isfinite(weight) and weight > 0):
+            raise UsageError("ensemble_weight_not_positive", weight=weight)
+    return tuple(weight / math.fsum(weights) for weight in weights)
+
+
+class Tapped:
+    """Steps like the network, with a tap at every step: what the tap returns, search and scores are made of."""
+
+    def __init__(self, network: Transformer, tap: Tap) -> None:
+        if isinstance(tap, ScaledHeads):
+            tap.check(network.config)
+        self.network, self.tap = network, tap
+
+    @property
+    def device(self) -> torch.device:
+        return self.network.device
+
+    @property
+    def decoder_only(self) -> bool:
+        return self.network.decoder_only
+
+    def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        return self.network.encode(source_ids, source_mask, self.tap)
+
+    def start(self, memory: Memory | None = None) -> DecoderState:
+        return self.network.start(memory)
+
+    def room(self, sentences: int, source_width: int, width: int, capacity: int) -> FixedState:
+        return self.network.room(sentences, source_width, width, capacity)
+
+    def step(self, ids: Int[Tensor, "R T"], state: Any) -> tuple[Float[Tensor, "R T V"], Any]:
+        return self.network.step(ids, state, tap=self.tap)
+
+
+@dataclass(frozen=True)
+class TextbookState:
+    """The memory of each sentence, and all that its rows have said."""
+
+    memory: Memory
+    ids: Int[Tensor, "R T"] | None = None
+
+    def follow(self, parents: Int[Tensor, " R"]) -> "TextbookState":
+        assert self.ids is not None  # nobody can be followed before the first token
+        return replace(self, ids=self.ids.index_select(0, parents))
+
+    def keep(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "TextbookState":
+        mask = self.memory.mask
+        memory = Memory(
+            self.memory.states.index_select(0, sentences), None if mask is None else mask.index_select(0, sentences)
+        )
+        return TextbookState(memory, None if self.ids is None else self.ids.index_select(0, rows))
+
+
+class Textbook:
+    """A stepper for `search`."""
+
+    def __init__(self, network: Transformer) -> None:
+        self._network = network
+
+    def start(self, source_ids: Int[Tensor, "B S"], mask: Tensor | None) -> TextbookState:
+        if self._network.decoder_only:
+            return TextbookState(self._network.encode(source_ids[:, :0]))
+        return TextbookState(self._network.encode(source_ids, mask, tap=_written_out))
+
+    def step(self, ids: Int[Tensor, "R 1"], state: TextbookState) -> tuple[Float[Tensor, "R 1 V"], TextbookState]:
+        said = ids if state.ids is None else torch.cat((state.ids, ids), dim=1)
+        logits, _ = self._network.step(said, self._network.start(state.memory), tap=_written_out)
+        return logits[:, -1:], replace(state, ids=said)
+
+
+def _written_out(site: str, weights: Tensor) -> None:
+    """That somebody looks is enough: the network then takes the formula and not the library's kernel."""

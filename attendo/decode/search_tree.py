@@ -1,0 +1,248 @@
+"""The search tree: every hypothesis considered and its outcome, and the builder that grows the tree."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from attendo.text import EOS
+
+Fate = Literal[
+    "goes on",
+    "finished",
+    "cut",  # a row that could go no further, or went no further where the end is free
+    "not among the best W",
+    "ends, but not among the best W",
+    "pushed out by better finished ones",
+    "forbidden",  # by a rule, where it would have been among the best
+    "not chosen",  # where each row chooses for itself, or rows are chosen by more than the value
+    "beyond the limit",
+    "left, as enough have finished",
+    # where phrases must be said
+    "ends, but phrases are missing",
+    "its bank is full",  # of the rows that need as many tokens more
+    "no room left for the phrases",  # before the limit
+]
+_PUSHED_OUT: Fate = "pushed out by better finished ones"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A hypothesis that was considered: its parent's with one more token."""
+
+    number: int  # its place among the nodes
+    parent: int | None  # None: it begins at bos
+    step: int  # counted from 1
+    row: int  # of the sentence, or of its group, that it continues
+    id: int | None  # None: nothing came, for the row was cut
+    log_probability: float  # of the token, as the model has it
+    value: float  # of the whole hypothesis: log-probabilities and penalties
+    fate: Fate
+    score: float | None = None  # of what ends or is cut, where the strategy ranks it
+    pushed_out_at: int | None = None  # the step at which enough better ones had finished
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The search for one sentence, or in one group of a diverse beam, whose groups never mix.
+
+    In a step first comes what was considered, best first (row by row, where each chooses for itself), then what phrases
+    that must be said left no place for, then what was forbidden, then what was cut.
+    """
+
+    sentence: int  # its number
+    group: int
+    width: int  # W
+    nodes: tuple[Node, ...]
+
+    @property
+    def answers(self) -> list[Node]:
+        """The hypotheses that were left in the end."""
+        return [node for node in self.nodes if node.fate in ("finished", "cut")]
+
+    def ids(self, node: Node) -> list[int]:
+        """All tokens of a hypothesis, bos left out."""
+        return ids_of(self.nodes, node)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings, lists and dicts, as JSON has them."""
+        nodes = [asdict(node) for node in self.nodes]
+        return {"sentence": self.sentence, "group": self.group, "width": self.width, "nodes": nodes}
+
+    def text(self, piece: Callable[[int], str] = str) -> str:
+        """A line a node: its number, its parent's, the token, its log-probability, the value so far, and its fate."""
+        lines, step = [f"sentence {self.sentence} · group {self.group} · W = {self.width}"], 0
+        for node in self.nodes:
+            if node.step != step:
+                step = node.step
+                lines.append(f"step {step}")
+            token = "" if node.id is None else piece(node.id)
+            parent = "" if node.parent is None else f"← {node.parent}"
+            numbers = f"{node.log_probability:8.3f} {node.value:8.3f}"
+            lines.append(f"{node.number:5} {parent:7} {token:14} {numbers}  {node.fate}")
+        return "\n".join(lines)
+
+
+def ids_of(nodes: Sequence[Node], node: Node) -> list[int]:
+    """From the first token to that of the node."""
+    found = [] if node.id is None else [node.id]
+    while node.parent is not None:
+        node = nodes[node.parent]
+        assert node.id is not None  # nothing continues what was cut
+        found.append(node.id)
+    return found[::-1]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to go on with a row."""
+
+    row: int
+    id: int
+    log_probability: float
+    value: float
+    score: float | None
+    place: int  # among those that were looked at, 0 the best
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one sentence, as plain numbers."""
+
+    ids: list[list[int]]  # bos left out
+    value: list[float]
+    score: list[float] | list[None]
+    there: list[bool]
+    open: list[bool]
+    full: list[bool]
+    ended: list[bool]
+    cut: list[bool]
+
+
+@dataclass(frozen=True)
+class Step:
+    """All that one step did to a sentence."""
+
+    before: Rows
+    after: Rows
+    told: Rows  # what there is to answer then; the rows themselves, where nothing is put aside
+    parents: list[int]  # of the rows after it
+    added: list[float]  # log-probability of the last token of these rows
+    together: bool  # the rows of the sentence were chosen from all continuations
+    free_end: bool  # behind a full row any token is the last
+    considered: list[Candidate]
+    forbidden: list[Candidate]
+    left_out: list[tuple[Candidate, Fate]]
+
+    @cached_property
+    def grown(self) -> dict[tuple[int, int], int]:
+        """The rows with one more token: which was continued, by what, and where that is now."""
+        return {
+            (parent, ids[-1]): row
+            for row, (parent, ids) in enumerate(zip(self.parents, self.after.ids, strict=True))
+            if self.after.there[row] and len(ids) > len(self.before.ids[parent])
+        }
+
+    @property
+    def candidates(self) -> Iterator[Candidate]:
+        """What was considered; what was chosen without being among the best comes last."""
+        yield from self.considered
+        known = {(each.row, each.id) for each in self.considered}
+        for (parent, token), row in self.grown.items():
+            if (parent, token) not in known:
+                yield Candidate(parent, token, self.added[row], self.after.value[row], None, place=len(known))
+
+    @property
+    def cut(self) -> list[int]:
+        """Rows that could go no further and did not end."""
+        if self.told is self.after:
+            rows = zip(self.parents, self.after.cut, self.after.ended, strict=True)
+            return [parent for parent, cut, ended in rows if cut and not ended and not self.before.cut[parent]]
+        ends = {each.row for each in self.considered if each.id == EOS and each.place < self.width}
+        stuck = not any(self.after.there)
+        full = [is_full and not self.free_end for is_full in self.before.full]
+        at_end = [there and (is_full or stuck) for there, is_full in zip(self.before.there, full, strict=True)]
+        return [row for row, is_at_end in enumerate(at_end) if is_at_end and row not in ends]
+
+    @property
+    def answers(self) -> set[tuple[int, ...]]:
+        """What has ended or was cut so far, and has not been pushed out."""
+        rows = zip(self.told.ids, self.told.there, self.told.ended, self.told.cut, strict=True)
+        return {tuple(ids) for ids, there, ended, cut in rows if there and (ended or cut)}
+
+    @property
+    def width(self) -> int:
+        return len(self.before.ids)
+
+    def may_end(self, row: int, token: int) -> bool:
+        """A beam puts aside what ended; elsewhere it stays where it is, and another row may have said the same."""
+        return self._ends(row, token) and (self.told is not self.after or (row, token) in self.grown)
+
+    def fate(self, candidate: Candidate) -> Fate:
+        """Of one that ends, what it is unless it is among the answers."""
+        row = self.grown.get((candidate.row, candidate.id))
+        not_best = self.together and candidate.place >= self.width
+        if self._ends(candidate.row, candidate.id):
+            if not_best:
+                return "ends, but not among the best W"
+            return _PUSHED_OUT if self.together else "not chosen"
+        if row is not None and self.after.open[row]:
+            return "goes on"
+        if self.before.full[candidate.row]:
+            return "beyond the limit"
+        if row is not None:
+            return "left, as enough have finished"
+        return "not among the best W" if not_best else "not chosen"
+
+    def _ends(self, row: int, token: int) -> bool:
+        return token == EOS or (self.free_end and self.before.full[row])
+
+
+class Draft:
+    """A tree while it grows."""
+
+    def __init__(self, width: int) -> None:
+        self.width, self.nodes = width, list[Node]()
+        self._rows: list[int | None] = [None] * width  # the node that each row has come to
+        self._held: list[int] = []  # nodes that have ended or were cut, and were not pushed out
+        self._step = 0
+
+    def add(self, step: Step) -> None:
+        self._step += 1
+        numbers: dict[tuple[int, int], int] = {}
+        for each in step.candidates:
+            score = each.score if step.may_end(each.row, each.id) else None
+            numbers[each.row, each.id] = self._append(each, step.fate(each), score)
+        ending = [number for key, number in numbers.items() if step.may_end(*key)]
+        for each, fate in step.left_out:
+            self._append(each, fate, None)
+        for each in step.forbidden:
+            self._append(each, "forbidden", None)
+        cut = [self._append_cut(row, step.before) for row in step.cut]
+        self._hold(step.answers, [*ending, *cut])
+        self._rows = [None] * self.width
+        for key, row in step.grown.items():
+            self._rows[row] = numbers[key]
+
+    def _append(self, each: Candidate, fate: Fate, score: float | None) -> int:
+        parent, number = self._rows[each.row], len(self.nodes)
+        node = Node(number, parent, self._step, each.row, each.id, each.log_probability, each.value, fate, score)
+        self.nodes.append(node)
+        return number
+
+    def _append_cut(self, row: int, before: Rows) -> int:
+        number, parent, fate = len(self.nodes), self._rows[row], _PUSHED_OUT
+        node = Node(number, parent, self._step, row, None, 0.0, before.value[row], fate, before.score[row])
+        self.nodes.append(node)
+        return number
+
+    def _hold(self, answers: set[tuple[int, ...]], new: list[int]) -> None:
+        """Of the hypotheses that ended or were cut, now or before, those that are among the answers."""
+        before, self._held = self._held, []
+        for number in [*before, *new]:
+            node = self.nodes[number]
+            if tuple(ids_of(self.nodes, node)) in answers:
+                self._held.append(number)
+                self.nodes[number] = replace(node, fate="finished" if node.id == EOS else "cut")
+            elif number in before or node.fate == _PUSHED_OUT:
+                self.nodes[number] = replace(node, fate=_PUSHED_OUT, pushed_out_at=self._step)

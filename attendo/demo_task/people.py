@@ -1,0 +1,162 @@
+"""People: pronouns with their cases, names, family, and those whom one points at."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from attendo.demo_task.noun_phrases import that, the, these, those
+from attendo.demo_task.nouns import nouns
+from attendo.demo_task.phrase import Agreement, Phrase, phrase, weave
+from attendo.demo_task.words import Noun, counted
+
+
+@dataclass(frozen=True)
+class Pronoun:
+    """`kin` goes with family, where Chinese leaves 的 out: my mother, 我 妈妈; `own` with others: my pen, 我 的 笔."""
+
+    subject: Phrase
+    object: Phrase
+    kin: Phrase
+    own: Phrase
+
+
+def pronoun(english: str, chinese: str, agreement: Agreement) -> Pronoun:
+    subject, object_, own = english.split()
+    return Pronoun(
+        phrase(subject, chinese, subject, agreement),
+        phrase(object_, chinese, object_, agreement),
+        phrase(own, chinese, own),
+        phrase(own, chinese + " 的", own),
+    )
+
+
+PRONOUNS = (
+    pronoun("I me my", "我", "I"),
+    pronoun("you you your", "你", "they"),
+    pronoun("he him his", "他", "he"),
+    pronoun("she her her", "她", "he"),
+    pronoun("we us our", "我们", "they"),
+    pronoun("they them their", "他们", "they"),
+)
+NAMES = tuple(
+    phrase(english, chinese)
+    for english, chinese in (
+        ("Anna", "安娜"), ("Tom", "汤姆"), ("Mary", "玛丽"), ("David", "大卫"), ("Lucy", "露西"), ("Xiaoming", "小明"),
+    )
+)  # fmt: skip
+FAMILY = counted(
+    "个", "mother 妈妈, father 爸爸, grandmother 奶奶, grandfather 爷爷, son 儿子, daughter 女儿, uncle 叔叔, aunt 阿姨"
+)
+FRIENDS = nouns("friends")
+PERSONS = nouns("persons")
+
+
+# Whoever is part of a group does not meet it: no "I know us".
+_APART = (PRONOUNS[:4], PRONOUNS[1:])
+
+
+def someone(dice: Random) -> Phrase:
+    """Anyone who can be the subject of a sentence."""
+    return dice.choice(PRONOUNS).subject if dice.random() < 0.4 else someone_named(dice)
+
+
+def someone_else(dice: Random) -> Phrase:
+    """Anyone but us and ours: one seldom asks what one does oneself, or one's own mother."""
+    return dice.choice(_OTHERS).subject if dice.random() < 0.4 else someone_named(dice, _OTHERS)
+
+
+_OTHERS = tuple(pronoun for pronoun in PRONOUNS if pronoun.subject.head not in ("I", "we"))
+
+
+def someone_with(noun: Noun, dice: Random, choose: Callable[[Random], Phrase] = someone) -> Phrase:
+    """Someone whom this thing suits: children have no cars, and several people no single coat."""
+    who = choose(dice)
+    while (noun in _FOR_ADULTS and who.head in _MINORS) or (noun in _FOR_ONE and is_group(who)):
+        who = choose(dice)
+    return who
+
+
+_FOR_ADULTS, _FOR_ONE = frozenset(nouns("for_adults")), frozenset(nouns("for_one"))
+_MINORS = ("child", "boy", "girl", "son", "daughter", "classmate")
+
+
+def someone_named(dice: Random, owners: Sequence[Pronoun] = PRONOUNS) -> Phrase:
+    """Anyone but a pronoun."""
+    draw = dice.random()
+    if draw < 0.25:
+        return dice.choice(NAMES)
+    if draw < 0.5:
+        return relative(dice, owners)
+    point = the if draw < 0.7 else that if draw < 0.84 else these if draw < 0.92 else those
+    return point(dice.choice(PERSONS))
+
+
+def somebody(dice: Random) -> Phrase:
+    """A pronoun, a name or a relative: those whom one need not point at."""
+    return _near(PRONOUNS, dice)
+
+
+def somebody_else(dice: Random) -> Phrase:
+    """The same, but neither us nor ours."""
+    return _near(_OTHERS, dice)
+
+
+def _near(pronouns: Sequence[Pronoun], dice: Random) -> Phrase:
+    draw = dice.random()
+    return (
+        dice.choice(pronouns).subject if draw < 0.5 else dice.choice(NAMES) if draw < 0.75 else relative(dice, pronouns)
+    )
+
+
+def two_people(dice: Random) -> tuple[Pronoun, Pronoun]:
+    """Two pronouns, neither part of the other."""
+    one, other = dice.sample(dice.choice(_APART), 2)
+    return one, other
+
+
+def relative(dice: Random, owners: Sequence[Pronoun] = PRONOUNS) -> Phrase:
+    """my mother, 我 妈妈; my friend, 我 的 朋友"""
+    owner = dice.choice(owners)
+    if dice.random() < 0.67:
+        return weave("{owner} {noun}", "{owner} {noun}", head="noun", owner=owner.kin, noun=dice.choice(FAMILY).one)
+    return possessed(owner, dice.choice(FRIENDS))
+
+
+def possessed(owner: Pronoun, noun: Noun) -> Phrase:
+    """my book, 我 的 书"""
+    return weave("{owner} {noun}", "{owner} {noun}", joins="owner+noun", head="noun", owner=owner.own, noun=noun.one)
+
+
+def owner(dice: Random) -> Phrase:
+    """my, 我 的; Anna's, 安娜 的; my mother's, 我 妈妈 的"""
+    draw = dice.random()
+    if draw < 0.25:
+        return dice.choice(PRONOUNS[:4]).own
+    if draw < 0.6:
+        return _genitive(dice.choice(NAMES))
+    kin, parent = dice.choice(PRONOUNS).kin, _genitive(dice.choice(FAMILY).one)
+    return weave("{kin} {parent}", "{kin} {parent}", head="parent", kin=kin, parent=parent)
+
+
+def _genitive(person: Phrase) -> Phrase:
+    return phrase(person.english[0] + "'s", person.chinese[0] + " 的", person.head)
+
+
+def is_group(who: Phrase) -> bool:
+    return who.agreement == "they" and who.head != "you"
+
+
+def be(subject: Phrase) -> str:
+    return {"I": "am", "he": "is", "they": "are"}[subject.agreement]
+
+
+def was(subject: Phrase) -> str:
+    return "were" if subject.agreement == "they" else "was"
+
+
+def do(subject: Phrase) -> str:
+    return "does" if subject.agreement == "he" else "do"
+
+
+def have(subject: Phrase) -> str:
+    return "has" if subject.agreement == "he" else "have"

@@ -1,0 +1,145 @@
+"""Places and times: where things lie, where people do what they do, and when."""
+
+from dataclasses import dataclass, replace
+
+from attendo.demo_task.nouns import Matches, nouns
+from attendo.demo_task.phrase import Phrase, phrase, weave
+from attendo.demo_task.words import Nouns
+
+
+@dataclass(frozen=True)
+class Place:
+    """Somewhere to go `to`, and to be or work `at`."""
+
+    name: Phrase
+    to: Phrase
+    at: Phrase
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A spot where things may lie: on the table, 桌子 上. The side word follows the noun in Chinese."""
+
+    where: Phrase
+    nouns: Nouns
+
+
+def place(english: str, chinese: str) -> Place:
+    """From `at the bank` and `银行`, or `in the park` and `公园 里`."""
+    preposition, *article, name = english.split()
+    chinese_name, *side = chinese.split()
+    the, inside = " ".join(article), "".join(side)
+    noun = phrase(name, chinese_name)
+    return Place(
+        noun,
+        weave(f"to {the} {{noun}}", "{noun}", head="noun", noun=noun),
+        weave(
+            f"{preposition}¹ {the} {{noun}}", f"在¹ {{noun}} {inside + '¹' if inside else ''}", head="noun", noun=noun
+        ),
+    )
+
+
+def spots(preposition: str, chinese: str, where: str, things: str) -> tuple[Spot, ...]:
+    """One spot for each `noun 名词` of `where`."""
+    side = phrase(preposition, chinese)
+    found = []
+    for row in where.split(","):
+        name, chinese_name = row.split()
+        noun = phrase(name, chinese_name)
+        found.append(
+            Spot(weave("{side} the {noun}", "{noun} {side}", head="noun", side=side, noun=noun), nouns(things))
+        )
+    return tuple(found)
+
+
+HOME, SCHOOL = place("at home", "家"), place("at school", "学校")
+LIBRARY, RESTAURANT = place("at the library", "图书馆"), place("at the restaurant", "餐厅")
+MUSEUM, MARKET = place("at the museum", "博物馆"), place("at the market", "市场")
+CINEMA, SHOP = place("at the cinema", "电影院"), place("at the shop", "商店")
+PARK, GARDEN = place("in the park", "公园 里"), place("in the garden", "花园 里")
+OFFICE, CLASSROOM = place("in the office", "办公室 里"), place("in the classroom", "教室 里")
+KITCHEN, BEDROOM = place("in the kitchen", "厨房 里"), place("in the bedroom", "卧室 里")
+WORKPLACES = (
+    SCHOOL,
+    LIBRARY,
+    RESTAURANT,
+    place("at the hospital", "医院"),
+    place("at the bank", "银行"),
+    place("at the airport", "机场"),
+    MUSEUM,
+    place("at the station", "车站"),
+    place("at the factory", "工厂"),
+    place("at the university", "大学"),
+)
+OUTINGS = (
+    *WORKPLACES,
+    PARK,
+    MARKET,
+    CINEMA,
+    SHOP,
+)
+LEISURE = (LIBRARY, RESTAURANT, MUSEUM, PARK, MARKET, CINEMA, SHOP)
+TOWNS = (
+    place("in Beijing", "北京"),
+    place("in Shanghai", "上海"),
+    place("in London", "伦敦"),
+    place("in Paris", "巴黎"),
+    place("in Tokyo", "东京"),
+    place("in China", "中国"),
+)
+
+_SURFACES = (
+    *spots("on", "上", "table 桌子, desk 书桌", "small_things cups bag fruits"),
+    *spots("on", "上", "bed 床, sofa 沙发, chair 椅子", "reading phone clothes toys bag cat"),
+    *spots("in", "里", "box 盒子, drawer 抽屉, bag 包", "reading pens phone camera watch key toy scarf"),
+    *spots("in", "里", "fridge 冰箱", "food_items"),
+)
+_AROUND = (
+    *spots("under", "下面", "table 桌子, bed 床, chair 椅子", "cat dog rabbit toys bags"),
+    *spots("in", "上", "tree 树", "bird monkey"),
+    *spots("under", "下面", "tree 树", "pets cow horse chair bicycle"),
+    *spots("in", "里", "river 河", "duck fishes boats"),
+    *spots("on", "上", "bridge 桥", "cars public_cars cycles"),
+    *spots("in", "里", "garden 花园, park 公园", "flowers trees pets duck chair"),
+    *spots("in", "里", "kitchen 厨房", "table chair knife cups fruits"),
+    *spots("in", "里", "bedroom 卧室, classroom 教室, office 办公室", "table chair lamp computer flowers"),
+    *spots("behind", "后面", "house 房子, school 学校", "mountain river road bridge trees"),
+    *spots("behind", "后面", "door 门, sofa 沙发", "cat dog bags umbrella ball"),
+    *spots("next to", "旁边", "window 窗户, door 门", "furniture bags cat dog bicycle"),
+)
+# There may be a window in a room, but the window is not said to be in it; and 在 路 上 would mean on the way.
+_HAVING = (
+    *spots("in", "里", "kitchen 厨房, bedroom 卧室, classroom 教室, office 办公室", "doors"),
+    *spots("on", "上", "road 路", "cars public_cars cycles"),
+    *spots("next to", "旁边", "station 车站, school 学校", "cars public_cars"),
+)
+SPOTS, SURFACES, HOLDERS = Matches(_SURFACES + _AROUND), Matches(_SURFACES), Matches(_SURFACES + _AROUND + _HAVING)
+
+PAST_TIMES = (
+    phrase("yesterday", "昨天"),
+    phrase("this morning", "今天 早上"),
+    phrase("last night", "昨晚"),
+    phrase("last week", "上周"),
+    phrase("on Monday", "星期一"),
+    phrase("on Friday", "星期五"),
+    phrase("on Sunday", "星期天"),
+)
+FUTURE_TIMES = (
+    phrase("tomorrow", "明天"),
+    phrase("tonight", "今晚"),
+    phrase("this weekend", "这个 周末"),
+)
+HABITUAL_TIMES = (
+    phrase("every day", "每天"),
+    phrase("every morning", "每天 早上"),
+    phrase("every evening", "每天 晚上"),
+    replace(weave("every¹ weekend²", "每个¹ 周末² 都¹"), head="every weekend"),
+)
+FREQUENCIES = (
+    phrase("often", "经常"),
+    phrase("always", "总是"),
+    phrase("never", "从不"),
+    phrase("sometimes", "有时"),
+    phrase("usually", "通常"),
+    phrase("rarely", "很少"),
+)

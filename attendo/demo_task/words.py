@@ -1,0 +1,148 @@
+"""Nouns, verbs and adjectives with their English inflections, read from compact tables."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from attendo.demo_task.phrase import Phrase, phrase
+
+VOWELS = "aeiou"
+
+
+@dataclass(frozen=True, eq=False)
+class Noun:
+    """`measure` is the word that Chinese counts it by, empty for what is not counted; `many` is also the bare form."""
+
+    name: str
+    measure: str
+    one: Phrase
+    many: Phrase
+
+
+Nouns = tuple[Noun, ...]
+
+FEW = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Verb:
+    """Each form with its Chinese; the past carries 了, but not inside a relative clause."""
+
+    name: str
+    base: Phrase
+    third: Phrase
+    past: Phrase
+    past_in_clause: Phrase
+    participle: Phrase
+    ing: Phrase
+    nouns: Nouns = ()
+
+    def present(self, subject: Phrase) -> Phrase:
+        return self.third if subject.agreement == "he" else self.base
+
+
+@dataclass(frozen=True, eq=False)
+class Adjective:
+    """`before` stands before a noun: one syllable without 的 (大 狗), longer ones with it (漂亮 的 花)."""
+
+    name: str
+    plain: Phrase
+    before: Phrase
+    comparative: Phrase
+    nouns: Nouns = ()
+
+
+def counted(measure: str, table: str) -> Nouns:
+    """Nouns of one measure word from rows like `cat 猫` or `mouse/mice 老鼠`, split by commas."""
+    nouns = []
+    for forms, chinese in _rows(table):
+        name, _, many = forms.partition("/")
+        plural = phrase(many or with_s(name), chinese, name, "they")
+        nouns.append(Noun(name, measure, phrase(name, chinese, name), plural))
+    return tuple(nouns)
+
+
+def uncounted(table: str) -> Nouns:
+    """Nouns that are not counted, from rows like `rice 米饭`."""
+    rows = ((name, phrase(name, chinese, name)) for name, chinese in _rows(table))
+    return tuple(Noun(name, "", bare, bare) for name, bare in rows)
+
+
+def verb(english: str, chinese: str, nouns: Nouns = ()) -> Verb:
+    """From `help` or `buy bought` or `eat ate eaten`; `listen-to` changes its first word only."""
+    name, *irregular = english.split()
+    past = irregular[0] if irregular else _first(with_ed, name)
+    participle = irregular[1] if len(irregular) > 1 else past
+    # A verb of few nouns has no head and so no combinations: it could lose them all to the test.
+    head = "" if 0 < len(nouns) < FEW else name
+    return Verb(
+        name,
+        _form(name, chinese, head),
+        _form("has" if name == "have" else _first(with_s, name), chinese, head),
+        _form(past, chinese + " 了", head),
+        _form(past, chinese, head),
+        _form(participle, chinese, head),
+        _form(_first(with_ing, name), chinese, head),
+        nouns,
+    )
+
+
+def adjective(english: str, chinese: str, nouns: Nouns = ()) -> Adjective:
+    """From `big bigger` or, compared with more, `expensive`."""
+    name, _, comparative = english.partition(" ")
+    before = chinese if len(chinese) == 1 else chinese + " 的"
+    return Adjective(
+        name,
+        phrase(name, chinese, name),
+        phrase(name, before, name),
+        phrase(comparative or "more " + name, chinese, name),
+        nouns,
+    )
+
+
+def _rows(table: str) -> Iterator[tuple[str, str]]:
+    for row in table.split(","):
+        name, chinese = row.split()
+        yield name, chinese
+
+
+def _first(change: Callable[[str], str], verb: str) -> str:
+    first, dash, rest = verb.partition("-")
+    return change(first) + dash + rest
+
+
+def _form(english: str, chinese: str, head: str) -> Phrase:
+    return replace(phrase(english.replace("-", " "), chinese), head=head)
+
+
+def article(word: str) -> str:
+    """`an` before a vowel; the lexicon holds no word like "hour" or "university" behind an article."""
+    return "an" if word[0] in VOWELS else "a"
+
+
+def with_s(word: str) -> str:
+    """cat, cats; box, boxes; city, cities; watch, watches; go, goes."""
+    if re.search(r"[^aeiou]y$", word):
+        return word[:-1] + "ies"
+    if re.search(r"(s|x|ch|sh)$", word) or word in ("go", "do", "tomato", "potato"):
+        return word + "es"
+    return word + "s"
+
+
+def with_ed(verb: str) -> str:
+    """help, helped; like, liked; study, studied; chat, chatted."""
+    if re.search(r"[^aeiou]y$", verb):
+        return verb[:-1] + "ied"
+    return verb + "d" if verb.endswith("e") else _doubled(verb) + "ed"
+
+
+def with_ing(verb: str) -> str:
+    """eat, eating; write, writing; see, seeing; swim, swimming."""
+    if re.search(r"[^e]e$", verb):
+        return verb[:-1] + "ing"
+    return _doubled(verb) + "ing"
+
+
+def _doubled(verb: str) -> str:
+    """A short verb with one vowel before one consonant doubles it."""
+    return verb + verb[-1] if re.fullmatch(r"[^aeiou]+[aeiou][^aeiouwxy]", verb) else verb

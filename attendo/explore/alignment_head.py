@@ -1,0 +1,69 @@
+"""The best alignment head in a model folder: one entry of scores.json, written so that the folder is always whole."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from attendo import atomic_files
+from attendo.explore.head_stats import HeadReport
+from attendo.model_folder import FORMAT, VERSION, check_manifest, write_manifest
+from attendo.text_model.alignment import ALIGNMENT_HEAD
+
+_SCORES, _MANIFEST = "scores.json", "manifest.json"
+_OF_ANOTHER_HEAD = "alignment_accuracy"  # what the demonstration tells of the head it found
+
+
+def store_alignment_head(folder: Path, report: HeadReport) -> dict[str, Any]:
+    """Name the report's best head in scores.json, and return what now stands there.
+
+    The folder is checked first, so that no damage gets a new checksum, then copied with the change beside its place
+    and moved there whole. Every other file stays as it is.
+    """
+    folder = folder.resolve()
+    listed = check_manifest(folder, FORMAT, VERSION)["files"]
+    best = report.best
+    entry = {"layer": best.layer, "head": best.head, report.alignment: getattr(best, report.alignment)}
+    scores = json.loads((folder / _SCORES).read_text("utf-8"))
+    before = scores.get(ALIGNMENT_HEAD)
+    if not isinstance(before, dict) or (before.get("layer"), before.get("head")) != (best.layer, best.head):
+        scores.pop(_OF_ANOTHER_HEAD, None)
+    scores[ALIGNMENT_HEAD] = entry
+    new = folder.with_name(f"{atomic_files.TEMPORARY}{folder.name}")
+    atomic_files.remove(new)
+    try:
+        with atomic_files.explained(new, sum(path.stat().st_size for path in folder.iterdir())):
+            _copy(folder, new, listed, scores)
+    except BaseException:
+        atomic_files.remove(new)
+        raise
+    _exchange(new, folder)
+    return entry
+
+
+def _copy(folder: Path, new: Path, listed: dict[str, Any], scores: dict[str, Any]) -> None:
+    new.mkdir()
+    for name in listed:
+        shutil.copy2(folder / name, new / name)
+    atomic_files.write(new / _SCORES, (json.dumps(scores, indent=2, ensure_ascii=False) + "\n").encode())
+    write_manifest(new, FORMAT, VERSION)
+    # What somebody else put there is no part of the model, and is not lost either.
+    for path in folder.iterdir():
+        if path.name not in (*listed, _MANIFEST):
+            (shutil.copytree if path.is_dir() else shutil.copy2)(path, new / path.name)
+    for path in (*(each for each in new.iterdir() if each.is_file()), new):
+        atomic_files.sync(path)
+
+
+def _exchange(new: Path, folder: Path) -> None:
+    """A process killed between the two moves leaves the old folder aside, where `check_manifest` finds it."""
+    old = folder.with_name(f".old-{folder.name}")
+    atomic_files.remove(old)
+    atomic_files.move(folder, old)
+    try:
+        atomic_files.move(new, folder)
+    except OSError:
+        atomic_files.move(old, folder)
+        raise
+    atomic_files.sync(folder.parent)
+    atomic_files.remove(old)

@@ -1,0 +1,178 @@
+"""Gold word alignments: parsing, alignment error rate (Och and Ney 2003), tokens to words."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attendo.errors import DataError, MessagePart, UsageError
+from attendo.text import UNK, Tokenizer
+from attendo.text.tokenizer import UNKNOWN_TEXT
+
+Link = tuple[int, int]  # source, target; from 0
+_LINK = re.compile(r"(\d+)([-?p])(\d+)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class HeadScore:
+    """One head over many sentences; layer and head count from 0."""
+
+    layer: int
+    head: int
+    right: int
+    counted: int
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the counted target tokens whose strongest weight lies on a gold source token."""
+        return self.right / self.counted
+
+
+@dataclass(frozen=True)
+class LinkCounts:
+    """Links that were found beside those of gold: A found, S sure, P possible, which the sure ones are too."""
+
+    found: int = 0  # |A|
+    sure: int = 0  # |S|
+    found_sure: int = 0  # |A ∩ S|
+    found_possible: int = 0  # |A ∩ P|
+
+    @staticmethod
+    def of(found: Collection[Link], sure: Collection[Link], possible: Collection[Link] = ()) -> "LinkCounts":
+        """Of one sentence; `possible` need not name the sure ones again."""
+        looked_up, certain = set(found), set(sure)
+        allowed = certain | set(possible)
+        return LinkCounts(len(looked_up), len(certain), len(looked_up & certain), len(looked_up & allowed))
+
+    def __add__(self, other: "LinkCounts") -> "LinkCounts":
+        return LinkCounts(
+            self.found + other.found,
+            self.sure + other.sure,
+            self.found_sure + other.found_sure,
+            self.found_possible + other.found_possible,
+        )
+
+    @property
+    def error_rate(self) -> float | None:
+        """1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|), from 0 to 1 (Och and Ney 2003); None where there is no link at all."""
+        links = self.found + self.sure
+        return 1 - (self.found_sure + self.found_possible) / links if links else None
+
+
+class HeadScores:
+    """Sums right and counted tokens for each head, sentence by sentence."""
+
+    def __init__(self) -> None:
+        self._totals: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def add(self, layer: int, head: int, weights: ArrayLike, gold: Collection[tuple[int, int]]) -> None:
+        """Take in one sentence of one head; see `alignment_accuracy` for what is counted."""
+        right, counted = alignment_accuracy(weights, gold)
+        before_right, before_counted = self._totals.get((layer, head), (0, 0))
+        self._totals[layer, head] = before_right + right, before_counted + counted
+
+    def scores(self) -> list[HeadScore]:
+        """Every head that had something to count, by layer and head."""
+        return [HeadScore(*place, *total) for place, total in sorted(self._totals.items()) if total[1]]
+
+    def best(self) -> HeadScore:
+        """The most accurate head; of equals, the first."""
+        scores = self.scores()
+        if not scores:
+            raise UsageError("no_aligned_tokens_counted")
+        return max(scores, key=lambda score: score.accuracy)
+
+
+def alignment_accuracy(weights: ArrayLike, gold: Collection[tuple[int, int]]) -> tuple[int, int]:
+    """(right, counted) over the target rows that have a gold link: is the largest weight on one of its columns?
+
+    `weights` is [T, S], rows the predicted tokens. `gold` holds (source, target) pairs from 0, as the built-in task
+    writes them. Columns beyond the gold words, such as eos, may be looked at, and are then wrong.
+    """
+    matrix = np.asarray(weights)
+    if matrix.ndim != 2 or matrix.shape[1] == 0:
+        raise UsageError("alignment_weights_not_matrix", shape=list(matrix.shape))
+    if np.isnan(matrix).any():
+        raise UsageError("alignment_weights_nan")
+    links: dict[int, set[int]] = {}
+    for source, target in gold:
+        if not (0 <= target < matrix.shape[0] and 0 <= source < matrix.shape[1]):
+            raise UsageError(
+                "gold_link_outside_weights",
+                source=source,
+                target=target,
+                sources=matrix.shape[1],
+                targets=matrix.shape[0],
+            )
+        links.setdefault(target, set()).add(source)
+    looked_at = matrix.argmax(axis=1)
+    return sum(int(looked_at[target]) in sources for target, sources in links.items()), len(links)
+
+
+@dataclass(frozen=True)
+class Gold:
+    """The links of one pair. They are between these words, or between the model's own tokens where there are none."""
+
+    sure: frozenset[Link]
+    possible: frozenset[Link] = frozenset()
+    source_words: tuple[str, ...] | None = None
+    target_words: tuple[str, ...] | None = None
+
+
+def parse_links(line: str, place: MessagePart | str) -> tuple[frozenset[Link], frozenset[Link]]:
+    """Sure and possible ones of a line such as `0-0 1-2 3?4`: source, target; a link with ? or p is possible only."""
+    sure: set[Link] = set()
+    possible: set[Link] = set()
+    for text in line.split():
+        found = _LINK.fullmatch(text)
+        if found is None:
+            raise DataError("invalid_gold_link", place=place, text=text)
+        (sure if found[2] == "-" else possible).add((int(found[1]), int(found[3])))
+    return frozenset(sure), frozenset(possible)
+
+
+def check_inside(gold: Gold, sources: int, targets: int, place: MessagePart | str) -> None:
+    """Links to words or tokens that are not there are a `DataError`."""
+    unit = "tokens" if gold.source_words is None else "words"
+    for source, target in sorted(gold.sure | gold.possible):
+        if source >= sources or target >= targets:
+            way_out = (
+                "give links between words (--links words)"
+                if unit == "tokens"
+                else "count from 0, or say --links tokens where the links are between the model's tokens"
+            )
+            raise DataError(
+                "gold_link_outside_sentence",
+                place=place,
+                source=source,
+                target=target,
+                sources=sources,
+                targets=targets,
+                unit=unit,
+                fix=way_out,
+            )
+
+
+def words_of_tokens(tokenizer: Tokenizer, text: str, words: Sequence[str], place: MessagePart | str) -> list[int]:
+    """Of each token of the text, the number of the word that its last character belongs to."""
+    ids = tokenizer.encode(text)
+    unknown = iter(tokenizer.unknown(text))
+    ends, extra = [], 0
+    for number, token in enumerate(ids, start=1):
+        extra += _length(next(unknown, UNKNOWN_TEXT)) - len(UNKNOWN_TEXT) if token == UNK else 0
+        ends.append(_length(tokenizer.decode(ids[:number])) + extra)
+    starts = list(accumulate((_length(word) for word in words), initial=0))
+    if ids and ends[-1] != starts[-1]:
+        raise DataError(
+            "token_word_length_mismatch", place=place, token_characters=ends[-1], word_characters=starts[-1]
+        )
+    return [max(0, bisect_right(starts, max(0, end - 1)) - 1) for end in ends]
+
+
+def _length(text: str) -> int:
+    """Without white space, which separates words and belongs to none."""
+    return sum(not letter.isspace() for letter in text)

@@ -1,0 +1,167 @@
+"""Input files, strings and figure of `attendo heads`."""
+
+import io
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attendo.data.corpus_files import read_lines
+from attendo.errors import DataError, MessagePart, UsageError
+from attendo.explore.attention_map import LIGHT_INKS, is_strong
+from attendo.explore.curves_figure import FAINT, INK
+from attendo.explore.gold_alignment import Gold, parse_links
+from attendo.explore.head_stats import HeadReport, Order, Sentence, SiteKind
+from attendo.explore.head_strings import say
+from attendo.explore.heatmap_figure import colour_bar, colours, lettered, paper, with_more_fonts
+from attendo.explore.i18n import Language
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CELL = (0.5, 0.34)  # inches, so that a number of four characters fits
+SIDE_BY_SIDE = 8  # heads; with more, the grids stand below each other
+MARK = "#d55e00"  # stands out from blue for any kind of colour vision
+GAP, ROOM, HEAD = 0.25, 0.4, 0.72  # inches: between grids, left of them, above them
+NOTE = 1.55  # inches, of the words below a grid
+SITES: tuple[SiteKind, ...] = ("encoder", "decoder", "cross")
+Unit = Literal["words", "tokens"]
+
+
+def draw_heads(report: HeadReport, order: Order, form: str, language: Language = "en") -> tuple[bytes, str]:
+    """The picture as a png, svg or pdf file, coloured by the number of this order, and what there is to warn of."""
+    named = ("head", "layer", "framed", *SITES, f"scale_{report.number(order)}")
+    language, families, warning = lettered([say(key, language) for key in named], language, form)
+    with paper(families):
+        file = io.BytesIO()
+        undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
+        figure = heads_figure(report, order, language)
+        figure.savefig(file, format=form, metadata=undated, bbox_inches="tight", pad_inches=0.08)
+    picture = file.getvalue()
+    return (with_more_fonts(picture, families) if form == "svg" else picture), warning
+
+
+def heads_figure(report: HeadReport, order: Order, language: Language = "en") -> "Figure":
+    """The picture as matplotlib has it."""
+    from matplotlib.figure import Figure
+
+    grids = _grids(report, report.number(order))
+    heads, layers = (max(each.shape[axis] for each in grids.values()) for axis in (1, 0))
+    across = len(grids) if heads <= SIDE_BY_SIDE else 1
+    wide, high = max(heads * CELL[0], NOTE), layers * CELL[1]
+    size = across * (wide + GAP + ROOM) + 0.7, -(-len(grids) // across) * (high + HEAD)
+    figure = Figure(figsize=size, facecolor="white")
+    top = _top(report.number(order), grids)
+    for number, (kind, grid) in enumerate(grids.items()):
+        row, column = divmod(number, across)
+        left, end = ROOM + column * (wide + GAP + ROOM), size[1] - row * (high + HEAD) - HEAD
+        own = grid.shape[0] * CELL[1]
+        box = (left / size[0], (end - own) / size[1], grid.shape[1] * CELL[0] / size[0], own / size[1])
+        panel = figure.add_axes(box)
+        _draw(panel, grid, top)
+        panel.set_xlabel(say("head", language), color=FAINT, fontsize=8, labelpad=3)
+        panel.set_ylabel(say("layer", language), color=FAINT, fontsize=8, labelpad=3)
+        panel.set_title(say(kind, language), fontsize=9, fontweight="bold", color=INK, pad=5)
+        if kind == "cross":
+            _frame(panel, report, say("framed", language))
+    box = ((size[0] - 0.62) / size[0], (size[1] - HEAD - high) / size[1], 0.11 / size[0], high / size[1])
+    colour_bar(figure, figure.axes[0], box, say(f"scale_{report.number(order)}", language))
+    return figure
+
+
+def _grids(report: HeadReport, name: str) -> dict[SiteKind, np.ndarray]:
+    """The numbers by layer and head, of every place whose heads have them."""
+    found: dict[SiteKind, np.ndarray] = {}
+    for kind in SITES:
+        heads = [each for each in report.heads if each.kind == kind and getattr(each, name) is not None]
+        if heads:
+            shape = 1 + max(each.layer for each in heads), 1 + max(each.head for each in heads)
+            found[kind] = np.array([getattr(each, name) for each in heads]).reshape(shape)
+    return found
+
+
+def _top(name: str, grids: dict[SiteKind, np.ndarray]) -> float:
+    """Shares are shown from 0 to 1, so that pictures can be compared; the others up to the largest."""
+    if name in ("entropy", "distance"):
+        return max(float(each.max()) for each in grids.values()) or 1.0
+    return 1.0
+
+
+def _draw(panel: "Axes", grid: np.ndarray, top: float) -> None:
+    layers, heads = grid.shape
+    panel.pcolormesh(grid, cmap=colours(), vmin=0, vmax=top, edgecolors="white", linewidth=1.2)
+    panel.set(xlim=(0, heads), ylim=(layers, 0))
+    panel.set_xticks([place + 0.5 for place in range(heads)], list(map(str, range(heads))))
+    panel.set_yticks([place + 0.5 for place in range(layers)], list(map(str, range(layers))))
+    panel.xaxis.tick_top()
+    panel.xaxis.set_label_position("top")
+    panel.tick_params(length=0, pad=2.5, labelsize=8)
+    for side in ("top", "right", "bottom", "left"):
+        panel.spines[side].set_visible(False)
+    for (layer, head), value in np.ndenumerate(grid):
+        ink = LIGHT_INKS[is_strong(value / top)]
+        panel.text(head + 0.5, layer + 0.5, _short(value), ha="center", va="center", fontsize=8, color=ink)
+
+
+def _frame(panel: "Axes", report: HeadReport, told: str) -> None:
+    """Around the best alignment head."""
+    from matplotlib.patches import Rectangle
+
+    best = report.best
+    place = (best.head + 0.03, best.layer + 0.04)
+    panel.add_patch(Rectangle(place, 0.94, 0.92, fill=False, edgecolor=MARK, linewidth=1.6, clip_on=False))
+    note: dict[str, Any] = {"transform": panel.transAxes, "va": "top", "fontsize": 7.5, "color": MARK}
+    layers = panel.get_ylim()[0]
+    panel.text(0, -3 / 72 / (layers * CELL[1]), told, **note)
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+
+
+def read_sentences(
+    source: Path, target: Path | None = None, gold: Path | None = None, unit: Unit = "words"
+) -> list[Sentence]:
+    """The lines that are not empty, neither source nor target.
+
+    Gold links count words, which white space separates, or the tokens of the model.
+    """
+    if gold is not None and target is None:
+        raise UsageError("gold_without_target_file", path=gold)
+    found = []
+    paths = [path for path in (source, target, gold) if path is not None]
+    for number, (text, *beside) in enumerate(_beside(paths), start=1):
+        said = beside[0] if beside else None
+        if not text.strip() or (said is not None and not said.strip()):
+            continue
+        links = _gold(text, beside, unit, MessagePart("line_of_file", path=gold, line=number))
+        found.append(Sentence(text, said, links, MessagePart("line_of_file", path=source, line=number)))
+    if gold is not None and not any(each.gold and each.gold.sure for each in found):
+        raise DataError("no_sure_gold_link", path=gold)
+    if not found:
+        raise DataError("no_usable_source_line", path=source)
+    return found
+
+
+def _beside(paths: list[Path]) -> Iterator[tuple[str, ...]]:
+    for number, lines in enumerate(zip_longest(*map(read_lines, paths)), start=1):
+        if None in lines:
+            short = paths[lines.index(None)]
+            long = next(path for path, line in zip(paths, lines, strict=True) if line is not None)
+            raise DataError(
+                "file_line_counts_differ", short=short, short_lines=number - 1, long=long, long_lines=number
+            )
+        yield lines
+
+
+def _gold(source: str, beside: list[str], unit: Unit, place: MessagePart) -> Gold | None:
+    if len(beside) < 2:
+        return None
+    target, line = beside
+    sure, possible = parse_links(line, place)
+    if unit == "tokens":
+        return Gold(sure, possible)
+    return Gold(sure, possible, tuple(source.split()), tuple(target.split()))

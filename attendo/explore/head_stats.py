@@ -1,0 +1,383 @@
+"""Statistics of every attention head over a text, and the choice of the best alignment head."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import torch
+from jaxtyping import Bool, Float, Float64, Int
+from torch import Tensor
+
+from attendo.data.batch import Batch, Example, collate
+from attendo.errors import DataError, MessagePart, UsageError
+from attendo.explore.gold_alignment import Gold, LinkCounts, check_inside, words_of_tokens
+from attendo.model.head_scaling import sites
+from attendo.model.transformer import Transformer
+from attendo.text import BOS, EOS
+from attendo.text_model import TextModel, TooLongError, evaluating
+from attendo.text_model.alignment import AlignmentHead
+from attendo.text_model.length_batches import of_like_length
+from attendo.text_model.trace import GREEDY, Pair
+
+NUMBERS = ("entropy", "relative_entropy", "distance", "diagonality", "special", "largest")
+LAST_LAYER = "mean of the last layer"  # stands for a site
+_UNNAMED = MessagePart("unnamed_sentence")
+Order = Literal["entropy", "distance", "diagonality", "special", "alignment"]
+SiteKind = Literal["cross", "encoder", "decoder"]
+POSITIONS = 2048  # source positions read at once
+_HIGHEST_FIRST = ("diagonality", "special", "agreement")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which rows and columns of a batch of attention are tokens; the rest is padding."""
+
+    rows: Sequence[int]  # of each sentence
+    columns: Sequence[int]
+    special: Bool[Tensor, "B S"]  # columns that are <s> or </s>
+    causal: bool  # row i sees columns up to i, not all
+
+
+def summed(weights: Float[Tensor, "B H T S"], shape: Rows) -> dict[str, tuple[Float64[Tensor, " H"], int]]:
+    """Of each number the sum over all rows, head by head, and how many rows that were.
+
+    With d = i·S/T for row i of T and S columns, and n columns visible to it:
+
+    entropy           −∑ⱼ aⱼ ln aⱼ, in nats
+    relative_entropy  entropy / ln n, of the rows that see more than one column
+    distance          ∑ⱼ aⱼ |d − j|
+    diagonality       ∑ⱼ aⱼ where |d − j| ≤ 1
+    special           ∑ⱼ aⱼ where column j is <s> or </s>
+    largest           maxⱼ aⱼ
+    """
+    exact = weights.double()
+    entropy = -torch.special.xlogy(exact, exact).sum(dim=-1)
+    rows, columns = (torch.tensor(each, device=weights.device) for each in (list(shape.rows), list(shape.columns)))
+    row = torch.arange(weights.size(2), device=weights.device)
+    # T |d − j| is whole, so that nothing is beside the diagonal or not by rounding.
+    away = (
+        row[:, None] * columns[:, None, None] - torch.arange(weights.size(3), device=row.device) * _deep(rows)
+    ).abs()
+    seen = row.expand(len(rows), -1) + 1 if shape.causal else columns[:, None].expand(-1, len(row))
+    real = row < rows[:, None]  # [B, T]
+    choosing = real & (seen > 1)
+    each = {
+        "entropy": (entropy, real),
+        "relative_entropy": (entropy / seen.clamp(min=2).double().log()[:, None], choosing),
+        "distance": (torch.einsum("bhts,bts->bht", exact, away / _deep(rows).double()), real),
+        "diagonality": (torch.einsum("bhts,bts->bht", exact, (away <= _deep(rows)).double()), real),
+        "special": (torch.einsum("bhts,bs->bht", exact, shape.special.double()), real),
+        "largest": (exact.amax(dim=-1), real),
+    }
+    return {
+        name: (values.masked_fill(~counted[:, None], 0.0).sum(dim=(0, 2)).cpu(), int(counted.sum()))
+        for name, (values, counted) in each.items()
+    }
+
+
+def _deep(lengths: Tensor) -> Tensor:
+    return lengths[:, None, None]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A source, and its target; None stands for the model's own answer, decoded greedily."""
+
+    source: str
+    target: str | None = None
+    gold: Gold | None = None
+    place: MessagePart | str = _UNNAMED  # what a message calls it, such as `dev.en line 3`
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A pair to be read, and the unit that each token but eos counts as in gold links: its word, or itself.
+
+    A token that belongs to no word, such as that of a language, has the unit None.
+    """
+
+    pair: Pair
+    gold: Gold | None
+    source_units: Sequence[int | None]
+    target_units: Sequence[int | None]
+
+    @staticmethod
+    def of(model: TextModel, sentence: Sentence, pair: Pair) -> "Pass":
+        gold, place = sentence.gold, sentence.place
+        if gold is not None and sentence.target is None:
+            raise UsageError("gold_without_target_sentence", place=place)
+        before, begin = len(model.generation.source_prefix), len(model.generation.target_prefix)
+        read = Pass(pair, gold, range(len(pair.source) - 1), range(len(_target_without_eos(pair))))
+        if gold is None or gold.source_words is None or gold.target_words is None:
+            check_inside(gold or Gold(frozenset()), len(read.source_units), len(read.target_units), place)
+            return read
+        check_inside(gold, len(gold.source_words), len(gold.target_words), place)
+        sources = words_of_tokens(model.source_tokenizer, sentence.source, gold.source_words, place)
+        targets = words_of_tokens(model.target_tokenizer, sentence.target or "", gold.target_words, place)
+        return replace(read, source_units=[*[None] * before, *sources], target_units=[*[None] * begin, *targets])
+
+    @property
+    def example(self) -> Example:
+        """Without eos, which joins it in a batch."""
+        return Example(self.pair.source[:-1], self.said)
+
+    @property
+    def said(self) -> Sequence[int]:
+        return _target_without_eos(self.pair)
+
+    @property
+    def length(self) -> int:
+        return self.example.length
+
+
+class Looks:
+    """Sums over sentences, head by head."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, str], tuple[Tensor, int]] = {}
+        self._agreed: dict[str, Tensor] = {}
+        self._counted = 0  # target tokens, </s> not among them
+        self._links: dict[tuple[str, int], LinkCounts] = {}
+
+    @property
+    def gold_links(self) -> int:
+        return next((each.sure for each in self._links.values()), 0)
+
+    def add(self, network: Transformer, passes: Sequence[Pass]) -> None:
+        batch = collate([each.example for each in passes]).to(network.device)
+        shapes = _shapes(batch, passes)
+        looked: dict[str, Int[Tensor, "B H T"]] = {}
+        together: dict[str, Int[Tensor, "B 1 T"]] = {}
+        total = torch.zeros(())
+
+        def tap(site: str, weights: Float[Tensor, "B H T S"]) -> None:
+            nonlocal total
+            for name, (values, count) in summed(weights, shapes[_kind(site)]).items():
+                before, counted = self._sums.get((site, name), (0.0, 0))
+                self._sums[site, name] = before + values, counted + count
+            if site.endswith(".cross"):
+                looked[site] = weights.argmax(dim=-1).cpu()
+                together[LAST_LAYER] = weights.float().mean(dim=1, keepdim=True).argmax(dim=-1).cpu()
+                total = total + weights.double().sum(dim=1).cpu()
+
+        network(batch.source_ids, batch.target_ids, batch.source_mask, tap=tap)
+        for row, each in enumerate(passes):
+            self._agree(each, total[row], {site: places[row] for site, places in looked.items()})
+            self._link(each, {site: places[row] for site, places in {**looked, **together}.items()})
+
+    @property
+    def last_layer_error_rate(self) -> float | None:
+        """Of the mean of the heads of the last layer, as if it were one head."""
+        return self._links.get((LAST_LAYER, 0), LinkCounts()).error_rate
+
+    def numbers(self, site: str, head: int) -> dict[str, Any]:
+        """The means of one head."""
+        found: dict[str, float | None] = {}
+        for (here, name), (values, count) in self._sums.items():
+            if here == site:
+                found[name] = float(values[head]) / count if count else None
+        if site in self._agreed:
+            found["agreement"] = float(self._agreed[site][head]) / self._counted
+        if (site, head) in self._links:
+            found["error_rate"] = self._links[site, head].error_rate
+        return found
+
+    def _agree(self, read: Pass, total: Float[Tensor, "T S"], looked: dict[str, Int[Tensor, "H T"]]) -> None:
+        """Whether a head looks most where all of them together do, the end of the source left out.
+
+        Many heads rest on </s>. Were it not left out, the head that always rests would agree best.
+        """
+        count, words = len(read.said), len(read.pair.source) - 1
+        if not count or not words:
+            return
+        meant = total[:count, :words].argmax(dim=-1)
+        self._counted += count
+        for site, places in looked.items():
+            agreed = (places[:, :count] == meant).sum(dim=-1)
+            self._agreed[site] = self._agreed.get(site, torch.zeros_like(agreed)) + agreed
+
+    def _link(self, read: Pass, looked: dict[str, Int[Tensor, "H T"]]) -> None:
+        """Of each token of the target a link to the token looked at most, none where that is </s>."""
+        if read.gold is None:
+            return
+        for site, places in looked.items():
+            for head, row in enumerate(places[:, : len(read.said)].tolist()):
+                found = {
+                    (read.source_units[source], target)
+                    for source, target in zip(row, read.target_units, strict=True)
+                    if source < len(read.source_units)
+                }
+                links = {(source, target) for source, target in found if source is not None and target is not None}
+                counts = LinkCounts.of(links, read.gold.sure, read.gold.possible)
+                self._links[site, head] = self._links.get((site, head), LinkCounts()) + counts
+
+
+def _target_without_eos(pair: Pair) -> Sequence[int]:
+    """The target without eos, which an answer that was cut does not have."""
+    return pair.target[:-1] if pair.target and pair.target[-1] == EOS else pair.target
+
+
+def _shapes(batch: Batch, passes: Sequence[Pass]) -> dict[str, Rows]:
+    sources, targets = ([len(getattr(each.pair, side)) for each in passes] for side in ("source", "target"))
+    marks = torch.tensor([BOS, EOS], device=batch.source_ids.device)
+    source, target = (torch.isin(ids, marks) for ids in (batch.source_ids, batch.target_ids))
+    return {
+        "encoder.self": Rows(sources, sources, source, causal=False),
+        "decoder.self": Rows(targets, targets, target, causal=True),
+        "decoder.cross": Rows(targets, sources, source, causal=False),
+    }
+
+
+def _kind(site: str) -> str:
+    stack, _, kind = site.split(".")
+    return f"{stack}.{kind}"
+
+
+@dataclass(frozen=True)
+class HeadNumbers:
+    """One head; see `heads_numbers.summed` for what each number is."""
+
+    site: str  # such as decoder.1.cross
+    head: int  # from 0
+    entropy: float  # in nats
+    relative_entropy: float | None  # None where every row saw one token alone
+    distance: float  # in tokens
+    diagonality: float
+    special: float
+    largest: float
+    agreement: float | None = None  # with the mean of all heads of cross-attention; of those alone
+    error_rate: float | None = None  # against gold links, where there are any
+
+    @property
+    def kind(self) -> SiteKind:
+        stack, _, kind = self.site.split(".")
+        return "cross" if kind == "cross" else "encoder" if stack == "encoder" else "decoder"
+
+    @property
+    def layer(self) -> int:
+        return int(self.site.split(".")[1])
+
+
+@dataclass(frozen=True)
+class HeadReport:
+    """All heads, in the order in which they come in the network."""
+
+    heads: tuple[HeadNumbers, ...]
+    sentences: int
+    source_tokens: int  # </s> included
+    target_tokens: int  # </s> included
+    gold_links: int  # sure ones
+    last_layer_error_rate: float | None = None  # of the mean of its heads, which aligns where no head is stored
+
+    @property
+    def alignment(self) -> Literal["error_rate", "agreement"]:
+        """Which of the two numbers the best alignment head has the best of."""
+        return "error_rate" if self.gold_links else "agreement"
+
+    @property
+    def best(self) -> HeadNumbers:
+        """The best alignment head; of equals, the first."""
+        found = self.ranked("alignment")[0]
+        if getattr(found, self.alignment) is None:
+            raise DataError("no_alignable_target_token")
+        return found
+
+    @property
+    def alignment_head(self) -> AlignmentHead:
+        return AlignmentHead(self.best.layer, self.best.head)
+
+    def number(self, order: Order) -> str:
+        """The field that an order goes by."""
+        return self.alignment if order == "alignment" else order
+
+    def ranked(self, order: Order) -> list[HeadNumbers]:
+        """Sharpest, nearest, most diagonal, most on special tokens or best aligned first; at the end those without."""
+        if order not in get_args(Order):
+            raise UsageError("unknown_head_order", orders=", ".join(get_args(Order)), order=order)
+        name = self.number(order)
+        sign = -1 if name in _HIGHEST_FIRST else 1
+
+        def place(head: HeadNumbers) -> float:
+            value = getattr(head, name)
+            return math.inf if value is None else sign * value
+
+        return sorted(self.heads, key=place)
+
+    def as_json(self, order: Order) -> dict[str, Any]:
+        best = self.best
+        return {
+            "sentences": self.sentences,
+            "source_tokens": self.source_tokens,
+            "target_tokens": self.target_tokens,
+            "gold_links": self.gold_links,
+            "last_layer_error_rate": self.last_layer_error_rate,
+            "sorted_by": self.number(order),
+            "best_alignment_head": {
+                "layer": best.layer,
+                "head": best.head,
+                self.alignment: getattr(best, self.alignment),
+            },
+            "heads": [{"layer": each.layer, "kind": each.kind, **vars(each)} for each in self.ranked(order)],
+        }
+
+
+@torch.inference_mode()
+def measure_heads(model: TextModel, sentences: Iterable[Sentence], positions: int = POSITIONS) -> HeadReport:
+    """The numbers of every head over these sentences; how many are read at once changes none of them."""
+    given = list(sentences)
+    if not given:
+        raise DataError("no_sentences_for_heads")
+    check_source(model)
+    network = model.network
+    read = [Pass.of(model, each, pair) for each, pair in zip(given, _pairs(model, given), strict=True)]
+    looks = Looks()
+    with evaluating(network):
+        for group in of_like_length([each.length for each in read], positions):
+            looks.add(network, [read[number] for number in group])
+    heads = tuple(
+        HeadNumbers(site=site, head=head, **looks.numbers(site, head))
+        for site in sites(network.config)
+        for head in range(network.config.num_heads)
+    )
+    tokens = [sum(len(getattr(each.pair, side)) for each in read) for side in ("source", "target")]
+    return HeadReport(heads, len(given), tokens[0], tokens[1], looks.gold_links, looks.last_layer_error_rate)
+
+
+def _pairs(model: TextModel, given: Sequence[Sentence]) -> list[Pair]:
+    said = _generate_missing_targets(model, given)
+    pairs = [
+        Pair.of(each.source, answer, model.generation, model.source_tokenizer, model.target_tokenizer)
+        for each, answer in zip(given, said, strict=True)
+    ]
+    longest = model.runtime.longest
+    for each, pair in zip(given, pairs, strict=True):
+        tokens = max(len(pair.source), len(pair.target)) - 1
+        if longest is not None and tokens > longest:
+            raise DataError("sentence_exceeds_model_length", place=each.place, tokens=tokens, limit=longest)
+    return pairs
+
+
+def _generate_missing_targets(model: TextModel, given: Sequence[Sentence]) -> list[Any]:
+    """The targets, each a text that is given or an answer."""
+    open_ones = [each for each in given if each.target is None]
+    try:
+        answers = iter(model.generate([each.source for each in open_ones], **GREEDY))
+    except TooLongError as error:
+        reason = str(error).partition(" has ")[2] or str(error)
+        raise DataError("sentence_unreadable_by_model", place=open_ones[error.number].place, reason=reason) from None
+    return [next(answers).best if each.target is None else each.target for each in given]
+
+
+def check_readable(model: TextModel, text: str) -> None:
+    """A `UsageError` where the text has more tokens than the model reads, for what looks into a run splits nothing."""
+    tokens = len(model.source_tokenizer.encode(text))
+    most = min(model.generation.max_source, model.runtime.longest or model.generation.max_source)
+    if tokens > most:
+        raise UsageError("text_exceeds_model_length", tokens=tokens, limit=most)
+
+
+def check_source(model: TextModel) -> None:
+    """A `UsageError` where the model reads none."""
+    if model.network.config.decoder_only:
+        raise UsageError("model_without_encoder")

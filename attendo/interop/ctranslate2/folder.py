@@ -1,0 +1,175 @@
+"""A whole text model as a folder of CTranslate2: network, vocabularies, tokenizers and decoding defaults.
+
+model.bin  config.json  shared_vocabulary.json (or source_ and target_)     CTranslate2's own
+joint.* (or source.* and target.*)  generation.json  about.json             ours, as in a model folder
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attendo.errors import ModelError, UsageError, cut_text, require_package, shorten
+from attendo.interop.certificate import Party
+from attendo.interop.certify import prefixes_of
+from attendo.interop.compared_systems import CTranslate2Party, OurNetwork
+from attendo.interop.ctranslate2.converter import to_ctranslate2
+from attendo.interop.exported_files import (
+    LONGEST,
+    PRECISIONS,
+    Precision,
+    checked_export,
+    longest_of,
+    save_tokenizers,
+    write_json,
+)
+from attendo.interop.huggingface.vocabulary import names_of, sentencepiece_file
+from attendo.model_files import parse_json, read_bytes, read_json
+from attendo.model_folder import ABOUT, load_tokenizers, require_listed
+from attendo.nn.devices import overflows_in_bytes
+from attendo.text import BOS, CONTROL_PIECES, EOS, UNK, Tokenizer
+from attendo.text_model import TextModel
+
+_OVERFLOWS = "this processor has no VNNI, and CTranslate2's products of bytes overflow on it: compare where it will run"
+_AGAIN = "export the model again"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What such a folder holds."""
+
+    translator: Any  # a `ctranslate2.Translator`
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    generation: dict[str, Any]
+    longest: int  # tokens of a source or an answer, a control token included
+
+    @property
+    def names(self) -> tuple[list[str], list[str]]:
+        """Of the ids of source and target."""
+        return names_of(self.source_tokenizer), names_of(self.target_tokenizer)
+
+
+def write_ctranslate2(model: TextModel, folder: Path, precision: Precision) -> list[str]:
+    """Into a folder that is there and empty. Says what it could not take along."""
+    require_package("ctranslate2", "export", "an export to ctranslate2")
+    tokenizers = model.source_tokenizer, model.target_tokenizer
+    names = names_of(tokenizers[0]), names_of(tokenizers[1])
+    to_ctranslate2(model.network, folder, precision, longest_of(model), names)
+    save_tokenizers(model, folder)
+    write_json(folder / "generation.json", model.stored.generation)
+    if model.about:
+        write_json(folder / ABOUT, model.about)
+    overflows = [_OVERFLOWS] if precision == "int8" and overflows_in_bytes() else []
+    return [*overflows, *_not_taken_along(tokenizers), *_to_be_put_before(model, names)]
+
+
+def _to_be_put_before(model: TextModel, names: tuple[Sequence[str], Sequence[str]]) -> list[str]:
+    """What attendo puts there by itself, and whoever loads the model elsewhere must."""
+    before, begin = prefixes_of(model)
+    pieces = (" ".join(names[side][token] for token in ids) for side, ids in enumerate((before, begin)))
+    told = ("every source must begin with", "every answer with (target_prefix)")
+    return [f"elsewhere than in attendo {what} {each}" for what, each in zip(told, pieces, strict=True) if each]
+
+
+def _not_taken_along(tokenizers: tuple[Tokenizer, Tokenizer]) -> list[str]:
+    return [
+        f"the {side} tokenizer is of {tokenizer.kind}, for which other programs have no file: only attendo reads it"
+        for side, tokenizer in zip(("source", "target"), tokenizers, strict=True)
+        if sentencepiece_file(tokenizer) is None
+    ]
+
+
+def ctranslate2_parties(model: TextModel, folder: Path) -> tuple[Party, Party]:
+    names = names_of(model.source_tokenizer), names_of(model.target_tokenizer)
+    _, prefix = prefixes_of(model)
+    return OurNetwork(model.network, "ctranslate2", prefix), CTranslate2Party(folder, *names, prefix)
+
+
+def open_exported(folder: str | Path, device: str = "cpu", threads: int | None = None) -> Exported:
+    """The folder that `attendo export --to ctranslate2` wrote; `threads`: as many as torch has, unless given.
+
+    `device` is cpu, cuda, cuda:N, or auto for a GPU where CTranslate2 finds one.
+    """
+    require_package("ctranslate2", "export", "a CTranslate2 model")
+    import ctranslate2
+
+    folder = Path(folder)
+    names, facts = checked_export(folder, "ctranslate2", PRECISIONS)
+    longest = facts.get("longest")
+    if type(longest) is not int or not 1 <= longest <= LONGEST:
+        raise ModelError(
+            "manifest_longest_invalid", path=folder / "manifest.json", value=shorten(longest), limit=LONGEST
+        )
+    require_listed(folder, names, ("model.bin", "config.json", "generation.json"))
+    generation = read_json(folder / "generation.json")
+    source, target = load_tokenizers(folder, names)
+    _check_vocabularies(folder, names, source, target)
+    _check_config(folder / "config.json")
+    where, number = _place(device, ctranslate2.get_cuda_device_count())
+    try:
+        translator = ctranslate2.Translator(
+            str(folder),
+            device=where,
+            device_index=number,
+            compute_type=compute_type(facts["precision"], where),
+            intra_threads=torch.get_num_threads() if threads is None else threads,
+        )
+    except (RuntimeError, ValueError, MemoryError) as error:
+        reason = cut_text(" ".join(str(error).split()), 200)
+        raise ModelError("ctranslate2_load_failed", folder=folder, reason=reason) from None
+    return Exported(translator, source, target, generation, longest)
+
+
+def _check_vocabularies(folder: Path, names: Collection[str], source: Tokenizer, target: Tokenizer) -> None:
+    """CTranslate2 names tokens as the tokenizers do."""
+    files = {"shared_vocabulary.json": source, "source_vocabulary.json": source, "target_vocabulary.json": target}
+    for name, tokenizer in files.items():
+        if (folder / name).exists():
+            require_listed(folder, names, [name])
+            try:
+                found = parse_json(read_bytes(folder / name))
+            except ValueError as error:
+                raise ModelError("json_syntax_invalid", path=folder / name, reason=error, fix=_AGAIN) from None
+            if found != names_of(tokenizer):
+                raise ModelError("vocabulary_tokenizer_mismatch", path=folder / name, fix=_AGAIN)
+
+
+def _check_config(path: Path) -> None:
+    """What CTranslate2 would find out when it answers, or never."""
+    config = read_json(path)
+    tokens = {"bos_token": CONTROL_PIECES[BOS], "eos_token": CONTROL_PIECES[EOS], "unk_token": CONTROL_PIECES[UNK]}
+    meant = {**tokens, "decoder_start_token": CONTROL_PIECES[BOS], "add_source_bos": False, "add_source_eos": True}
+    for name, value in meant.items():
+        if config.get(name) != value:
+            raise ModelError(
+                "ctranslate2_config_mismatch",
+                path=path,
+                setting=name,
+                value=shorten(config.get(name)),
+                expected=value,
+                fix=_AGAIN,
+            )
+    epsilon = config.get("layer_norm_epsilon")
+    if epsilon is not None and not (type(epsilon) is float and 0 < epsilon < 1):
+        raise ModelError("layer_norm_epsilon_invalid", path=path, value=shorten(epsilon), fix=_AGAIN)
+
+
+def compute_type(precision: str, device: str = "cpu") -> str:
+    """What CTranslate2 computes in where it cannot in that precision: it would choose the same, and warn."""
+    import ctranslate2
+
+    return precision if precision in ctranslate2.get_supported_compute_types(device) else "float32"
+
+
+def _place(device: str, gpus: int) -> tuple[str, int]:
+    kind, _, number = device.partition(":")
+    if device == "auto":
+        return ("cuda", 0) if gpus else ("cpu", 0)
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise UsageError("unknown_device", name=device)
+    if kind == "cuda" and int(number or 0) >= gpus:
+        raise UsageError("ctranslate2_gpu_missing", device=device, count=gpus)
+    return kind, int(number or 0)

@@ -1,0 +1,283 @@
+"""Converts decoding defaults from and to the generation config of transformers.
+
+there is told, with what happens instead.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attendo.decode.config import GenerationConfig
+from attendo.errors import ModelError, UsageError, cut_text, list_names, shorten
+from attendo.interop.huggingface.folder import Field, HuggingFaceFolder
+from attendo.interop.huggingface.vocabulary import Rearranged
+from attendo.text import BOS, EOS, PAD, UNK
+
+_STOP_BY_EARLY_STOPPING = {False: "settled", True: "first", "never": "exhaustive"}
+_FROM_HF_SAMPLING = {"temperature": "temperature", "top_p": "top_p", "min_p": "min_p", "typical_p": "typical"}
+_TOP_K = 50  # theirs, where nothing is said of it
+# What changes their answers and cannot change ours, with the values that change nothing.
+_WITHOUT_COUNTERPART: dict[str, Any] = {
+    "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1,
+    "exponential_decay_length_penalty": None,
+    "sequence_bias": None,
+    "guidance_scale": 1,
+    "watermarking_config": None,
+    "stop_strings": None,
+    "max_time": None,
+    "constraints": None,
+    "force_words_ids": None,
+    "forced_decoder_ids": None,
+    "penalty_alpha": 0,
+    "dola_layers": None,
+    "token_healing": False,
+    "num_beam_groups": 1,
+    "diversity_penalty": 0,
+    "num_return_sequences": 1,
+}
+_OF_SAMPLES_WITHOUT_COUNTERPART: dict[str, Any] = {"top_h": None, "epsilon_cutoff": 0, "eta_cutoff": 0, "num_beams": 1}
+_SHOWN = 60  # characters of a value
+_LONGEST_ANSWER = 512  # tokens, where ours follow the length of the source
+_EARLY_STOPPING_BY_STOP: dict[str, bool | str] = {"settled": False, "first": True, "exhaustive": "never"}
+_TO_HF_SAMPLING = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "typical": "typical_p"}
+_AS_WRITTEN = "they are compared by log p / |y| ** length_penalty, with a length_penalty of 1"
+# Settings that it does not have, and what it does: in any search, and with a beam alone.
+_ABSENT = {
+    "min_length_factor": "only min_length_extra counts",
+    "max_source": "a source of any length is read",
+    "long_source": "a source of any length is read",
+    "mbr": "the answer is the best of one search",
+}
+_ABSENT_WITH_A_BEAM = {
+    "groups": "it is one plain beam",
+    "coverage_penalty": "it has none",
+    "word_penalty": "it has none",
+    "counts_eos": "the end counts as a token",
+    "patience": "as many as the beam is wide must be finished",
+}
+
+
+@dataclass(frozen=True)
+class TakenOver:
+    """Settings for a `GenerationConfig`, and a line for each of theirs that is left behind."""
+
+    settings: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+def generation_from(
+    folder: HuggingFaceFolder, target: Rearranged, symbols: Sequence[str] | None = None, begins: bool = True
+) -> TakenOver:
+    """Decoding defaults. What its files leave out stays as it is with us.
+
+    Every answer may begin with a token that must be one of our `symbols`; None: there is no tokenizer to have any. It
+    `begins` so unless the caller knows better.
+    """
+    sampled = folder.answering("do_sample").flag()
+    forbidden = _Forbidden.of(folder, target)
+    told = {
+        **(_sampling(folder) if sampled else _searching(folder)),
+        **_repeating(folder, sampled),
+        **_limits(folder),
+        "length_penalty": folder.answering("length_penalty").number(),
+        "renormalise": folder.answering("renormalize_logits").flag() or None,
+        "allow_unk": False if forbidden.unknown else None,
+    }
+    try:
+        config = GenerationConfig().changed(**told)
+    except UsageError as error:
+        raise ModelError("decoding_defaults_invalid", path=folder.path, error=error) from None
+    settings = config.model_dump(mode="json", exclude_defaults=True)
+    begin = folder.answering("forced_bos_token_id")
+    left = [*forbidden.left, *_without_counterpart(folder, sampled), *_forced_end(folder, target, config)]
+    if begins and symbols is not None:
+        settings |= _beginning(begin, target, symbols)
+    elif begins and begin.token() is not None:
+        left.append(_line(begin, begin.value))
+    return TakenOver(settings, tuple(left))
+
+
+def behind_prefix(settings: dict[str, Any]) -> dict[str, Any]:
+    """The limit of a folder counts what answers begin with; ours, where no factor belongs to it, what comes behind."""
+    if "target_prefix" not in settings or settings.get("max_length_factor") != 0:
+        return settings
+    most = settings.get("max_length_extra", GenerationConfig().max_length_extra)
+    return {**settings, "max_length_extra": max(1, most - len(settings["target_prefix"]))}
+
+
+def _searching(folder: HuggingFaceFolder) -> dict[str, Any]:
+    stop = folder.answering("early_stopping").one_of(_STOP_BY_EARLY_STOPPING, "settled")
+    return {"beam": folder.answering("num_beams").count(), "stop": stop}
+
+
+def _sampling(folder: HuggingFaceFolder) -> dict[str, Any]:
+    top_k = folder.answering("top_k").count()
+    told = {ours: folder.answering(theirs).number() for theirs, ours in _FROM_HF_SAMPLING.items()}
+    return {"sample": True, "top_k": _TOP_K if top_k is None else top_k, **told}
+
+
+def _repeating(folder: HuggingFaceFolder, sampled: bool) -> dict[str, Any]:
+    """A beam penalises log-probabilities there; a single row, whose best token alone counts, its logits."""
+    penalty = folder.answering("repetition_penalty").number()
+    one_row = sampled or (folder.answering("num_beams").count() or 1) == 1
+    return {
+        "no_repeat_ngram": folder.answering("no_repeat_ngram_size").count(),
+        "repetition_penalty": penalty,
+        "repetition_of": "logits" if one_row and penalty not in (None, 1) else None,
+    }
+
+
+def _limits(folder: HuggingFaceFolder) -> dict[str, Any]:
+    """Their lengths count the token that an answer begins from, unless they are of new tokens; and eos."""
+    limits: dict[str, Any] = {}
+    if (most := _new_tokens(folder, "max")) is not None:
+        ends = folder.answering("forced_eos_token_id").token() is not None
+        limits |= {"max_length_factor": 0.0, "max_length_extra": max(1, most - int(ends))}
+        limits["at_limit"] = "end" if ends else "free"
+    if (least := _new_tokens(folder, "min")) is not None:
+        limits["min_length_extra"] = max(0, least)
+    return limits
+
+
+def _new_tokens(folder: HuggingFaceFolder, which: str) -> int | None:
+    """What is said of new tokens counts before what is said of the whole length."""
+    new, whole = folder.answering(f"{which}_new_tokens").count(), folder.answering(f"{which}_length").count()
+    return new if new is not None or whole is None else whole - 1
+
+
+@dataclass(frozen=True)
+class _Forbidden:
+    """Tokens that may not be said there: our search never says pad and bos, and can be kept from unk."""
+
+    unknown: bool
+    left: tuple[str, ...]
+
+    @classmethod
+    def of(cls, folder: HuggingFaceFolder, target: Rearranged) -> "_Forbidden":
+        own = {each: target.rows[each] for each in (PAD, BOS, UNK, EOS) if each not in target.copies}
+        silent = {own[each] for each in (PAD, BOS) if each in own}
+        words, tokens = folder.answering("bad_words_ids"), folder.answering("suppress_tokens")
+        unknown = own.get(UNK) in tokens.tokens() or [own.get(UNK)] in words.sequences()
+        seen_to = silent | ({own[UNK]} if unknown else set())
+        others = [word for word in words.sequences() if word not in ([each] for each in (*seen_to, own[EOS]))]
+        first = folder.answering("begin_suppress_tokens")
+        left = [
+            (words, others),  # they leave out eos themselves
+            (tokens, [each for each in tokens.tokens() if each not in seen_to]),
+            (first, [each for each in first.tokens() if each not in seen_to]),
+        ]
+        return cls(unknown, tuple(_line(field, rest) for field, rest in left if rest))
+
+
+def _without_counterpart(folder: HuggingFaceFolder, sampled: bool) -> Iterator[str]:
+    neutral = {**_WITHOUT_COUNTERPART, **(_OF_SAMPLES_WITHOUT_COUNTERPART if sampled else {})}
+    for name, nothing in neutral.items():
+        field = folder.answering(name)
+        if field.value not in (None, nothing, [], {}):
+            yield _line(field, field.value)
+
+
+def _forced_end(folder: HuggingFaceFolder, target: Rearranged, config: GenerationConfig) -> Iterator[str]:
+    """At the limit; where only one hypothesis is followed, its score decides nothing."""
+    field = folder.answering("forced_eos_token_id")
+    if config.at_limit != "end":
+        return
+    if field.token() != target.rows[EOS]:
+        yield _line(field, field.value)
+    elif config.beam > 1 and not config.renormalise:  # which makes the only one that is left certain
+        yield f"{field.name}: at the limit of an answer its end costs nothing there, and what it is worth here"
+
+
+def _beginning(field: Field, target: Rearranged, symbols: Sequence[str]) -> dict[str, Any]:
+    """A symbol is put at the beginning of every answer as it is there; an answer without another token would be
+    another text from there on.
+    """
+    token = field.token()
+    if token is None:
+        return {}
+    place = target.ours([token])[0] - EOS - 1 if token in target.rows else -1
+    if not 0 <= place < len(symbols):
+        raise field.wrong(f"one of the tokens that attendo can begin answers with ({list_names(symbols) or 'none'})")
+    return {"target_prefix": [symbols[place]]}
+
+
+def _line(field: Field, value: Any) -> str:
+    text = cut_text(value, _SHOWN) if isinstance(value, str) else shorten(value, _SHOWN)
+    return f"not taken over: {field.name} {text}"
+
+
+def transformers_settings(
+    config: GenerationConfig, longest: int, order: Rearranged
+) -> tuple[dict[str, Any], list[str]]:
+    """Of a generation_config.json, control tokens aside, for answers of at most `longest` tokens; and the notes.
+
+    `order` is that of the target's vocabulary there.
+    """
+    told: dict[str, Any] = {"num_beams": 1 if config.sample else config.beam}
+    if config.sample:
+        told |= {"do_sample": True, **{theirs: getattr(config, ours) for ours, theirs in _TO_HF_SAMPLING.items()}}
+        told["min_p"] = config.min_p or None
+    elif config.beam > 1:
+        told["length_penalty"] = _length_penalty(config)
+        told["early_stopping"] = _EARLY_STOPPING_BY_STOP.get(config.stop, False)
+    if config.repetition_penalty != 1:
+        told["repetition_penalty"] = config.repetition_penalty
+    if config.no_repeat_ngram:
+        told["no_repeat_ngram_size"] = config.no_repeat_ngram
+    if config.renormalise:
+        told["renormalize_logits"] = True
+    if not config.allow_unk:
+        told["bad_words_ids"] = [order.theirs([UNK])]
+    if config.at_limit == "end":
+        told["forced_eos_token_id"] = order.rows[EOS]
+    return {**told, **_lengths(config, longest)}, list(_notes(config, longest))
+
+
+def _length_penalty(config: GenerationConfig) -> float:
+    return {"average": config.length_penalty, "none": 0.0}.get(config.normalise, 1.0)
+
+
+def _lengths(config: GenerationConfig, longest: int) -> dict[str, Any]:
+    """Theirs count the token that an answer begins from, and the eos that is forced. Our most leaves out the prefix."""
+    told: dict[str, Any] = {}
+    most, begun = _LONGEST_ANSWER, 1 + len(config.target_prefix)
+    if config.max_length_factor == 0:
+        most = begun + config.max_length_extra + int(config.at_limit == "end")
+    told["max_length"] = min(most, longest)
+    if config.min_length_extra:
+        told["min_length"] = 1 + config.min_length_extra
+    return told
+
+
+def _notes(config: GenerationConfig, longest: int) -> Iterator[str]:
+    default, is_beam = GenerationConfig(), config.beam > 1 and not config.sample
+    for name, instead in {**_ABSENT, **(_ABSENT_WITH_A_BEAM if is_beam else {})}.items():
+        if (value := getattr(config, name)) != getattr(default, name):
+            yield _note(name, value, instead)
+    if config.max_length_factor:
+        limit = _lengths(config, longest)["max_length"] - 1
+        instead = f"an answer has at most {limit} tokens, whatever the source (max_length)"
+        yield _note("max_length_factor", config.max_length_factor, instead)
+    if config.sample:
+        yield _note("seed", config.seed, "what is drawn follows from torch.manual_seed")
+    if is_beam:
+        yield from _notes_of_a_beam(config)
+    penalised = "log_probabilities" if is_beam else "logits"
+    if config.repetition_penalty != 1 and config.repetition_of != penalised:
+        yield _note("repetition_of", config.repetition_of, f"the penalty multiplies {penalised.replace('_', '-')}")
+
+
+def _notes_of_a_beam(config: GenerationConfig) -> Iterator[str]:
+    if config.normalise not in ("average", "none"):
+        yield _note("normalise", config.normalise, _AS_WRITTEN)
+    if config.stop not in _EARLY_STOPPING_BY_STOP:
+        yield _note("stop", config.stop, "a beam stops as by settled (early_stopping=False)")
+    if config.max_length_factor == 0 and config.at_limit == "cut":
+        yield _note("at_limit", "cut", "an answer at its limit ranks as it is, with those that ended")
+    if config.at_limit == "end":
+        yield _note("at_limit", "end", "the end that is forced costs nothing")
+
+
+def _note(name: str, value: Any, instead: str) -> str:
+    return f"transformers has no counterpart for {name} {value}: {instead}"

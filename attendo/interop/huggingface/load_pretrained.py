@@ -1,0 +1,137 @@
+"""Opens models and tokenizers of transformers without running code from their folder.
+
+transformers runs Python files of a folder if a JSON file there names them and the user types `y`. Here a concrete
+class of transformers is given a temporary folder. It holds the weights and vocabularies that attendo knows by name,
+and JSON files that are written anew with the settings that attendo knows.
+"""
+
+import inspect
+import json
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attendo.errors import ModelError
+from attendo.interop.huggingface.folder import CONFIG, INDEX, HuggingFaceFolder, read_json, weight_files, without_bars
+
+MODELS = {
+    "marian": ("MarianConfig", "MarianMTModel"),
+    "pegasus": ("PegasusConfig", "PegasusForConditionalGeneration"),
+    "bart": ("BartConfig", "BartForConditionalGeneration"),
+    "mbart": ("MBartConfig", "MBartForConditionalGeneration"),
+    "m2m_100": ("M2M100Config", "M2M100ForConditionalGeneration"),
+}
+# By model_type; the first one if no file names another.
+TOKENIZERS = {
+    "marian": ("MarianTokenizer",),
+    "pegasus": ("PegasusTokenizer", "MarianTokenizer"),
+    "bart": ("BartTokenizer", "RobertaTokenizer"),
+    "mbart": ("MBartTokenizer", "MBart50Tokenizer"),
+    "m2m_100": ("M2M100Tokenizer", "NllbTokenizer"),
+}
+_GENERIC = ("PreTrainedTokenizer", "TokenizersBackend")  # of tokenizer.json alone
+_TOKENIZER_CONFIG, _SPECIAL_TOKENS = "tokenizer_config.json", "special_tokens_map.json"
+_VOCABULARIES = (
+    *("source.spm", "target.spm", "vocab.json", "target_vocab.json", "merges.txt", "spiece.model"),
+    *("sentencepiece.bpe.model", "tokenizer.json", "added_tokens.json"),
+)
+# No others: a tokenizer takes names of files, and arguments of its own libraries, from its settings too.
+_TOKENIZER_SETTINGS = frozenset(
+    (
+        *("add_prefix_space", "added_tokens_decoder", "additional_special_tokens", "clean_up_tokenization_spaces"),
+        *(
+            "errors",
+            "extra_special_tokens",
+            "language_codes",
+            "legacy_behaviour",
+            "mask_token_sent",
+            "model_max_length",
+        ),
+        *("num_madeup_words", "offset", "padding_side", "separate_vocabs", "source_lang", "src_lang", "target_lang"),
+        *("tgt_lang", "trim_offsets", "truncation_side"),
+        *(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")),
+    )
+)
+
+
+def open_model(folder: HuggingFaceFolder) -> Any:
+    """The model in evaluation mode, in float32; what transformers raises is raised here."""
+    import transformers
+
+    config_class, model_class = (getattr(transformers, name) for name in MODELS[folder.kind])
+    # Settings of the base class can name files, code and kernels. None of them changes what the network computes.
+    both = (config_class, transformers.PretrainedConfig)
+    own, base = (inspect.signature(each.__init__).parameters.keys() for each in both)
+    config = config_class(**{name: value for name, value in folder.settings.items() if name in own - base})
+    with _temporary_folder() as place, without_bars():
+        _write_json(place / CONFIG, config.to_dict())
+        for file in weight_files(folder.path):
+            _link(file, place / file.name)
+        if (folder.path / INDEX).is_file():
+            _write_json(place / INDEX, {"metadata": {}, "weight_map": read_json(folder.path / INDEX)["weight_map"]})
+        return model_class.from_pretrained(
+            place,
+            config=config,
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            dtype=torch.float32,
+        ).eval()
+
+
+def open_tokenizer(path: Path, kind: str) -> Any:
+    """The tokenizer of a folder whose model_type is `kind`; what transformers raises is raised here."""
+    import transformers
+
+    settings = _known_settings(path / _TOKENIZER_CONFIG)
+    tokenizer_class = getattr(transformers, _class_name(path, kind))
+    with _temporary_folder() as place, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it recommends packages
+        _write_json(place / _TOKENIZER_CONFIG, settings)
+        if tokens := _known_settings(path / _SPECIAL_TOKENS):
+            _write_json(place / _SPECIAL_TOKENS, tokens)
+        for name in _VOCABULARIES:
+            if (path / name).is_file():
+                _link(path / name, place / name)
+        return tokenizer_class.from_pretrained(place, local_files_only=True, trust_remote_code=False)
+
+
+def _class_name(path: Path, kind: str) -> str:
+    """One of the classes that attendo knows for this kind of model."""
+    files = [each for each in (path / _TOKENIZER_CONFIG, path / CONFIG) if each.is_file()]
+    found = (read_json(file).get("tokenizer_class") for file in files)
+    name = next((str(each).removesuffix("Fast") for each in found if each is not None), None)
+    if name is None or name in TOKENIZERS[kind]:
+        return name or TOKENIZERS[kind][0]
+    if name in _GENERIC and (path / "tokenizer.json").is_file():
+        return "PreTrainedTokenizerFast"
+    raise ModelError("tokenizer_class_unsupported", name=name[:40], known=", ".join(TOKENIZERS[kind]))
+
+
+def _known_settings(path: Path) -> dict[str, Any]:
+    content: Mapping[str, Any] = read_json(path) if path.is_file() else {}
+    return {name: value for name, value in content.items() if name in _TOKENIZER_SETTINGS}
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="attendo-") as place:
+        yield Path(place)
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, default=str), "utf-8")
+
+
+def _link(file: Path, place: Path) -> None:
+    """A copy if the system allows no links, as Windows may."""
+    try:
+        place.symlink_to(file.resolve())
+    except OSError:
+        shutil.copyfile(file, place)

@@ -1,0 +1,299 @@
+"""Model classes of transformers that can hold an attendo network, and its weights under their names."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from attendo.errors import ModelError
+from attendo.interop.huggingface.read_models import UNUSED_POSITIONS
+from attendo.interop.huggingface.vocabulary import Rearranged, unchanged
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+from attendo.nn.attention import MultiHeadAttention
+from attendo.nn.blocks import DecoderBlock, EncoderBlock
+from attendo.text import BOS, EOS, PAD
+
+if TYPE_CHECKING:
+    from transformers import MarianMTModel, PegasusForConditionalGeneration
+
+EPSILON = 1e-5  # of every norm there; the configuration has no place for another
+Orders = tuple[Rearranged, Rearranged]  # of the vocabularies of source and target
+# What reads the vectors that run through the network, and what writes them: the order of their components is free.
+_TABLES, _BIAS = ("embed_tokens.weight", "shared.weight", "lm_head.weight"), "final_logits_bias"
+_READ = (*_TABLES, "q_proj.weight", "k_proj.weight", "v_proj.weight")
+_WRITTEN = ("out_proj.weight", "out_proj.bias", "fc2.weight", "fc2.bias", "layer_norm.weight", "layer_norm.bias")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A class of transformers. Where its norms stand before the sub-layers, there is one behind each stack."""
+
+    name: str
+    configuration: str
+    called: str  # in an error
+    norm: Literal["pre", "post"]
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    layouts: tuple[str, ...] = ("halves", "interleaved")  # of sines and cosines, whose order can be changed
+    offset: int | None = 0  # of positions; None: the first one follows the number of the pad token
+    embedding_norm: bool = False
+    bias: bool = True  # on the logits
+    one_vocabulary: bool = True
+    remark: str = ""
+
+    @property
+    def note(self) -> str:
+        return f"{self.name} loads it, and so does AutoModelForSeq2SeqLM{self.remark}"
+
+    def obstacles(self, config: ModelConfig) -> list[str]:
+        """Why it cannot hold such a network, one line a reason; nothing where it can."""
+        if config.decoder_only:
+            return ["it has no encoder"]
+        sizes, pre, some = (config.source_vocab_size, config.target_vocab_size), self.norm == "pre", self.embedding_norm
+        fits = {
+            f"norm is {config.norm}, not {self.norm}": config.norm == self.norm,
+            f"it has {'no' if pre else 'a'} norm behind each stack": config.has_final_norm == pre,
+            f"it has {'no' if some else 'a'} norm on the embedding": config.embedding_norm == some,
+            f"source and target have {sizes[0]} and {sizes[1]} tokens, not as many": sizes[0] == sizes[1]
+            or not self.one_vocabulary,
+            **self._positions(config),
+            **_blocks(config),
+        }
+        return [reason for reason, fit in fits.items() if not fit]
+
+    def reasons(self, network: Transformer, orders: Orders) -> list[str]:
+        """Those of its configuration, and of what it has learnt."""
+        learnt = network.output.bias
+        free = self.bias or learnt is None or not bool(orders[1].laid_out(learnt).any())
+        return [*self.obstacles(network.config), *([] if free else ["it has a bias on the logits"])]
+
+    def made(self, network: Transformer, longest: int = 1024, orders: Orders | None = None) -> Any:
+        """A model in evaluation mode that gives the same logits, for sequences of at most `longest` tokens.
+
+        It starts from our bos, ends at our eos, and says neither pad nor bos, as `TextModel` does. Its ids are ours,
+        unless its vocabularies have an order of their own.
+        """
+        orders = orders or unchanged_orders(network.config)
+        if reasons := self.reasons(network, orders):
+            raise ModelError("transformers_network_unsupported", model=self.called, reasons="; ".join(reasons))
+        import transformers
+
+        config = network.config
+        learned = config.positions == "learned"
+        settings = settings_of(config, config.max_length if learned else longest, orders[1])
+        configuration = getattr(transformers, self.configuration)(**self._tables(config, orders), **settings)
+        with torch.random.fork_rng(devices=[]):  # its first values are thrown away; the caller's must not move on
+            model = getattr(transformers, self.name)(configuration)
+        return filled(model, network, orders)
+
+    def _tables(self, config: ModelConfig, orders: Orders) -> dict[str, Any]:
+        source, target = (order.count for order in orders)
+        if self.one_vocabulary:
+            return {"vocab_size": target, "tie_word_embeddings": config.tie == "all"}
+        shared = {"share_encoder_decoder_embeddings": config.tie == "all", "tie_word_embeddings": config.tie != "none"}
+        return {"vocab_size": source, "decoder_vocab_size": target, **shared}
+
+    def _positions(self, config: ModelConfig) -> dict[str, bool]:
+        offset, layout = config.position_offset, config.position_layout
+        fits = {f"positions are {config.positions}, not {self.positions}": config.positions == self.positions}
+        if self.offset is None:
+            size = config.target_vocab_size or 0
+            fits[f"position_offset is {offset}, which must follow the number of a token"] = 1 <= offset < size
+        else:
+            fits[f"position_offset is {offset}, not {self.offset}"] = offset == self.offset
+        if self.positions == config.positions == "sinusoidal":
+            fits[f"position_layout is {layout}, not {' or '.join(self.layouts)}"] = layout in self.layouts
+        return fits
+
+
+def unchanged_orders(config: ModelConfig) -> Orders:
+    """Ours. A network without an encoder has no table for sources."""
+    assert config.target_vocab_size is not None
+    return unchanged(config.source_vocab_size or 0), unchanged(config.target_vocab_size)
+
+
+def _blocks(config: ModelConfig) -> dict[str, bool]:
+    """What all of them ask for, and whether the network is so."""
+    width, uneven = divmod(config.d_model, config.num_heads)
+    return {
+        f"norm_kind is {config.norm_kind}, not layer": config.norm_kind == "layer",
+        f"norm_epsilon is {config.norm_epsilon}, not {EPSILON}": config.norm_epsilon == EPSILON,
+        f"activation is {config.activation}, which has a gate": config.activation != "swiglu",
+        f"d_key is {config.d_key}, not d_model / num_heads": config.d_key in (None, width),
+        f"d_value is {config.d_value}, not d_model / num_heads": config.d_value in (None, width),
+        f"d_model {config.d_model} is no multiple of num_heads {config.num_heads}": not uneven,
+    }
+
+
+BART = Kind(
+    "BartForConditionalGeneration",
+    "BartConfig",
+    "a BART model",
+    norm="post",
+    positions="learned",
+    offset=UNUSED_POSITIONS,
+    embedding_norm=True,
+)
+MBART = Kind(
+    "MBartForConditionalGeneration",
+    "MBartConfig",
+    "an mBART model",
+    norm="pre",
+    positions="learned",
+    offset=UNUSED_POSITIONS,
+    embedding_norm=True,
+)
+M2M100 = Kind(
+    "M2M100ForConditionalGeneration",
+    "M2M100Config",
+    "an M2M100 model",
+    norm="pre",
+    layouts=("fairseq",),
+    offset=None,
+    bias=False,
+)
+
+
+MARIAN = Kind("MarianMTModel", "MarianConfig", "a MarianMTModel", norm="post", one_vocabulary=False)
+
+
+def to_marian(network: Transformer, longest: int = 1024) -> "MarianMTModel":
+    """One in evaluation mode that has our ids and gives the same logits."""
+    return MARIAN.made(network, longest)
+
+
+PEGASUS = Kind(
+    "PegasusForConditionalGeneration",
+    "PegasusConfig",
+    "a Pegasus model",
+    norm="pre",
+    remark="; a MarianMTModel has its norms elsewhere, and answers something else",
+)
+
+
+def to_pegasus(network: Transformer, longest: int = 1024) -> "PegasusForConditionalGeneration":
+    """One in evaluation mode that has our ids and gives the same logits."""
+    return PEGASUS.made(network, longest)
+
+
+def settings_of(config: ModelConfig, longest: int, order: Rearranged) -> dict[str, Any]:
+    """Of a configuration, vocabularies and ties aside; `order` is that of the target's."""
+
+    def share(own: float | None) -> float:
+        return config.dropout if own is None else own
+
+    return {
+        "max_position_embeddings": longest,
+        "d_model": config.d_model,
+        "encoder_layers": config.num_encoder_layers,
+        "decoder_layers": config.num_decoder_layers,
+        "encoder_attention_heads": config.num_heads,
+        "decoder_attention_heads": config.num_heads,
+        "encoder_ffn_dim": config.d_ff,
+        "decoder_ffn_dim": config.d_ff,
+        "activation_function": config.activation,
+        "dropout": config.dropout,
+        "attention_dropout": share(config.attention_dropout),
+        "activation_dropout": share(config.activation_dropout),
+        "encoder_layerdrop": 0.0,
+        "decoder_layerdrop": 0.0,
+        "scale_embedding": config.scale_embedding,
+        "forced_eos_token_id": None,
+        **_control_tokens(order),
+    }
+
+
+def _control_tokens(order: Rearranged) -> dict[str, int]:
+    pad, start, end = order.theirs((PAD, BOS, EOS))
+    return {"pad_token_id": pad, "bos_token_id": start, "decoder_start_token_id": start, "eos_token_id": end}
+
+
+def filled(model: Any, network: Transformer, orders: tuple[Rearranged, Rearranged]) -> Any:
+    """The model with these weights, in evaluation mode. It starts from our bos, ends at our eos, says neither pad nor
+    bos, as far as it has them.
+    """
+    from transformers import GenerationConfig
+
+    source, target = orders
+    positions = {name: each for name, each in model.state_dict().items() if "embed_positions" in name}  # if computed
+    weights = {name: each for name, each in _weights(network) if name in model.state_dict()}
+    laid: dict[int, Tensor] = {}  # what is shared stays one, which can be gigabytes
+    for name, weight in weights.items():
+        if name.endswith(_TABLES):
+            if (place := weight.data_ptr()) not in laid:
+                laid[place] = (source if "encoder" in name else target).laid_out(weight)
+            weights[name] = laid[place]
+    if _BIAS in weights:
+        weights[_BIAS] = target.laid_out(weights[_BIAS][0])[None]
+    model.load_state_dict({**positions, **weights})
+    silent = target.theirs(each for each in (PAD, BOS) if each not in target.copies)
+    model.generation_config = GenerationConfig(**_control_tokens(target), suppress_tokens=silent)
+    return model.eval()
+
+
+def _weights(network: Transformer) -> Iterator[tuple[str, Tensor]]:
+    """All of them. Components of vectors stand as with `halves`, where positions are computed."""
+    config = network.config
+    if config.position_layout != "interleaved" or config.positions == "learned":
+        yield from _named(network)
+        return
+    order = torch.cat((torch.arange(0, config.d_model, 2), torch.arange(1, config.d_model, 2)))
+    order = order.to(network.device)
+    for name, weight in _named(network):
+        if name.endswith((*_READ, "fc1.weight")):
+            yield name, weight[:, order]
+        else:
+            yield name, weight[order] if name.endswith(_WRITTEN) else weight
+
+
+def _named(network: Transformer) -> Iterator[tuple[str, Tensor]]:
+    """Every weight of ours under its name there; a table that is shared has several names."""
+    assert network.source is not None  # obstacles have been seen to
+    yield "model.shared.weight", network.target.tokens.weight
+    yield "model.encoder.embed_tokens.weight", network.source.tokens.weight
+    yield "model.decoder.embed_tokens.weight", network.target.tokens.weight
+    yield "lm_head.weight", network.output.weight
+    bias = network.output.bias
+    yield _BIAS, torch.zeros(1, network.output.out_features) if bias is None else bias[None]
+    for stack, embedding, blocks, norm in (
+        ("encoder", network.source, network.encoder, network.encoder_norm),
+        ("decoder", network.target, network.decoder, network.decoder_norm),
+    ):
+        if embedding.norm is not None:
+            for kind, gains in embedding.norm.named_parameters():
+                yield f"model.{stack}.layernorm_embedding.{kind}", gains
+        for _, table in embedding.positions.named_parameters():
+            yield f"model.{stack}.embed_positions.weight", table
+        for kind, gains in norm.named_parameters():
+            yield f"model.{stack}.layer_norm.{kind}", gains
+        for n, block in enumerate(blocks):
+            assert isinstance(block, EncoderBlock | DecoderBlock)
+            for name, weight in _block_weights(block):
+                yield f"model.{stack}.layers.{n}.{name}", weight
+
+
+def _block_weights(block: EncoderBlock | DecoderBlock) -> Iterator[tuple[str, Tensor]]:
+    yield from _attention_weights("self_attn", block.self_attention)
+    modules = {
+        "self_attn_layer_norm": block.self_residual.normalise,
+        "fc1": block.feed_forward.expand,
+        "fc2": block.feed_forward.contract,
+        "final_layer_norm": block.feed_forward_residual.normalise,
+    }
+    if isinstance(block, DecoderBlock) and block.cross_attention is not None and block.cross_residual is not None:
+        yield from _attention_weights("encoder_attn", block.cross_attention)
+        modules["encoder_attn_layer_norm"] = block.cross_residual.normalise
+    for place, module in modules.items():
+        for kind, weight in module.named_parameters():
+            yield f"{place}.{kind}", weight
+
+
+def _attention_weights(place: str, attention: MultiHeadAttention) -> Iterator[tuple[str, Tensor]]:
+    """Ours are queries, keys and values in one matrix."""
+    for kind, weight in attention.project.named_parameters():
+        for name, part in zip("qkv", weight.chunk(3), strict=True):
+            yield f"{place}.{name}_proj.{kind}", part
+    for kind, weight in attention.output.named_parameters():
+        yield f"{place}.out_proj.{kind}", weight

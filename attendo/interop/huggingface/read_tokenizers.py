@@ -1,0 +1,304 @@
+"""Reads tokenizers of Hugging Face folders and compares their ids with those of attendo."""
+
+import base64
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attendo.errors import ModelError, cut_text, list_names, shorten
+from attendo.interop.huggingface.folder import Field, HuggingFaceFolder, read_json
+from attendo.interop.huggingface.load_pretrained import open_tokenizer
+from attendo.interop.huggingface.vocabulary import Rearranged, number_name
+from attendo.model_files import COPY_AGAIN, read_bytes
+from attendo.text import CONTROL_PIECES, EOS, Tokenizer
+from attendo.text.sentencepiece import Piece, PieceKind, open_processor, pieces
+
+_LEAST = 0.995  # of the texts must be cut alike
+_MAX_TEXT_CHARS = 40  # characters of a text
+_REASON = 200  # characters of their error
+FILE = "tokenizer.json"
+_CONTROLS = (
+    ("<unk>", 0.0, PieceKind.UNKNOWN),
+    ("<s>", 0.0, PieceKind.CONTROL),
+    ("</s>", 0.0, PieceKind.CONTROL),
+)
+_MODEL_KINDS = {"Unigram": 1, "BPE": 2}  # as SentencePiece numbers them
+_KNOWN_SHARE = 0.9  # of the pieces of a SentencePiece model: with fewer it belongs to another vocabulary
+_MAX_LISTED_PIECES = 5  # pieces in a message
+
+
+@dataclass(frozen=True)
+class ComparedCuts:
+    """What was found, in a line; and whether it is a reason to refuse."""
+
+    told: str
+    same: bool = True
+
+
+def compare_cuts(
+    folder: tuple[Path, str], order: Rearranged, ours: Tokenizer, before: Sequence[int] | None, texts: Sequence[str]
+) -> ComparedCuts:
+    """`folder` is its path and its model_type. `before` stands before every source; None: it is not told.
+
+    Texts that hold control tokens are left out: with us they are text.
+    """
+    try:
+        theirs = _Theirs(folder, order, ours.symbols, before)
+        texts = [text for text in map(str.strip, texts) if text and not any(each in text for each in theirs.special)]
+        cut = [theirs.cut(text) for text in texts]
+    except Exception as error:  # anything may go wrong there, and it is only asked for its opinion
+        reason = cut_text((str(error).strip() or type(error).__name__).splitlines()[0], _REASON)
+        return ComparedCuts(f"the tokenizer was not compared: that of transformers cannot be had ({reason})")
+    if not texts:
+        return ComparedCuts("the tokenizer was not compared: there is no text")
+    other = [text for text, ids in zip(texts, cut, strict=True) if theirs.framed(ours.encode(text)) != ids]
+    told = f"{len(texts) - len(other)} of {len(texts)} texts have the same ids as by {theirs.name}"
+    if other:
+        told += f"; not so {other[0][:_MAX_TEXT_CHARS]!r}"
+    return ComparedCuts(told, len(other) <= (1 - _LEAST) * len(texts))
+
+
+class _Theirs:
+    """The tokenizer of transformers for the sources, with the language that ours has."""
+
+    def __init__(
+        self, folder: tuple[Path, str], order: Rearranged, symbols: Sequence[str], before: Sequence[int] | None
+    ) -> None:
+        self._tokenizer = open_tokenizer(*folder)
+        self.name = type(self._tokenizer).__name__
+        if self.name.startswith("MBart") and not self.name.startswith("MBart50"):
+            raise ValueError(f"no file says which of mBART's it is, and {self.name} is another")
+        if hasattr(self._tokenizer, "punc_normalizer"):
+            self._tokenizer.punc_normalizer = str  # of sacremoses, which attendo does not run
+        self.special = {str(each) for each in self._tokenizer.all_special_tokens}
+        self._order, self._before = order, before
+        if before and hasattr(self._tokenizer, "src_lang"):
+            self._tokenizer.src_lang = language_code(symbols[before[0] - EOS - 1])
+
+    def cut(self, text: str) -> list[int]:
+        return list(self._tokenizer(text, add_special_tokens=self._before is not None)["input_ids"])
+
+    def framed(self, ids: Sequence[int]) -> list[int]:
+        """Ours in their numbers, with what stands before and behind them."""
+        return self._order.theirs(ids if self._before is None else [*self._before, *ids, EOS])
+
+
+def language_code(symbol: str) -> str:
+    """As its tokenizer calls a language: without what M2M100 puts around it."""
+    return symbol.strip("_") if symbol.startswith("__") else symbol
+
+
+def has_pieces(folder: HuggingFaceFolder) -> bool:
+    return isinstance(folder.json(FILE).get("model"), dict)
+
+
+def byte_pairs_from_json(folder: HuggingFaceFolder) -> tuple[tuple[tuple[str, str], ...], dict[str, int]]:
+    """Merges of bytes, best first, and the ids of the vocabulary."""
+    content, path = folder.json(FILE), folder.path / FILE
+    before = folder.told(FILE, "pre_tokenizer").content()
+    plain = (
+        before.get("type") == "ByteLevel" and not before.get("add_prefix_space") and content.get("normalizer") is None
+    )
+    if content["model"].get("type") != "BPE" or not plain:
+        raise ModelError("tokenizer_not_byte_level", path=path)
+    try:
+        return tuple(map(_pair, content["model"]["merges"])), _ids(content["model"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise _damaged(path) from None
+
+
+def pieces_from_json(folder: HuggingFaceFolder) -> tuple[bytes, dict[str, int]]:
+    """A SentencePiece model that cuts texts as the file says, and the ids of its vocabulary, without what is added."""
+    content = folder.json(FILE)
+    path, model = folder.path / FILE, content["model"]
+    if model.get("type") not in _MODEL_KINDS or model.get("byte_fallback"):
+        found = f"{model.get('type')}{' with bytes for what is unknown' if model.get('byte_fallback') else ''}"
+        raise ModelError(
+            "tokenizer_json_type_unsupported", path=path, found=found, supported=" and ".join(_MODEL_KINDS)
+        )
+    try:
+        scores, ids = _unigram(model) if model["type"] == "Unigram" else _byte_pairs(model)
+        charsmap = base64.b64decode(_charsmap(content.get("normalizer")) or "")
+        special = {token["content"] for token in content.get("added_tokens") or () if token.get("special")}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise _damaged(path) from None
+    normal = {piece: score for piece, score in scores.items() if piece not in special}
+    return _written(normal, _MODEL_KINDS[model["type"]], charsmap), ids
+
+
+def _unigram(model: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, int]]:
+    scores = {str(piece): float(score) for piece, score in model["vocab"]}
+    return scores, {str(piece): number for number, (piece, _) in enumerate(model["vocab"])}
+
+
+def _byte_pairs(model: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, int]]:
+    """SentencePiece joins what makes the best piece, they the best pair: the earlier a pair, the better its piece."""
+    ids, ranks = _ids(model), dict[str, int]()
+    for rank, pair in enumerate(model["merges"]):
+        ranks.setdefault("".join(_pair(pair)), rank)
+    return {piece: float(-ranks.get(piece, len(ranks))) for piece in ids}, ids
+
+
+def _ids(model: Mapping[str, Any]) -> dict[str, int]:
+    return {str(piece): int(number) for piece, number in model["vocab"].items()}
+
+
+def _pair(written: Any) -> tuple[str, str]:
+    """Older files have both halves in one text."""
+    first, second = written.split(" ") if isinstance(written, str) else written
+    return str(first), str(second)
+
+
+def _damaged(path: Path) -> ModelError:
+    return ModelError("tokenizer_json_damaged", path=path)
+
+
+def _charsmap(normalizer: Any) -> str | None:
+    """How characters are changed before all else, in SentencePiece's own form."""
+    if not isinstance(normalizer, dict):
+        return None
+    inside = (_charsmap(each) for each in normalizer.get("normalizers", ()))
+    return normalizer.get("precompiled_charsmap") or next((each for each in inside if each), None)
+
+
+def _written(scores: Mapping[str, float], kind: int, charsmap: bytes) -> bytes:
+    """As a protocol buffer: pieces, the kind of model and the ids of control tokens, normalisation. Pieces begin behind
+    three control tokens, as others expect it.
+    """
+    rows = [*_CONTROLS, *((piece, score, PieceKind.NORMAL) for piece, score in scores.items())]
+    pieces = b"".join(
+        _message(1, _message(1, piece.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, kind_of_piece))
+        for piece, score, kind_of_piece in rows
+    )
+    none = (1 << 64) - 1  # -1: there is no such token
+    tokens = {40: 0, 41: 1, 42: 2, 43: none}  # unk, bos, eos, pad
+    trainer = _number(3, kind) + b"".join(_number(*each) for each in tokens.items())
+    return pieces + _message(2, trainer) + _message(3, _message(2, charsmap))
+
+
+def _message(number: int, content: bytes) -> bytes:
+    return bytes(_variable(number << 3 | 2)) + bytes(_variable(len(content))) + content
+
+
+def _number(number: int, value: int) -> bytes:
+    return bytes(_variable(number << 3)) + bytes(_variable(value))
+
+
+def _variable(number: int) -> Iterator[int]:
+    """Seven bits a byte, the lowest first."""
+    while number > 0x7F:
+        yield number & 0x7F | 0x80
+        number >>= 7
+    yield number
+
+
+def read_vocabulary(path: Path) -> dict[str, int]:
+    """A piece for each id, and an id for each piece."""
+    vocabulary = read_json(path)
+    ids = list(vocabulary.values())
+    if not ids or not all(type(each) is int and each >= 0 for each in ids) or len(set(ids)) < len(ids):
+        raise ModelError("vocabulary_ids_invalid", path=path)
+    return vocabulary
+
+
+def require_fit(path: Path, vocabulary: Mapping[str, int], size: int) -> None:
+    """Every id must have a row in the network's tables; rows without a piece there may be."""
+    piece, last = max(vocabulary.items(), key=lambda each: each[1])
+    if last >= size:
+        raise ModelError(
+            "vocabulary_exceeds_network", path=path, piece=shorten(piece), token_id=shorten(last), size=size
+        )
+
+
+def pieces_of(path: Path, vocabulary: Mapping[str, int]) -> bytes:
+    """A SentencePiece model whose pieces the vocabulary knows."""
+    model = read_bytes(path, COPY_AGAIN)
+    normal = [piece.text for piece in read_pieces(path, model) if piece.kind == PieceKind.NORMAL]
+    known = len(normal) - len(_missing(model, vocabulary))
+    if not normal or known < _KNOWN_SHARE * len(normal):
+        raise ModelError("sentencepiece_vocabulary_mismatch", path=path, known=known, count=len(normal))
+    return model
+
+
+def read_pieces(path: Path, model: bytes) -> list[Piece]:
+    """All pieces of a SentencePiece model that lies there."""
+    try:
+        open_processor(model)
+        return list(pieces(model))
+    except ModelError:
+        raise ModelError("sentencepiece_model_invalid", path=path) from None
+
+
+def missing(path: Path, model: bytes, vocabulary: Mapping[str, int]) -> Iterator[str]:
+    """Pieces of SentencePiece that the vocabulary does not have, in a line that tells how many."""
+    if lacking := _missing(model, vocabulary):
+        shown = list_names(map(shorten, lacking), _MAX_LISTED_PIECES)
+        yield f"{path.name}: {len(lacking)} of its pieces are not in the vocabulary, and read as unknown ({shown})"
+
+
+def _missing(model: bytes, vocabulary: Mapping[str, int]) -> list[str]:
+    normal = (piece.text for piece in pieces(model) if piece.kind == PieceKind.NORMAL)
+    return [piece for piece in normal if piece not in vocabulary]
+
+
+def named(
+    vocabulary: Mapping[str, int], order: Rearranged, first: Sequence[int]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What our ids behind the control tokens are called, and which of these are symbols: those of `first`.
+
+    A piece that has the name of one of our control tokens and is another gets angles around it. Ids without a piece
+    have their number for a name.
+    """
+    pieces_by_id = {each: piece for piece, each in vocabulary.items()}
+    names: list[str] = []
+    taken = {*vocabulary, *CONTROL_PIECES}
+    for row in order.rows[len(CONTROL_PIECES) :]:
+        name = pieces_by_id[row] if row in pieces_by_id else number_name(row, taken)
+        while name in CONTROL_PIECES:
+            name = f"<{name}>"
+        names.append(name)
+        taken.add(name)
+    # A special token that is one of our control tokens needs no symbol.
+    behind_controls = order.rows[len(CONTROL_PIECES) : len(CONTROL_PIECES) + len(first)]
+    return tuple(names), tuple(names[: len(set(first) & set(behind_controls))])
+
+
+def unspoken(vocabulary: Mapping[str, int]) -> list[int]:
+    """Ids of tokens that are not text, beside those that all systems have."""
+    return [vocabulary[piece] for piece in ("<s>", "<mask>") if piece in vocabulary]
+
+
+def added_tokens(folder: HuggingFaceFolder) -> dict[str, int]:
+    """Tokens with ids that tokenizer files tell beside the vocabulary, such as those of languages."""
+    found = {name: _id(field) for name, field in folder.fields("added_tokens.json").items()}
+    for number, token in folder.told("tokenizer_config.json", "added_tokens_decoder").fields().items():
+        if not number.isdecimal():
+            raise Field(token.path, "a key of added_tokens_decoder", number).wrong("the number of a token")
+        found[_content(token)] = int(number)
+    added = folder.told("tokenizer.json", "added_tokens")
+    for token in (Field(added.path, added.name, each) for each in added.items()):
+        found[_content(token)] = _id(token.fields().get("id", Field(token.path, "added_tokens.id", None)))
+    return found
+
+
+def special_tokens(folder: HuggingFaceFolder) -> list[str]:
+    """Those that follow the vocabulary, in their order; each is a text, or an object that has it."""
+    told = folder.told("special_tokens_map.json", "additional_special_tokens")
+    each_field = [Field(told.path, told.name, each) for each in told.items()]
+    return [str(each.value) if isinstance(each.value, str) else _content(each) for each in each_field]
+
+
+def _content(token: Field) -> str:
+    """The text of a token."""
+    found = token.fields().get("content", Field(token.path, f"{token.name}.content", None))
+    if (text := found.text()) is None:
+        raise found.wrong("a text")
+    return text
+
+
+def _id(field: Field) -> int:
+    if (token := field.token()) is None:
+        raise field.wrong("one token")
+    return token

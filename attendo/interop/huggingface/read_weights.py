@@ -1,0 +1,278 @@
+"""Builds a network from weights with BART's names: Marian, BART, mBART, M2M100 and NLLB."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attendo.errors import ModelError, UsageError, cut_text, list_names, shorten
+from attendo.interop.huggingface.folder import HuggingFaceFolder
+from attendo.interop.huggingface.vocabulary import Rearranged
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+
+SHARED, ENCODER, DECODER, OUTPUT = (
+    "shared.weight",
+    "encoder.embed_tokens.weight",
+    "decoder.embed_tokens.weight",
+    "lm_head.weight",
+)
+_PARTS = {
+    "self_attention.project": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "self_attention.output": ("self_attn.out_proj",),
+    "self_residual.normalise": ("self_attn_layer_norm",),
+    "cross_attention.project": ("encoder_attn.q_proj", "encoder_attn.k_proj", "encoder_attn.v_proj"),
+    "cross_attention.output": ("encoder_attn.out_proj",),
+    "cross_residual.normalise": ("encoder_attn_layer_norm",),
+    "feed_forward.expand": ("fc1",),
+    "feed_forward.contract": ("fc2",),
+    "feed_forward_residual.normalise": ("final_layer_norm",),
+}
+_OUTSIDE_BLOCKS = {
+    "source.positions.table": "encoder.embed_positions.weight",
+    "target.positions.table": "decoder.embed_positions.weight",
+    "source.norm": "encoder.layernorm_embedding",
+    "target.norm": "decoder.layernorm_embedding",
+    "encoder_norm": "encoder.layer_norm",
+    "decoder_norm": "decoder.layer_norm",
+}
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_python": "gelu", "silu": "silu", "swish": "silu"}
+_BIAS = "final_logits_bias"
+_FIXED_POSITIONS = ("encoder.embed_positions.weight", "decoder.embed_positions.weight")
+# Of every config.json of the family that leaves them out.
+_DEFAULTS: dict[str, Any] = {
+    "d_model": 1024,
+    "encoder_layers": 12,
+    "decoder_layers": 12,
+    "encoder_attention_heads": 16,
+    "decoder_attention_heads": 16,
+    "encoder_ffn_dim": 4096,
+    "decoder_ffn_dim": 4096,
+    "dropout": 0.1,
+    "attention_dropout": 0.0,
+    "activation_dropout": 0.0,
+    "max_position_embeddings": 1024,
+    "tie_word_embeddings": True,
+}
+
+
+class FoundWeights:
+    """Their weights, and what was wrong with those that were asked for."""
+
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+        self._weights = weights
+        self._taken: set[str] = set()
+        self._faults: list[str] = []
+
+    def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """Zeros where it is not as it should be: all that is wrong is told together."""
+        self._taken.add(name)
+        if name not in self._weights:
+            self._faults.append(f"{name} is missing")
+        elif tuple(self._weights[name].shape) != shape:
+            self._faults.append(f"{name} is {list(self._weights[name].shape)}, not {list(shape)}")
+        elif not bool(self._weights[name].isfinite().all()):
+            self._faults.append(f"{name} holds what is no number")
+        else:
+            return self._weights[name]
+        return torch.zeros(()).expand(shape)
+
+    def one_of(self, names: set[str], own: str, shape: tuple[int, ...], flags: str) -> Tensor:
+        """The table that all of these names stand for; `SHARED` stands in for an embedding that is not there."""
+        stand_in = SHARED if own != OUTPUT and SHARED in self._weights else own
+        there = sorted(name for name in names if name in self._weights) or [stand_in]
+        first = self.take(there[0], shape)
+        for other in there[1:]:
+            if not torch.equal(first, self.take(other, shape)):
+                self._faults.append(f"{there[0]} and {other} differ, against {flags}")
+        self._taken.add(SHARED)
+        return first
+
+    def part(self, name: str, shape: torch.Size) -> Tensor:
+        """What stands for a parameter of ours; queries, keys and values are one here."""
+        if (outside := next((each for each in _OUTSIDE_BLOCKS if name.startswith(each)), None)) is not None:
+            return self.take(_OUTSIDE_BLOCKS[outside] + name.removeprefix(outside), tuple(shape))
+        block = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(.+)\.(weight|bias)", name)
+        assert block is not None, name
+        stack, number, part, what = block.groups()
+        parts = _PARTS[part]
+        each_shape = (shape[0] // len(parts), *shape[1:])
+        return torch.cat([self.take(f"{stack}.layers.{number}.{each}.{what}", each_shape) for each in parts])
+
+    def leave(self, names: tuple[str, ...]) -> None:
+        """They may be there and are not needed."""
+        self._taken.update(names)
+
+    def check(self, folder: HuggingFaceFolder, complete: bool = False) -> None:
+        """Nothing may be wrong so far; when all is read that was needed, nothing may be left over."""
+        surplus = [f"{name} has no place" for name in self._weights if name not in self._taken] if complete else []
+        if faults := [*dict.fromkeys(self._faults), *surplus]:
+            told = f"{list_names(faults, 5, '; ')} ({len(faults)} in all)"
+            raise ModelError("weights_config_mismatch", path=folder.path, faults=told)
+
+
+def settings_of(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """config.json with what it leaves out, and a vocabulary for each side."""
+    _refuse_others(folder)
+    given = {
+        name: value for name, value in folder.settings.items() if value is not None or name == "activation_function"
+    }
+    settings = {**_DEFAULTS, **defaults, **given}
+    settings.setdefault("share_encoder_decoder_embeddings", settings["tie_word_embeddings"])
+    if "vocab_size" not in settings:
+        raise ModelError("vocab_size_missing", path=folder.path / "config.json")
+    known = {**_DEFAULTS, **defaults, "vocab_size": 1, "decoder_vocab_size": 1}
+    wrong = [
+        f"{name} is {shorten(settings[name])}"
+        for name in known
+        if name in settings and not _fits(settings, name, known)
+    ]
+    if wrong:
+        raise ModelError("config_values_invalid", path=folder.path / "config.json", faults="; ".join(wrong))
+    _check_vocabulary(folder, settings)
+    settings["source_vocab_size"] = settings["vocab_size"]
+    settings["target_vocab_size"] = settings.get("decoder_vocab_size", settings["vocab_size"])
+    return settings
+
+
+def _check_vocabulary(folder: HuggingFaceFolder, settings: Mapping[str, Any]) -> None:
+    """Before anything is made that is as large as config.json says."""
+    most = max((len(weight) for weight in folder.weights.values() if weight.dim() == 2), default=0)
+    for name in ("vocab_size", "decoder_vocab_size"):
+        if settings.get(name, 0) > most:
+            raise ModelError(
+                "vocab_size_exceeds_weights",
+                path=folder.path / "config.json",
+                setting=name,
+                value=settings[name],
+                rows=most,
+            )
+
+
+def _refuse_others(folder: HuggingFaceFolder) -> None:
+    two_stacks = folder.setting("is_encoder_decoder")
+    if two_stacks.value is not None and not two_stacks.flag():
+        raise two_stacks.wrong("true (a network with an encoder and a decoder)")
+    if folder.setting("quantization_config").content():
+        raise ModelError("weights_quantized", path=folder.path)
+
+
+def _fits(settings: Mapping[str, Any], name: str, known: Mapping[str, Any]) -> bool:
+    """Whether a value is of the kind that is usual there; a count is at least 1."""
+    value, usual = settings[name], known[name]
+    if isinstance(usual, bool) or isinstance(value, bool):
+        return isinstance(value, bool) and isinstance(usual, bool)
+    if isinstance(usual, int):
+        return isinstance(value, int) and 1 <= value < 2**31
+    return isinstance(value, int | float) if isinstance(usual, float) else isinstance(value, str)
+
+
+def obstacles(settings: Mapping[str, Any]) -> list[str]:
+    """Why our network cannot be such a one, one line a reason; nothing where it can."""
+    heads, other_heads = settings["encoder_attention_heads"], settings["decoder_attention_heads"]
+    wide, other_wide = settings["encoder_ffn_dim"], settings["decoder_ffn_dim"]
+    activation = settings["activation_function"]
+    fits = {
+        f"the encoder has {heads} heads and the decoder {other_heads} (they must be as many)": heads == other_heads,
+        f"the feed-forward networks are {wide} and {other_wide} wide (they must be alike)": wide == other_wide,
+        f"activation_function is {cut_text(activation)} (known are {', '.join(ACTIVATIONS)})": activation
+        in ACTIVATIONS,
+    }
+    return [reason for reason, fit in fits.items() if not fit]
+
+
+def network_from(
+    folder: HuggingFaceFolder,
+    settings: Mapping[str, Any],
+    choices: Mapping[str, Any],
+    source: Rearranged,
+    target: Rearranged,
+) -> Transformer:
+    """The network in evaluation mode. `settings` are those of config.json with what it leaves out; `choices` those of
+    ours that no config.json tells, because all models of this kind have them.
+    """
+    if reasons := obstacles(settings):
+        raise ModelError("imported_model_incompatible", path=folder.path, kind=folder.kind, reason="; ".join(reasons))
+    found = FoundWeights(folder.weights)
+    tables = _tables(found, settings)
+    bias = found.take(_BIAS, (1, settings["target_vocab_size"]))[0] if _BIAS in folder.weights else None
+    _check_sizes(found, settings, choices)
+    found.check(folder)
+    tables["output.bias"] = target.bias(torch.zeros(settings["target_vocab_size"]) if bias is None else bias)
+    tables["source.tokens.weight"] = source.table(tables["source.tokens.weight"])
+    for name in ("target.tokens.weight", "output.weight"):
+        tables[name] = target.table(tables[name])
+    has_bias = bool(target.copies) or (bias is not None and bool(bias.any()))
+    try:
+        config = _config(settings, choices, (source.size, target.size), _tie(settings), has_bias)
+    except UsageError as error:
+        raise ModelError("imported_model_incompatible", path=folder.path, kind=folder.kind, reason=error) from None
+    with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
+        network = Transformer(config)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            parameter.copy_(tables[name] if name in tables else found.part(name, parameter.shape))
+    if config.positions != "learned":
+        found.leave(_FIXED_POSITIONS)
+    found.check(folder, complete=True)
+    return network.eval()
+
+
+def _check_sizes(found: FoundWeights, settings: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
+    """Before a network is made of them: with a wrong one it could have no place in memory."""
+    for stack in ("encoder", "decoder"):
+        shape = settings[f"{stack}_ffn_dim"], settings["d_model"]
+        found.take(f"{stack}.layers.{settings[f'{stack}_layers'] - 1}.fc1.weight", shape)
+        if choices["positions"] == "learned":
+            positions = settings["max_position_embeddings"] + choices["position_offset"]
+            found.take(f"{stack}.embed_positions.weight", (positions, settings["d_model"]))
+
+
+def _config(
+    settings: Mapping[str, Any], choices: Mapping[str, Any], sizes: tuple[int, int], tie: str, has_bias: bool
+) -> ModelConfig:
+    return ModelConfig(
+        source_vocab_size=sizes[0],
+        target_vocab_size=sizes[1],
+        d_model=settings["d_model"],
+        num_heads=settings["encoder_attention_heads"],
+        d_ff=settings["encoder_ffn_dim"],
+        num_encoder_layers=settings["encoder_layers"],
+        num_decoder_layers=settings["decoder_layers"],
+        dropout=settings["dropout"],
+        attention_dropout=settings["attention_dropout"],
+        activation_dropout=settings["activation_dropout"],
+        activation=ACTIVATIONS[settings["activation_function"]],
+        scale_embedding=settings["scale_embedding"],
+        tie=tie,
+        output_bias=has_bias,
+        **choices,
+    )
+
+
+def _tie(settings: Mapping[str, Any]) -> str:
+    if not settings["tie_word_embeddings"]:
+        return "none"
+    return "all" if settings["share_encoder_decoder_embeddings"] else "output"
+
+
+def _tables(found: FoundWeights, settings: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Where a table is shared, it may be stored under any name of those who share it, or under all.
+
+    Without tie_word_embeddings nothing is shared, whatever the other flag says: so transformers reads them.
+    """
+    shared, tied = settings["share_encoder_decoder_embeddings"], settings["tie_word_embeddings"]
+    encoder, decoder, output = {ENCODER}, {DECODER}, {OUTPUT}
+    if tied:
+        decoder = output = {DECODER, OUTPUT, *([SHARED, ENCODER] if shared else [])}
+        encoder = decoder if shared else encoder
+    sizes = {"source": settings["source_vocab_size"], "target": settings["target_vocab_size"]}
+    flags = f"share_encoder_decoder_embeddings {shared} and tie_word_embeddings {tied}"
+    shapes = {side: (size, settings["d_model"]) for side, size in sizes.items()}
+    return {
+        "source.tokens.weight": found.one_of(encoder, ENCODER, shapes["source"], flags),
+        "target.tokens.weight": found.one_of(decoder, DECODER, shapes["target"], flags),
+        "output.weight": found.one_of(output, OUTPUT, shapes["target"], flags),
+    }

@@ -1,0 +1,140 @@
+"""Vocabulary permutation between attendo and another system, and unique names for all token ids."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from attendo.errors import ModelError, shorten
+from attendo.text import BOS, CONTROL_PIECES, EOS, PAD, UNK, Characters, SentencePiece, Tokenizer, Words
+from attendo.text.byte_level_bpe import BytePairs
+from attendo.text.imported_sentencepiece import ForeignPieces
+from attendo.text.sentencepiece import pieces
+from attendo.text.tokenizer import MARK
+
+NEVER = -1e4  # on the logit of a token that the other system does not have; a half-precision number can hold it
+
+
+@dataclass(frozen=True)
+class Rearranged:
+    """Which of their rows each of our ids is.
+
+    Where one of their tokens does the work of two of ours, as Marian's pad is also what an answer begins from, the
+    second is a copy that can never be said: the probabilities of all others stay what they were.
+    """
+
+    rows: tuple[int, ...]
+    copies: frozenset[int] = frozenset()  # those of our ids that they have no row of their own for
+
+    @cached_property
+    def _ours(self) -> dict[int, int]:
+        return {row: number for number, row in enumerate(self.rows) if number not in self.copies}
+
+    @property
+    def size(self) -> int:
+        return len(self.rows)
+
+    @property
+    def count(self) -> int:
+        """Of their tokens."""
+        return len(self.rows) - len(self.copies)
+
+    def ours(self, ids: Iterable[int]) -> list[int]:
+        return [self._ours[each] for each in ids]
+
+    def theirs(self, ids: Iterable[int]) -> list[int]:
+        return [self.rows[each] for each in ids]
+
+    def table(self, table: Tensor) -> Tensor:
+        """Rows of an embedding or an output layer."""
+        return table.index_select(0, torch.tensor(self.rows))
+
+    def laid_out(self, table: Tensor) -> Tensor:
+        """Rows of ours as they have them: the way back."""
+        return table[[number for _, number in sorted(self._ours.items())]]
+
+    def bias(self, bias: Tensor) -> Tensor:
+        """Of the output layer."""
+        moved = bias.index_select(0, torch.tensor(self.rows)).clone()
+        moved[sorted(self.copies)] = NEVER
+        return moved
+
+    def names(self, names: Sequence[str]) -> list[str]:
+        """Of their tokens, by our ids."""
+        return [names[row] for row in self.rows]
+
+
+def unchanged(size: int) -> Rearranged:
+    """Theirs is ours."""
+    return Rearranged(tuple(range(size)))
+
+
+def rearranged(
+    size: int, pad: int, unk: int | None, start: int, eos: int, first: Sequence[int] = (), moves_start: bool = False
+) -> Rearranged:
+    """The order for a vocabulary of `size` tokens. Those in `first` come right behind eos.
+
+    `start` is what the decoder begins from. It stays a token that can be said, and our bos is a copy, unless it
+    `moves_start`: where nothing ever says it. Without an unk of theirs ours is a copy too.
+    """
+    named = {"pad": pad, "unk": unk, "the start of an answer": start, "eos": eos}
+    if outside := [
+        f"{name} has the id {shorten(each)}" for name, each in named.items() if each is not None and each >= size
+    ]:
+        raise ModelError("control_token_outside_vocabulary", tokens=", ".join(outside), size=size)
+    kept: dict[int, int] = {}
+    copies = {BOS} if not moves_start else set()
+    for number, row in ((EOS, eos), (PAD, pad), (UNK, unk), (BOS, start)):
+        if row is None or row in kept.values():
+            copies.add(number)
+        elif number not in copies:
+            kept[number] = row
+    controls = {PAD: pad, UNK: pad if unk is None else unk, BOS: start, EOS: eos}
+    taken = set(kept.values())
+    front = [row for row in first if row not in taken]
+    rest = sorted(set(range(size)) - taken - set(front))
+    return Rearranged((*(controls[number] for number in sorted(controls)), *front, *rest), frozenset(copies))
+
+
+def names_of(tokenizer: Tokenizer) -> list[str]:
+    """As SentencePiece writes them, with `▁` for the space before a piece. Where two would be alike, the later one has
+    its number for a name.
+    """
+    first = len(CONTROL_PIECES)
+    names: dict[str, None] = dict.fromkeys(CONTROL_PIECES)
+    for number, piece in enumerate(_pieces(tokenizer), start=first):
+        names[piece if piece and piece not in names else number_name(number, names)] = None
+    return list(names)
+
+
+def sentencepiece_file(tokenizer: Tokenizer) -> bytes | None:
+    """What the SentencePiece library loads and cuts texts with, where that is how they are cut."""
+    return tokenizer.model if isinstance(tokenizer, SentencePiece | ForeignPieces) else None
+
+
+def ids_of(names: Sequence[str]) -> dict[str, int]:
+    return {name: number for number, name in enumerate(names)}
+
+
+def _pieces(tokenizer: Tokenizer) -> Iterable[str]:
+    """Those behind the control pieces."""
+    first = len(CONTROL_PIECES)
+    match tokenizer:
+        case SentencePiece():
+            return [piece.text for piece in pieces(tokenizer.model)][first:]
+        case ForeignPieces() | BytePairs():
+            return tokenizer.entries
+        case Words() | Characters():
+            return [entry.replace(" ", MARK) for entry in tokenizer.vocabulary.entries]
+        case _:
+            return tokenizer.pieces(range(first, tokenizer.vocab_size))
+
+
+def number_name(number: int, taken: Iterable[str]) -> str:
+    """For a token that has no other name. With its space no tokenizer ever cuts it out of a text."""
+    name = f"<row {number}>"
+    while name in taken:
+        name = f"<{name}>"
+    return name

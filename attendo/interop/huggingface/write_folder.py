@@ -1,0 +1,124 @@
+"""A whole text model as a folder that transformers loads by `from_pretrained`, with its tokenizer where it can be one.
+
+config.json  generation_config.json  model.safetensors, and the files of a tokenizer
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors import SafetensorError
+
+from attendo.errors import AttendoError, ModelError, UsageError, require_package
+from attendo.interop.certificate import Party
+from attendo.interop.certify import prefixes_of
+from attendo.interop.compared_systems import OurNetwork, TransformersParty
+from attendo.interop.exported_files import Precision, longest_of
+from attendo.interop.huggingface.folder import without_bars
+from attendo.interop.huggingface.generation import transformers_settings
+from attendo.interop.huggingface.model_classes import (
+    BART,
+    M2M100,
+    MARIAN,
+    MBART,
+    PEGASUS,
+    Kind,
+    Orders,
+    unchanged_orders,
+)
+from attendo.interop.huggingface.read_models import BEGIN
+from attendo.interop.huggingface.vocabulary import Rearranged
+from attendo.interop.huggingface.write_tokenizers import (
+    fairseq_order,
+    has_bart_prefix,
+    has_language_prefix,
+    has_no_source_prefix,
+    write_bart_tokenizer,
+    write_marian_tokenizer,
+    write_multilingual_tokenizer,
+)
+from attendo.model.config import ModelConfig
+from attendo.text import EOS
+from attendo.text_model import TextModel
+
+
+class _TokenizerWriter(NamedTuple):
+    has_source_prefix: Callable[[TextModel], bool]
+    write: Callable[[TextModel, Path, Rearranged], list[str]]
+
+
+_MARIAN = _TokenizerWriter(has_no_source_prefix, write_marian_tokenizer)
+_MULTILINGUAL = _TokenizerWriter(has_language_prefix, write_multilingual_tokenizer)
+_TOKENIZER_WRITERS: dict[Kind, _TokenizerWriter] = {
+    MARIAN: _MARIAN,
+    PEGASUS: _MARIAN,
+    BART: _TokenizerWriter(has_bart_prefix, write_bart_tokenizer),
+    MBART: _MULTILINGUAL,
+    M2M100: _MULTILINGUAL,
+}
+
+
+def kind_of(config: ModelConfig) -> Kind:
+    """The class that comes nearest."""
+    if config.embedding_norm and config.positions == "learned":
+        return MBART if config.norm == "pre" else BART
+    if config.norm == "pre":
+        return M2M100 if config.position_layout == "fairseq" else PEGASUS
+    return MARIAN
+
+
+def write_transformers(model: TextModel, folder: Path, precision: Precision) -> list[str]:
+    """Into a folder that is there and empty. Says what it could not take along."""
+    if precision == "int8":
+        raise UsageError("hf_int8_unsupported")
+    require_package("transformers", "hf", "an export to hf")
+    kind = kind_of(model.network.config)
+    orders = _orders(model, kind)
+    if reasons := _reasons(model, kind, orders):
+        raise ModelError("transformers_network_unsupported", model=kind.called, reasons="; ".join(reasons))
+    theirs = kind.made(model.network, longest_of(model), orders)
+    if BEGIN in (symbols := model.target_tokenizer.symbols):
+        begin_of_text = orders[1].rows[EOS + 1 + symbols.index(BEGIN)]
+        theirs.config.bos_token_id = theirs.generation_config.bos_token_id = begin_of_text
+    theirs.to(dtype=getattr(torch, precision))
+    settings, notes = transformers_settings(model.generation, longest_of(model), orders[1])
+    before, begin = prefixes_of(model)
+    theirs.generation_config.update(**settings, forced_bos_token_id=orders[1].rows[begin[0]] if begin else None)
+    try:
+        with without_bars():
+            theirs.save_pretrained(folder)
+    except SafetensorError as error:
+        raise AttendoError("weights_write_failed", path=folder / "model.safetensors", reason=error) from None
+    left = _TOKENIZER_WRITERS[kind].write(model, folder, orders[1])
+    if left and before:
+        left = [*left, f"every source must begin with {orders[0].theirs(before)}"]
+    return [kind.note, *notes, *left]
+
+
+def transformers_parties(model: TextModel, folder: Path) -> tuple[Party, Party]:
+    import transformers
+
+    kind = kind_of(model.network.config)
+    with without_bars():
+        theirs = getattr(transformers, kind.name).from_pretrained(folder, local_files_only=True)
+    _, begin = prefixes_of(model)
+    return OurNetwork(model.network, "hf", begin), TransformersParty(theirs, _orders(model, kind), begin)
+
+
+def _orders(model: TextModel, kind: Kind) -> Orders:
+    if kind in (MARIAN, PEGASUS):
+        return unchanged_orders(model.network.config)
+    order = fairseq_order(model)
+    return order, order
+
+
+def _reasons(model: TextModel, kind: Kind, orders: Orders) -> list[str]:
+    """All of them: whoever mends one should not meet the next only then."""
+    before, begin = model.generation.source_prefix, model.generation.target_prefix
+    of_texts = {
+        f"it puts {' '.join(before)} before every source": not before
+        or _TOKENIZER_WRITERS[kind].has_source_prefix(model),
+        f"its answers begin with {' '.join(begin)}, more than one token": len(begin) <= 1,
+    }
+    return [*(reason for reason, fit in of_texts.items() if not fit), *kind.reasons(model.network, orders)]

@@ -1,0 +1,197 @@
+"""Engine for ONNX models: a batch is split over threads; a NumPy fast path for greedy decoding.
+
+A step that ends no row, and in which no rule has a say, adds a token to each row and its log-probability. To begin an
+operation takes torch longer than to carry it out on so few numbers, and a turn is dozens of them.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import replace
+from functools import partial
+from threading import Event
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from attendo.decode.frontier import Asked, Frontier
+from attendo.decode.requests import Answers, Request, asked_of, begun, by_length, sources_of
+from attendo.decode.search import Rule, SearchState, Stepper, Strategy, judged, search, turn
+from attendo.decode.step_hook import between_steps, looked_on_by
+from attendo.decode.strategies import Greedy
+from attendo.interop.onnx.session import OnnxNetwork
+from attendo.text import EOS, PAD
+
+Result = TypeVar("Result")
+_SIGNAL_SECONDS = 0.1  # within which an interrupt is seen
+_GROWING = ("ids", "length", "log_probability")
+
+
+class OnnxEngine:
+    """A step is dozens of small products. Threads that share each of them wait for each other all the time, threads
+    that have sentences of their own never do. They share products for one sentence alone, and for the last of them that
+    is at work: answers differ in length, and whoever else uses a core slows down the thread that has it.
+    """
+
+    def __init__(self, network: OnnxNetwork, batch_tokens: int) -> None:
+        self._network, self._batch_tokens = network, batch_tokens
+
+    def answers(self, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]) -> Iterator[Answers]:
+        """All requests, batch by batch."""
+        for group in by_length(requests, self._batch_tokens // strategy.width):
+            threads = min(self._network.threads, len(group))
+            shares = [group[first::threads] for first in range(threads)]  # each has as many long ones as the others
+            found = self._found(shares, strategy, rules)
+            yield from (Answers(share, each) for share, each in zip(shares, found, strict=True))
+
+    def _found(self, shares: list[list[Request]], strategy: Strategy, rules: Sequence[Rule]) -> list[Frontier]:
+        network, ended = self._network, list[int]()
+        if len(shares) > 1:
+            network = network.in_one_thread_until(lambda: len(ended) == len(shares) - 1)
+
+        def found(requests: list[Request]) -> Frontier:
+            state = begun(network, *sources_of(requests, network.device))
+            frontier = hypotheses(network, state, asked_of(requests, network.device), strategy, rules)
+            ended.append(len(requests))
+            return frontier
+
+        return at_once([partial(found, share) for share in shares])
+
+
+class _Stopped(Exception):  # noqa: N818  (it is no error)
+    """Another one of them has failed."""
+
+
+def at_once(calls: Sequence[Callable[[], Result]]) -> list[Result]:
+    """What each returns, in order. The first one goes on in this thread, and with it whoever looks on here.
+
+    What one of them raises is raised here, after all others have stopped: they do so before their next step.
+    """
+    first, *others = calls
+    with _one_thread():
+        return _in_threads(first, others) if others else [first()]
+
+
+def _in_threads(first: Callable[[], Result], others: Sequence[Callable[[], Result]]) -> list[Result]:
+    failed, here = Event(), copy_context()
+
+    def stop_if_failed() -> None:
+        if failed.is_set():
+            raise _Stopped
+
+    def look() -> None:
+        here.run(between_steps)
+        stop_if_failed()
+
+    def computed(call: Callable[[], Result], look: Callable[[], None]) -> Result:
+        try:
+            with looked_on_by(look):
+                return call()
+        except BaseException:
+            failed.set()
+            raise
+
+    with ThreadPoolExecutor(len(others)) as pool:
+        waiting = [pool.submit(computed, call, stop_if_failed) for call in others]
+        try:
+            own = computed(first, look)
+            # A signal that arrives just before a wait without a limit is seen after it only.
+            while wait(waiting, _SIGNAL_SECONDS).not_done:
+                pass
+            return [own, *(each.result() for each in waiting)]
+        except _Stopped:
+            errors = [each.exception() for each in waiting]
+            raise next(each for each in errors if each and not isinstance(each, _Stopped)) from None
+        except BaseException:  # such as an interrupt while the others are waited for
+            failed.set()
+            raise
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """What torch computes stays in the thread that asks, also in those that are begun meanwhile.
+
+    It is the choice of tokens alone: shared by several threads, so little takes longer, even for one sentence.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@runtime_checkable
+class InPlace(Protocol):
+    """Goes on from one state by NumPy. A stepper that has such a thing makes it by `in_place(state)`."""
+
+    @property
+    def state(self) -> Any:
+        """Behind the steps that were taken."""
+
+    def step(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """One more token of every row [R, 1]: log-probabilities [R, V] of the next, until another step is taken."""
+
+
+def hypotheses(
+    stepper: Stepper, state: SearchState, asked: Asked | Frontier, strategy: Strategy, rules: Sequence[Rule] = ()
+) -> Frontier:
+    """What a search finds, for whoever need not see it token by token."""
+    return deque(search(stepper, state, asked, strategy, rules, stride), maxlen=1).pop().hypotheses
+
+
+@torch.no_grad()
+def stride(
+    stepper: Stepper, state: Any, frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]
+) -> tuple[Any, Frontier]:
+    """As many turns as it takes until something happens; one, where any may be more than growing."""
+    special, begin = _special(frontier, strategy, rules), getattr(stepper, "in_place", None)
+    if special is None or begin is None:
+        return turn(stepper, state, frontier, strategy, rules)
+    steps: InPlace = begin(state)
+    going = slice(None) if frontier.open.all() else frontier.open.numpy().nonzero()[0]
+    rows = np.arange(frontier.length.size(0))[:, None]
+    room = int((frontier.asked.limit - frontier.length)[frontier.open].min())
+    grown: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
+    log_probs = steps.step(frontier.last.numpy())
+    best = log_probs.argmax(-1, keepdims=True)
+    while len(grown) < room and special.isdisjoint(best[going, 0].tolist()):
+        grown.append((best, log_probs[rows, best]))
+        between_steps()
+        log_probs = steps.step(best)
+        best = log_probs.argmax(-1, keepdims=True)
+    frontier, told = _longer(frontier, grown), torch.from_numpy(log_probs)
+    return steps.state, strategy.advance(frontier, *judged(told, frontier, strategy, rules, told))[1]
+
+
+def _special(frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]) -> Set[int] | None:
+    """The tokens that are more than growth, as they end a row or a rule may forbid them; None: any may be."""
+    if type(strategy) is not Greedy or _is_inside_prefix(frontier):
+        return None
+    tokens = {EOS}
+    for rule in rules:
+        if (own := getattr(rule, "may_forbid", None)) is None:
+            return None
+        tokens.update(own)
+    return tokens
+
+
+def _is_inside_prefix(frontier: Frontier) -> bool:
+    prefix = frontier.asked.prefix
+    return prefix.size(1) > 0 and bool(((prefix != PAD).sum(dim=1) > frontier.length).any())
+
+
+def _longer(frontier: Frontier, grown: Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]) -> Frontier:
+    """With more tokens [R, 1] in the open rows, and what these add to the log-probability."""
+    frontier = replace(frontier, **{name: getattr(frontier, name).clone() for name in _GROWING})
+    ids, length, log_probability = (getattr(frontier, name).numpy() for name in _GROWING)
+    rows = frontier.open.numpy().nonzero()[0]
+    for tokens, added in grown:
+        length[rows] += 1
+        ids[rows, length[rows]] = tokens[rows, 0]
+        log_probability[rows] += added[rows, 0]
+    return frontier

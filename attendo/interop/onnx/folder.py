@@ -1,0 +1,148 @@
+"""A whole text model as a folder that ONNX Runtime computes: two graphs, and what else a model folder has.
+
+    encoder.onnx  step.onnx  (encoder.weights  step.weights)  config.json  generation.json
+    source.* and target.* (or joint.*)  manifest.json
+
+Weights lie beside their graph where it would be larger than a file of ONNX may be.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from attendo.data.batch import Example
+from attendo.errors import AttendoError, ModelError, UsageError, require_package
+from attendo.interop.certify import prefixes_of
+from attendo.interop.exported_files import FORMAT, VERSION, checked_export, save_tokenizers, write_json
+from attendo.interop.onnx.session import OnnxNetwork
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+from attendo.model_files import read_json
+from attendo.model_folder import ABOUT, load_tokenizers, require_listed, write_manifest
+from attendo.nn.devices import overflows_in_bytes
+from attendo.text import Tokenizer
+from attendo.text_model import TextModel
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from attendo.interop.onnx.graph_builder import Ranges
+
+Precision = Literal["fp32", "int8"]
+
+_EXAMPLES = 200  # of the model's sample, to see how large its numbers are
+_LONGEST = 256
+_POSITIONS = 4096  # of a batch
+_PAIRS = "pairs_fit_16_bits"  # the fact that its products of bytes are exact on every processor: onnx_bytes.py
+_MOST_BYTES = 2**31 - 2**20  # of one file, which is what its format can count
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """What such a folder holds."""
+
+    network: OnnxNetwork
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    generation: dict[str, Any]
+    precision: Precision
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How large the numbers are that go into the products that are rounded, and how many others there are."""
+
+    ranges: "Ranges" = field(default_factory=dict)
+    exact: int = 0
+
+
+def to_onnx(
+    model: TextModel,
+    folder: str | Path,
+    precision: Precision = "fp32",
+    examples: Sequence[Example] | None = None,
+    exact: float = 0.0,
+) -> int:
+    """Write a new folder that `open_onnx` reads; how many products are left as they are, although it is int8.
+
+    int8 is fitted to `examples`; unless given, these are the model's sample, or random ids where it has none. `exact`
+    is the share of the products that stay in float32: those that lose most by rounding.
+    """
+    require_package("onnx", "export", "an export to onnx")
+    from attendo.interop.onnx.graphs import encoder_graph, step_graph
+
+    folder, network, rounding = Path(folder), model.network, Rounding()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError("output_folder_not_empty", folder=folder)
+    if precision == "int8":
+        network, rounding = _for_bytes(network, examples or _examples(model), exact)
+    graphs = {name: make(network, rounding.ranges) for name, make in (("encoder", encoder_graph), ("step", step_graph))}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, graph in graphs.items():
+        _save(graph, folder, name)
+    save_tokenizers(model, folder)
+    write_json(folder / "config.json", network.config.model_dump(mode="json"))
+    write_json(folder / "generation.json", model.stored.generation)
+    if model.about:
+        write_json(folder / ABOUT, model.about)
+    facts = {"exact_products": rounding.exact} if rounding.exact else {}
+    bytes_fact = {_PAIRS: True} if precision == "int8" else {}
+    write_manifest(folder, FORMAT, VERSION, {"to": "onnx", "precision": precision, **bytes_fact, **facts})
+    return rounding.exact
+
+
+def open_onnx(folder: str | Path, threads: int | None = None) -> OnnxModel:
+    """Read a folder that `to_onnx` wrote; `threads`: as many as torch has, unless given."""
+    require_package("onnxruntime", "export", "an ONNX model")
+    folder = Path(folder)
+    names, facts = checked_export(folder, "onnx", get_args(Precision))
+    weights = (path.name for path in folder.glob("*.weights"))
+    require_listed(folder, names, ("encoder.onnx", "step.onnx", "config.json", "generation.json", *weights))
+    if facts["precision"] == "int8" and not facts.get(_PAIRS) and overflows_in_bytes():
+        raise ModelError("onnx_int8_overflow", folder=folder)
+    try:
+        config = ModelConfig(**read_json(folder / "config.json"))
+    except AttendoError as error:
+        raise ModelError("model_config_invalid", path=folder / "config.json", error=error) from None
+    if config.decoder_only:
+        raise ModelError("onnx_encoder_missing", path=folder / "config.json")
+    source, target = load_tokenizers(folder, names, config)
+    generation = read_json(folder / "generation.json")
+    network = OnnxNetwork(folder / "encoder.onnx", folder / "step.onnx", config, threads)
+    return OnnxModel(network, source, target, generation, facts["precision"])
+
+
+def _for_bytes(network: Transformer, examples: Sequence[Example], exact: float) -> tuple[Transformer, Rounding]:
+    """The network as it is best rounded, and how."""
+    from attendo.interop.onnx.quantization import evened, losses, observed
+
+    even = evened(network, examples)
+    ranges = observed(even, examples)
+    if not exact:
+        return even, Rounding(ranges)
+    lost, count = losses(even, ranges, examples), math.ceil(exact * len(ranges))
+    worst = sorted(lost, key=lambda site: lost[site], reverse=True)[:count]
+    return even, Rounding({site: size for site, size in ranges.items() if site not in worst}, count)
+
+
+def _examples(model: TextModel) -> list[Example]:
+    from attendo.interop.onnx.quantization import random_examples
+
+    pairs = model.stored.sample[:_EXAMPLES]
+    before, begin = prefixes_of(model)
+    sources = model.source_tokenizer.encode_many([source for source, _ in pairs])
+    targets = model.target_tokenizer.encode_many([target for _, target in pairs])
+    config = model.network.config
+    longest = min(_LONGEST, config.max_length) if config.positions == "learned" else _LONGEST
+    examples = [Example([*before, *source], [*begin, *target]) for source, target in zip(sources, targets, strict=True)]
+    return [each for each in examples if each.length <= longest] or random_examples(model.network)
+
+
+def _save(graph: "ModelProto", folder: Path, name: str) -> None:
+    import onnx
+
+    apart = sum(len(each.raw_data) for each in graph.graph.initializer) > _MOST_BYTES
+    place = f"{name}.weights" if apart else None
+    onnx.save_model(graph, str(folder / f"{name}.onnx"), save_as_external_data=apart, location=place)

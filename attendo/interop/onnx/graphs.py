@@ -1,0 +1,128 @@
+"""A network as two graphs of ONNX: one reads the sources, the other takes a step of every row.
+
+The names of what goes in and comes out, with B sentences, S source positions, R rows (R / B of each sentence, side by
+side), C positions that there is room for, H heads of width K, V tokens:
+
+    encoder     source_ids [B, S], source_mask [B, S]
+                -> mask [B, 1, 1, S], and for each layer's attention to the source keys.0 and values.0 [B, S, H * K] ...
+    step        ids [R, 1], position [1], width [1], order [B, R / B, C], mask, keys.0, values.0 ...,
+                past_keys.0 and past_values.0 [R, H, C, K] ...
+                -> logits [R, 1, V], log_probs [R, 1, V], present_keys.0, present_values.0 ...
+
+`width` is R / B. What a row sees at position p was written by row `order[b, w, p]` of
+its sentence, so that rows can follow others without a vector being moved. The present keys and values must lie in the
+memory of the past ones: a step writes nothing but its own position.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from attendo.errors import ModelError
+from attendo.interop.onnx.graph_builder import Graph, Ranges
+from attendo.interop.onnx.layers import (
+    Heads,
+    Rows,
+    around,
+    attention_in_source,
+    attention_to_memory,
+    attention_to_past,
+    embedded,
+    feed_forward,
+    memory_of,
+    turn_of,
+)
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Embedding, Transformer
+from attendo.nn.attention import MultiHeadAttention
+from attendo.nn.blocks import DecoderBlock, EncoderBlock
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+def obstacles(config: ModelConfig) -> list[str]:
+    """Why the graphs cannot hold such a network, one line a reason; nothing where they can."""
+    return ["it has no encoder (num_encoder_layers is 0)"] if config.decoder_only else []
+
+
+def encoder_graph(network: Transformer, ranges: Ranges | None = None) -> "ModelProto":
+    """From ids to the keys and values that every layer of the decoder looks at; what has a range, in int8."""
+    embedding, graph, heads = _source_of(network), Graph(ranges or {}), Heads.of(network.config)
+    ids = graph.input("source_ids", "long", ["B", "S"])
+    is_token = graph.input("source_mask", "bool", ["B", "S"])
+    mask = graph.node("Unsqueeze", is_token, graph.constant([1, 2], "int64"))
+    # Counted in floating point: ONNX Runtime 1.31 makes a faulty Slice of a look-up in a table by a Range of integers.
+    length = graph.node("Shape", ids, start=1)
+    last = graph.cast(graph.node("Squeeze", length), "float")
+    positions = graph.cast(graph.node("Range", graph.constant(0.0), last, graph.constant(1.0)), "long")
+    seen = _repeated(graph, mask, length)
+    x, turn = embedded(graph, ids, embedding, positions), turn_of(graph, embedding, positions)
+    for block in _encoder_blocks(network):
+        attention = partial(attention_in_source, graph, block.self_attention, heads, seen, turn)
+        x = around(graph, x, block.self_residual, attention)
+        x = around(graph, x, block.feed_forward_residual, partial(feed_forward, graph, block.feed_forward))
+    x = graph.norm(x, network.encoder_norm)
+    for layer, attention_to_it in enumerate(_cross_attentions(network)):
+        memory_of(graph, attention_to_it, heads, layer, x)
+    graph.output("mask", "bool", ["B", 1, 1, "S"], mask)
+    return graph.model()
+
+
+def step_graph(network: Transformer, ranges: Ranges | None = None) -> "ModelProto":
+    """One more token of every row; what has a range, in int8."""
+    _source_of(network)
+    graph, heads = Graph(ranges or {}), Heads.of(network.config)
+    ids, position = graph.input("ids", "long", ["R", 1]), graph.input("position", "int", [1])
+    mask, width = graph.input("mask", "bool", ["B", 1, 1, "S"]), graph.input("width", "int", [1])
+    positions, side_by_side = graph.cast(position, "long"), graph.cast(width, "long")
+    ends = graph.constant([-1], "int64"), graph.constant([heads.count * heads.width], "int64")
+    rows = Rows(
+        position=position,
+        width=width,
+        order=graph.input("order", "int", ["B", "W", "C"]),
+        seen=_repeated(graph, mask, side_by_side),
+        by_sentence=graph.node("Concat", ends[0], side_by_side, ends[1], axis=0),
+    )
+    x, turn = embedded(graph, ids, network.target, positions), turn_of(graph, network.target, positions)
+    for layer, (block, cross) in enumerate(zip(_decoder_blocks(network), _cross_attentions(network), strict=True)):
+        assert block.cross_residual is not None  # there is an encoder
+        past = partial(attention_to_past, graph, block.self_attention, heads, rows, turn, layer)
+        x = around(graph, x, block.self_residual, past)
+        x = around(graph, x, block.cross_residual, partial(attention_to_memory, graph, cross, heads, rows, layer))
+        x = around(graph, x, block.feed_forward_residual, partial(feed_forward, graph, block.feed_forward))
+    x = graph.norm(x, network.decoder_norm)
+    logits = graph.linear(x, network.output, network.output.weight, network.output.bias)
+    for name, value in (("logits", logits), ("log_probs", graph.node("LogSoftmax", logits, axis=-1))):
+        graph.output(name, "float", ["R", 1, network.output.out_features], value)
+    return graph.model()
+
+
+def _repeated(graph: Graph, mask: str, times: str) -> str:
+    """[B, 1, 1, S] for each of so many queries: [B, 1, T, S]."""
+    one = graph.constant([1], "int64")
+    return graph.node("Expand", mask, graph.node("Concat", one, one, times, one, axis=0))
+
+
+def _source_of(network: Transformer) -> Embedding:
+    if (reasons := obstacles(network.config)) or network.source is None:
+        raise ModelError("onnx_network_unsupported", reasons="; ".join(reasons))
+    return network.source
+
+
+def _encoder_blocks(network: Transformer) -> Iterator[EncoderBlock]:
+    for block in network.encoder:
+        assert isinstance(block, EncoderBlock)
+        yield block
+
+
+def _decoder_blocks(network: Transformer) -> Iterator[DecoderBlock]:
+    for block in network.decoder:
+        assert isinstance(block, DecoderBlock)
+        yield block
+
+
+def _cross_attentions(network: Transformer) -> Iterator[MultiHeadAttention]:
+    for block in _decoder_blocks(network):
+        assert block.cross_attention is not None  # there is an encoder
+        yield block.cross_attention

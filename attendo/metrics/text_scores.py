@@ -1,0 +1,185 @@
+"""Metrics without dependencies: exact match, error rates, ROUGE and distinct-n.
+
+What a line adds depends on the lines beside it. So no sums of lines lead to it, and lines cannot be drawn by chance:
+one that is drawn twice adds nothing new, and every sample would be less varied than the text.
+"""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import pairwise
+
+from attendo.errors import UsageError
+from attendo.metrics.measure import VERSION, Measure, Measured, Score, Statistics, Ways, counted, every_text
+from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, main_script, script_of
+
+DISTINCT = {"distinct1": 1, "distinct2": 2}
+
+
+def tokens(text: str) -> list[str]:
+    """Words of letters and digits, lower-cased; in scripts without spaces every character.
+
+    On ASCII these are the tokens of the package rouge-score. It takes every other letter for a space, so that a Chinese
+    line has no tokens, and a word with an umlaut is two.
+    """
+    return "".join(map(_set_apart, text.lower())).split()
+
+
+def rouge_1(output: Sequence[str], reference: Sequence[str]) -> float:
+    return _f1((Counter(output) & Counter(reference)).total(), len(output), len(reference))
+
+
+def rouge_2(output: Sequence[str], reference: Sequence[str]) -> float:
+    shared = Counter(pairwise(output)) & Counter(pairwise(reference))
+    return _f1(shared.total(), max(len(output) - 1, 0), max(len(reference) - 1, 0))
+
+
+def rouge_l(output: Sequence[str], reference: Sequence[str]) -> float:
+    return _f1(longest_common_subsequence(output, reference), len(output), len(reference))
+
+
+def longest_common_subsequence(output: Sequence[str], reference: Sequence[str]) -> int:
+    """The most words that both have in the same order, with others between them or not.
+
+    A row of the table of lengths rises by at most one a word. One whole number holds where it does not, one bit a word,
+    and a sum carries each match to the rise it moves (Hyyrö 2004).
+    """
+    places: dict[str, int] = {}
+    for n, word in enumerate(output):
+        places[word] = places.get(word, 0) | 1 << n
+    every = (1 << len(output)) - 1
+    level = every
+    for word in reference:
+        matches = level & places.get(word, 0)
+        level = ((level + matches) | (level - matches)) & every
+    return len(output) - level.bit_count()
+
+
+def _f1(shared: int, output: int, reference: int) -> float:
+    """2PR / (P + R) with precision P = shared / output and recall R = shared / reference."""
+    return 2 * shared / (output + reference) if shared else 0.0
+
+
+@cache
+def _set_apart(character: str) -> str:
+    category = unicodedata.category(character)
+    part_of_word = category[0] == "L" or category in ("Nd", "Mn", "Mc")
+    # A selector asks for a picture, in colour or not; it stands behind emoji, which are no words.
+    if not part_of_word or "VARIATION SELECTOR" in unicodedata.name(character, ""):
+        return " "
+    return f" {character} " if script_of(character) in SCRIPTS_WITHOUT_SPACES else character
+
+
+_ROUGE = {"rouge1": rouge_1, "rouge2": rouge_2, "rougeL": rouge_l}
+
+
+def exact_match(references: Ways) -> Measure:
+    """In percent of the lines; white space around a line does not count."""
+    return _of_whole_lines("exact_match", "exact", references, wanted=True)
+
+
+def error_rate(references: Ways) -> Measure:
+    """The rest of them: lines that are not right to the letter."""
+    return _of_whole_lines("error_rate", "error", references, wanted=False)
+
+
+def word_error_rate(references: Ways) -> Measure:
+    """Words to put in, take out or change for every hundred words of the references."""
+    characters = main_script(every_text(references)) in SCRIPTS_WITHOUT_SPACES
+    expected = [[words(reference, characters) for reference in line] for line in references]
+    if not any(any(line) for line in expected):
+        raise UsageError("references_without_words", count=len(references))
+
+    def statistics(outputs: Sequence[str]) -> Statistics:
+        pairs = zip(outputs, expected, strict=True)
+        return [_nearest(words(output, characters), line) for output, line in pairs]
+
+    signature = f"wer|{counted(references)}tok:{'char' if characters else 'space'}|{VERSION}"
+    return Measure("word_error_rate", signature, False, _percent, statistics)
+
+
+def rouge(name: str, references: Ways) -> Measure:
+    """The mean of the lines, in percent."""
+    expected = [[tokens(reference) for reference in line] for line in references]
+    of_line: Callable[[Sequence[str], Sequence[str]], float] = _ROUGE[name]
+
+    def statistics(outputs: Sequence[str]) -> Statistics:
+        cut = zip(map(tokens, outputs), expected, strict=True)
+        return [(max(of_line(output, each) for each in line), 1) for output, line in cut]
+
+    signature = f"{name}|{counted(references)}f1|case:lc|stem:no|tok:word+char|{VERSION}"
+    return Measure(name, signature, True, _percent, statistics)
+
+
+def _of_whole_lines(name: str, short: str, references: Ways, wanted: bool) -> Measure:
+    expected = [{reference.strip() for reference in line} for line in references]
+
+    def statistics(outputs: Sequence[str]) -> Statistics:
+        return [((output.strip() in line) == wanted, 1) for output, line in zip(outputs, expected, strict=True)]
+
+    return Measure(name, f"{short}|{counted(references)}strip|{VERSION}", wanted, _percent, statistics)
+
+
+def _nearest(output: Sequence[str], line: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """Errors and words of the reference with the fewest errors for its length."""
+    found = [(edit_distance(output, each), len(each)) for each in line]
+    return min(found, key=lambda each: (each[0] / max(each[1], 1), -each[1]))
+
+
+def _percent(sums: Sequence[float]) -> float:
+    """Lines drawn by chance may have no words at all: then any error is as bad as all words wrong, as in TER."""
+    part, whole = sums
+    return 100 * part / whole if whole else 100.0 * bool(part)
+
+
+def words(text: str, characters: bool) -> Sequence[str]:
+    """What stands between white space; or, in a script that does not set words apart, every character."""
+    return "".join(text.split()) if characters else text.split()
+
+
+def edit_distance(output: Sequence[str], reference: Sequence[str]) -> int:
+    """The fewest words to put in, take out or change until one is the other.
+
+    Neighbours in the table of distances differ by at most one, so a column fits into two whole numbers, one bit a word:
+    where it rises on the way down, and where it falls. A step to the next column is a dozen operations on them,
+    however long the lines are (Myers 1999, in the form of Hyyrö 2003).
+    """
+    if not output:
+        return len(reference)
+    places: dict[str, int] = {}
+    for n, word in enumerate(output):
+        places[word] = places.get(word, 0) | 1 << n
+    every, last = (1 << len(output)) - 1, 1 << len(output) - 1
+    rises, falls, distance = every, 0, len(output)
+    for word in reference:
+        equal = places.get(word, 0)
+        # Bit n: the diagonal step to word n costs nothing. The sum carries a match along the rises above it.
+        free = (((equal & rises) + rises) ^ rises) | equal | falls
+        rises_right = falls | (every & ~(free | rises))
+        falls_right = free & rises
+        distance += bool(rises_right & last) - bool(falls_right & last)
+        rises_right = (rises_right << 1 | 1) & every
+        falls_right = (falls_right << 1) & every
+        rises, falls = falls_right | (every & ~(free | rises_right)), free & rises_right
+    return distance
+
+
+def distinct(name: str, outputs: Sequence[str]) -> Measured:
+    """In percent; n-grams are of the words of ROUGE and do not reach from one line into the next."""
+    length = DISTINCT[name]
+    grams = [_grams(tokens(output), length) for output in outputs]
+    return Measured(len(outputs), _scorer(name, grams))
+
+
+def _scorer(name: str, grams: Sequence[Sequence[tuple[str, ...]]]) -> Callable[[Sequence[int]], Score]:
+    def score_of(lines: Sequence[int]) -> Score:
+        found = [gram for number in lines for gram in grams[number]]
+        value = 100 * len(set(found)) / len(found) if found else 0.0
+        return Score(name, value, f"{name}|case:lc|tok:word+char|{VERSION}", True)
+
+    return score_of
+
+
+def _grams(words: Sequence[str], length: int) -> list[tuple[str, ...]]:
+    return list(zip(*(words[begin:] for begin in range(length)), strict=False))

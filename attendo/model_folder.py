@@ -1,0 +1,292 @@
+"""A model folder on disk: weights, configuration, tokenizers, decoding defaults, scores, and a checksum of each.
+
+    config.json  weights.safetensors  source.* and target.* (or joint.*)  generation.json  scores.json
+    about.json  sample.jsonl  manifest.json
+
+Nothing in it is code. A folder is written beside its place and moved there whole; what is read is first compared with
+the manifest, byte for byte.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from attendo import atomic_files
+from attendo.errors import AttendoError, ModelError, UsageError, cut_text, list_names, shorten
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+from attendo.model_files import parse_json, read_bytes, read_json
+from attendo.text import Tokenizer, load_tokenizer
+from attendo.text.model_card import ModelAbout
+
+FORMAT = "attendo.model"
+VERSION = 1
+SAMPLE = "sample.jsonl"
+ABOUT = "about.json"
+_HEADER_BYTES = 2 * 1024**2  # of a safetensors file: some 20,000 tensors, where a network has hundreds
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """What a model folder holds. With one joint vocabulary both tokenizers are the same object."""
+
+    network: Transformer
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    generation: dict[str, Any] = field(default_factory=dict)
+    scores: dict[str, Any] = field(default_factory=dict)
+    sample: list[tuple[str, str]] = field(default_factory=list)  # validation pairs to check the model with
+    about: dict[str, Any] = field(default_factory=dict)  # fields of `ModelAbout` that are known
+
+
+def save_model(folder: Path, model: StoredModel) -> None:
+    """Write the folder, replacing an earlier one only when the new one is whole and on disk."""
+    folder = folder.resolve()
+    if folder.exists() and not (folder / "manifest.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError("not_a_model_folder", folder=folder)
+    new = folder.with_name(f".tmp-{folder.name}")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    try:
+        _write_model(new, model)
+        _move_into_place(new, folder)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+
+
+def _write_model(new: Path, model: StoredModel) -> None:
+    _write_json(new / "config.json", model.network.config.model_dump(mode="json"))
+    _write_json(new / "generation.json", model.generation)
+    _write_json(new / "scores.json", model.scores)
+    if model.sample:
+        _write_sample(new / SAMPLE, model.sample)
+    if model.about:
+        _write_json(new / ABOUT, model.about)
+    # named_parameters names a tied table once, so it is stored once.
+    weights = {name: weight.detach().float().cpu().contiguous() for name, weight in model.network.named_parameters()}
+    try:
+        save_file(weights, new / "weights.safetensors")
+    except SafetensorError as error:
+        raise AttendoError("weights_write_failed", path=new / "weights.safetensors", reason=error) from None
+    if model.source_tokenizer is model.target_tokenizer:
+        model.source_tokenizer.save(new, "joint")
+    else:
+        model.source_tokenizer.save(new, "source")
+        model.target_tokenizer.save(new, "target")
+    write_manifest(new, FORMAT, VERSION)
+    for path in (*new.iterdir(), new):
+        atomic_files.sync(path)
+
+
+def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
+    """Read a folder that `save_model` wrote; anything missing, damaged or unfitting is a `ModelError` that names it."""
+    if (folder / "run.toml").is_file() and not (folder / "manifest.json").exists():
+        raise ModelError("run_instead_of_model", folder=folder, model_folder=folder / "model")
+    names = check_manifest(folder, FORMAT, VERSION)["files"]
+    require_listed(folder, names, ("config.json", "weights.safetensors", "generation.json", "scores.json"))
+    try:
+        config = ModelConfig(**read_json(folder / "config.json"))
+    except AttendoError as error:
+        raise ModelError("model_config_invalid", path=folder / "config.json", error=error) from None
+    network = _network(config, folder / "weights.safetensors")
+    source, target = load_tokenizers(folder, names, config)
+    generation, scores = read_json(folder / "generation.json"), read_json(folder / "scores.json")
+    sample = _read_sample(folder / SAMPLE) if SAMPLE in names else []
+    about = read_about(folder) if ABOUT in names else {}
+    return StoredModel(network.to(device).eval(), source, target, generation, scores, sample, about)
+
+
+def load_tokenizers(
+    folder: Path, names: Collection[str], config: ModelConfig | None = None
+) -> tuple[Tokenizer, Tokenizer]:
+    """Those of source and target, from files that the manifest names; they fit the network, if its config is given."""
+    joint = any(name.startswith("joint.") for name in names)
+    sides = ("joint",) if joint else ("target",) if config is not None and config.decoder_only else ("source", "target")
+    for side in sides:
+        require_listed(folder, names, [f"{side}.tokenizer.json", *(path.name for path in folder.glob(f"{side}.*"))])
+    found = {side: load_tokenizer(folder, side) for side in sides}
+    source, target = found[sides[0]], found[sides[-1]]
+    sizes = (None, None) if config is None else (config.source_vocab_size, config.target_vocab_size)
+    for side, tokenizer, size in (("source", source, sizes[0]), ("target", target, sizes[1])):
+        if size is not None and tokenizer.vocab_size != size:
+            raise ModelError(
+                "tokenizer_size_mismatch", folder=folder, side=side, count=tokenizer.vocab_size, expected=size
+            )
+    return source, target
+
+
+def require_listed(folder: Path, names: Collection[str], needed: Iterable[str]) -> None:
+    """Nothing is read, or given to a library, whose checksum was not compared."""
+    for name in needed:
+        if name not in names and (folder / name).exists():
+            raise ModelError("file_not_in_manifest", path=folder / name)
+        if name not in names:
+            raise ModelError("folder_file_missing", path=folder / name)
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """What about.json says, checked."""
+    try:
+        return ModelAbout(**read_json(folder / ABOUT)).told()
+    except UsageError as error:
+        raise ModelError("model_about_invalid", path=folder / ABOUT, error=error) from None
+
+
+def write_manifest(folder: Path, kind: str, version: int, facts: dict[str, Any] | None = None) -> None:
+    """Name every file of the folder with its size and SHA-256, beside whatever else should be known of it."""
+    files = {path.name: _fingerprint(path) for path in sorted(folder.iterdir())}
+    content = {"format": kind, "version": version, **({"facts": facts} if facts else {}), "files": files}
+    _write_json(folder / "manifest.json", {**content, "sha256": _digest(content)})
+
+
+def check_manifest(folder: Path, kind: str, version: int) -> dict[str, Any]:
+    """The manifest of a folder, each of whose files is there and unchanged since it was written."""
+    path = folder / "manifest.json"
+    if not folder.exists() and _set_aside(folder).is_dir():  # a save was killed between its two renames
+        _set_aside(folder).rename(folder)
+    if not folder.is_dir():
+        raise ModelError("model_folder_not_found", folder=folder)
+    if kind == FORMAT and not path.exists() and not (folder / "weights.safetensors").exists():
+        found = "it has no manifest.json" if any(folder.iterdir()) else "it is empty"
+        raise ModelError("model_manifest_missing", folder=folder, reason=found)
+    manifest = read_json(path)
+    content = {key: value for key, value in manifest.items() if key != "sha256"}
+    if manifest.get("sha256") != _digest(content):
+        raise ModelError("manifest_checksum_mismatch", path=path)
+    if content.get("format") != kind or content.get("version") != version:
+        found = f"{_short(content.get('format'))} version {_short(content.get('version'))}"
+        raise ModelError("manifest_version_mismatch", path=path, kind=kind, version=version, found=found)
+    files = content.get("files")
+    if not isinstance(files, dict) or not all(isinstance(expected, dict) for expected in files.values()):
+        raise ModelError("manifest_lists_no_files", path=path)
+    for name, expected in files.items():
+        if Path(name).name != name:
+            raise ModelError("manifest_path_outside_folder", path=path, name=shorten(name))
+        _check_file(folder / name, expected)
+    return manifest
+
+
+def _check_file(path: Path, expected: dict[str, Any]) -> None:
+    if not path.is_file() or path.is_symlink():
+        raise ModelError("folder_file_missing", path=path)
+    if path.stat().st_size != expected.get("bytes"):
+        found, meant = path.stat().st_size, expected.get("bytes")
+        raise ModelError("file_size_mismatch", path=path, size=found, expected=_short(meant))
+    if _fingerprint(path) != expected:
+        raise ModelError("file_checksum_mismatch", path=path)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All of a safetensors file. What its header says is measured before it is believed."""
+    try:
+        with path.open("rb") as file:
+            header = int.from_bytes(file.read(8), "little")
+        if header > _HEADER_BYTES:  # a million tensors without a number in them would take a gigabyte
+            raise ModelError("safetensors_header_too_large", path=path, size=header, limit=_HEADER_BYTES)
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise ModelError("safetensors_unreadable", path=path, reason=cut_text(str(error))) from None
+
+
+def _network(config: ModelConfig, path: Path) -> Transformer:
+    """With the weights of a file; it is made only where there are enough of them for it."""
+    weights = read_tensors(path)
+    numbers, least = sum(weight.numel() for weight in weights.values()), _least_parameters(config)
+    if least > numbers or config.num_encoder_layers + config.num_decoder_layers > len(weights):
+        raise ModelError("weights_too_few", path=path, count=numbers, tensors=len(weights), needed=min(least, 10**18))
+    with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
+        network = Transformer(config)
+    expected = dict(network.named_parameters())
+    if faults := misfits(expected, weights):
+        raise ModelError("weights_do_not_fit", path=path, faults=list_names(faults, 5, "; "), count=len(faults))
+    with torch.no_grad():
+        for name, weight in expected.items():
+            weight.copy_(weights[name])
+    return network
+
+
+def _least_parameters(config: ModelConfig) -> int:
+    """Fewer than the network has, but of the same order: known before room is made for it."""
+    heads = config.num_heads * max(config.head_width, config.d_value or 0)
+    layers = config.num_encoder_layers + config.num_decoder_layers
+    rows = (config.target_vocab_size or 0) + (config.source_vocab_size or 0 if config.tie != "all" else 0)
+    positions = config.max_length + config.position_offset if config.positions == "learned" else 0
+    return config.d_model * (rows + positions + layers * (config.d_ff + heads))
+
+
+def misfits(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
+    """Every tensor that is missing, too many, or of another type or shape."""
+    faults = [f"{name} is missing" for name in expected.keys() - found.keys()]
+    faults += [f"{name} is not part of the network" for name in found.keys() - expected.keys()]
+    for name in expected.keys() & found.keys():
+        meant, there = expected[name], found[name]
+        if there.dtype != meant.dtype:
+            faults.append(f"{name} is {there.dtype}, the network needs {meant.dtype}")
+        if there.shape != meant.shape:
+            faults.append(f"{name} is {list(there.shape)}, the network needs {list(meant.shape)}")
+    return sorted(faults)
+
+
+def _move_into_place(new: Path, folder: Path) -> None:
+    old = _set_aside(folder)
+    if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
+    new.rename(folder)
+    atomic_files.sync(folder.parent)
+    remove_set_aside(folder)
+
+
+def remove_set_aside(folder: Path) -> None:
+    """The earlier folder, if the new one stands in its place: who put it there may have been killed before this."""
+    if folder.exists():
+        shutil.rmtree(_set_aside(folder), ignore_errors=True)
+
+
+def _set_aside(folder: Path) -> Path:
+    """Where the earlier folder waits until the new one stands in its place."""
+    return folder.with_name(f".old-{folder.name}")
+
+
+def _short(value: object) -> str:
+    """A value without quotes, for a message."""
+    return cut_text(value) if isinstance(value, str) else shorten(value)
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _write_sample(path: Path, pairs: list[tuple[str, str]]) -> None:
+    lines = (json.dumps({"source": source, "target": target}, ensure_ascii=False) for source, target in pairs)
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="\n")
+
+
+def _read_sample(path: Path) -> list[tuple[str, str]]:
+    try:
+        rows = [parse_json(line) for line in read_bytes(path).split(b"\n") if line]
+        pairs = [(row["source"], row["target"]) for row in rows]
+    except (ValueError, KeyError, TypeError):
+        pairs = None
+    if pairs is None or not all(isinstance(text, str) for pair in pairs for text in pair):
+        raise ModelError("sample_file_damaged", path=path)
+    return pairs
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

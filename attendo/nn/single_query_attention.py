@@ -1,0 +1,91 @@
+"""Attention of one query a row, on a GPU: what a decoder does at every step.
+
+The library's kernels are made for many queries. For one they need a mask, keys that lie in order, and several launches
+where this needs a single one, which also puts the new key and value in their place.
+"""
+
+import math
+from importlib.util import find_spec
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+_HAS_KERNEL = find_spec("triton") is not None  # comes with torch for GPUs
+# Positions read at a time. One warp of 32 threads does a program's work: more would wait for each other (measured on an
+# H200 with 1 to 1,024 rows).
+_BLOCK, _LONG_BLOCK, _LONG = 16, 32, 64
+
+
+def serves(queries: Float[Tensor, "R H T K"]) -> bool:
+    """Whether the functions below can do the work of these queries."""
+    return queries.is_cuda and queries.size(2) == 1 and not torch.is_grad_enabled() and _HAS_KERNEL
+
+
+def attend(
+    queries: Float[Tensor, "R H 1 K"],
+    keys: Float[Tensor, "N H S K"],
+    values: Float[Tensor, "N H S Kv"],
+    visible: Bool[Tensor, "#N 1 1 S"] | None,
+) -> Float[Tensor, "R H 1 Kv"]:
+    """As many rows side by side as there are more of them than keys look at the same ones."""
+    mask = None if visible is None else visible[:, 0, 0].expand(keys.size(0), -1)
+    return _launched(queries, keys, values, mask=mask)
+
+
+def grow_and_attend(
+    queries: Float[Tensor, "R H 1 K"],
+    storage: tuple[Float[Tensor, "R H C K"], Float[Tensor, "R H C Kv"]],
+    new: tuple[Float[Tensor, "R H 1 K"], Float[Tensor, "R H 1 Kv"]],
+    length: Int[Tensor, " R"],
+    order: Int[Tensor, "R C"] | None,
+) -> Float[Tensor, "R H 1 Kv"]:
+    """Writes what is new at position `length` of each row of the storage, and looks at all up to there.
+
+    Position p of row r is read from row `order[r, p]`.
+    """
+    return _launched(queries, *storage, new=new, length=length, order=order)
+
+
+def _launched(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None = None,
+    new: tuple[Tensor, Tensor] | None = None,
+    length: Tensor | None = None,
+    order: Tensor | None = None,
+) -> Tensor:
+    from attendo.nn import single_query_triton as kernel
+
+    rows, heads, _, d_key = queries.shape
+    d_value = values.size(-1)
+    # The kernel reads vectors in one piece.
+    assert all(each.stride(-1) == 1 for each in (queries, keys, values, *(new or ())))
+    mixed = torch.empty(rows, heads, 1, d_value, dtype=queries.dtype, device=queries.device)
+    new_keys, new_values = new or (queries, queries)
+    given = [queries if each is None else each for each in (length, order, mask)]
+    kernel.attend[(rows, heads)](
+        *(queries, keys, values, new_keys, new_values, *given, mixed),
+        keys.size(2),
+        *(*queries.stride()[:2], *keys.stride()[:3], *values.stride()[:3]),
+        *(*new_keys.stride()[:2], *new_values.stride()[:2], *(each.stride(0) for each in given[1:])),
+        scale=1 / math.sqrt(d_key),
+        heads=heads,
+        d_key=d_key,
+        d_value=d_value,
+        key_block=_power_of_2(d_key),
+        value_block=_power_of_2(d_value),
+        block=_BLOCK if keys.size(2) <= _LONG else _LONG_BLOCK,
+        width=rows // keys.size(0),
+        grows=new is not None,
+        ordered=order is not None,
+        masked=mask is not None,
+        num_warps=1,
+    )
+    return mixed
+
+
+def _power_of_2(number: int) -> int:
+    """The next one, 16 at least: fewer numbers are no less work."""
+    return max(16, 1 << (number - 1).bit_length())

@@ -1,0 +1,212 @@
+"""Pipeline tasks, and conversion of transformers options to attendo options."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from attendo.decode.config import GenerationConfig
+from attendo.errors import UsageError
+from attendo.settings import nearest
+from attendo.text_model import TextModel, Wishes
+
+NAMES = {
+    "num_beams": "beam",
+    "num_beam_groups": "groups",
+    "diversity_penalty": "diversity",
+    "num_return_sequences": "n_best",
+    "do_sample": "sample",
+    "no_repeat_ngram_size": "no_repeat_ngram",
+    "typical_p": "typical",
+    "renormalize_logits": "renormalise",
+    "early_stopping": "stop",
+}
+# These two count what is new, and ours all tokens of an answer, those that it was to begin with too.
+NEW_TOKENS = {"max_new_tokens": "max_length", "min_new_tokens": "min_length"}
+_STOPS = {True: "first", False: "settled", "never": "exhaustive"}
+_COUNTS = ("n_best", "max_length", "min_length", *NEW_TOKENS)
+_OURS = {"like", *(field.name for field in fields(Wishes)), *GenerationConfig.model_fields} - {"alignments"}
+# Values by which nothing is asked for that does not happen anyway.
+_NEUTRAL: dict[str, Collection[Any]] = {
+    "return_tensors": (False,),
+    "return_text": (True,),
+    "clean_up_tokenization_spaces": (False,),
+    "truncation": (False, "do_not_truncate"),
+    "skip_special_tokens": (True,),
+    "use_cache": (True,),
+}
+_WHOLE = "a model folder has all that it needs: leave it out"
+_MORE = "pipelines give texts: take TextModel.generate"
+_WAYS_OUT = {
+    "return_tensors": f"{_MORE}, whose results have ids",
+    "return_text": "texts always come back: leave it out",
+    "clean_up_tokenization_spaces": "texts come as the tokenizer writes them: leave it out",
+    "truncation": "nothing is cut in silence: shorten the text, or take split=True",
+    "skip_special_tokens": f"{_MORE}, whose results have pieces",
+    "use_cache": "all engines give the same answers: take engine='textbook'",
+    "return_full_text": "it is for text-generation: leave it out",
+    "src_lang": "it is for translation: leave it out",
+    "tgt_lang": "it is for translation: leave it out",
+    "alignments": _MORE,
+    "output_attentions": "take TextModel.trace",
+    "output_scores": f"{_MORE}, whose results have scores",
+    "return_dict_in_generate": _MORE,
+    "generation_config": "give its settings one by one",
+    "generate_kwargs": "give its settings one by one",
+    "streamer": "take TextModel.stream",
+    "stop_strings": "no such end is known here: cut the text that comes back",
+    "stop_sequence": "no such end is known here: cut the text that comes back",
+    "bad_words_ids": "take ban=[...], which are texts",
+    "force_words_ids": "take constraints=[...], which are texts",
+    "forced_bos_token_id": "take target_prefix=[...], which are symbols",
+    "handle_long_generation": "nothing is cut in silence: shorten the text",
+    "tokenizer": _WHOLE,
+    "config": _WHOLE,
+    "framework": _WHOLE,
+    "revision": _WHOLE,
+    "token": _WHOLE,
+    "use_fast": _WHOLE,
+    "trust_remote_code": _WHOLE,
+    "model_kwargs": _WHOLE,
+    "device_map": "take device",
+    "dtype": "take precision='fp16' or 'bf16'",
+    "torch_dtype": "take precision='fp16' or 'bf16'",
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    name: str
+    key: str  # that an answer stands under
+    model_is_for: str | None  # what about.json calls a model for it; None: for anything
+    languages: tuple[str, str] | None = None
+
+    @property
+    def continues(self) -> bool:
+        """Whether a text is gone on with, not answered."""
+        return self.name == "text-generation"
+
+    @property
+    def reads_whole(self) -> bool:
+        """Whether a text is never split by default: the answer is to all of it."""
+        return self.name in ("summarization", "conversational")
+
+    @property
+    def takes_messages(self) -> bool:
+        return self.name == "conversational"
+
+
+TASKS = {
+    each.name: each
+    for each in (
+        Task("translation", "translation_text", "translation"),
+        Task("summarization", "summary_text", "summarization"),
+        Task("text2text-generation", "generated_text", None),
+        Task("text-generation", "generated_text", "generation"),
+        Task("conversational", "generated_text", "conversation"),
+    )
+}
+_PAIR = re.compile(r"translation_([A-Za-z-]+)_to_([A-Za-z-]+)")
+
+
+def task_of(name: str) -> Task:
+    """One of `TASKS`; `translation_en_to_de` names the languages too."""
+    if not isinstance(name, str):
+        raise UsageError("task_not_string", task=name, tasks=", ".join(TASKS))
+    if pair := _PAIR.fullmatch(name):
+        return Task(name, "translation_text", "translation", (pair[1], pair[2]))
+    if name not in TASKS:
+        raise UsageError("unknown_task", task=name, suggestion=nearest(name, list(TASKS)), tasks=", ".join(TASKS))
+    return TASKS[name]
+
+
+def check_model(task: Task, model: TextModel) -> None:
+    """A model that says it is for something else, or between other languages, is a `UsageError`."""
+    if task.continues and not model.decoder_only:
+        raise UsageError("task_needs_decoder_only", task=task.name)
+    if model.decoder_only and not task.continues:
+        raise UsageError("task_needs_encoder", task=task.name)
+    own = model.about.get("task")
+    if task.model_is_for is not None and own is not None and own != task.model_is_for:
+        named = next(name for name, each in TASKS.items() if each.model_is_for == own)
+        raise UsageError("task_not_of_model", model_task=own, task=task.name, alternative=named)
+    for side, asked in zip(("source", "target"), task.languages or (), strict=False):
+        if f"{side}_language" in model.about:
+            _check_language(f"the {side} of {task.name}", asked, model.about[f"{side}_language"])
+
+
+def check_languages(given: Mapping[str, Any], model: TextModel) -> None:
+    """src_lang and tgt_lang must be those of the model, which has one of each."""
+    for name, side in (("src_lang", "source"), ("tgt_lang", "target")):
+        asked, own = given.get(name), model.about.get(f"{side}_language")
+        if asked is not None and own is None:
+            raise UsageError("model_language_unknown", option=name, value=asked, side=side)
+        if asked is not None:
+            _check_language(name, str(asked), str(own))
+
+
+def _check_language(what: str, asked: str, own: str) -> None:
+    """By its first part: en is en_XX and en-GB too."""
+    if re.split("[-_]", asked)[0].lower() != own.split("-")[0]:
+        raise UsageError("language_not_of_model", subject=what, requested=asked, own=own)
+
+
+def ours(given: Mapping[str, Any], task: Task) -> dict[str, Any]:
+    """By the names that `TextModel.generate` has, but for numbers of new tokens and what only a pipeline knows.
+
+    None is as if left out.
+    """
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        name_here = NAMES.get(name, name)
+        if name_here not in _known(task):
+            _check_neutral(name, value)
+        elif value is not None:
+            if name_here in found:
+                raise UsageError("option_alias_given_twice", option=name, name=name_here)
+            found[name_here] = _value(name, name_here, value)
+    for name in ("min_length", "min_new_tokens"):
+        if found.get(name) == 0:  # the default of transformers
+            del found[name]
+    for new, whole in NEW_TOKENS.items():
+        if new in found and whole in found:
+            raise UsageError("new_tokens_with_length", option=new, other=whole)
+    return found
+
+
+def merged(defaults: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
+    """What a call says wins, also where it says the same by another name."""
+    said = {*call, *(NEW_TOKENS.get(name) for name in call)}
+    said |= {new for new, whole in NEW_TOKENS.items() if whole in call}
+    return {**{name: value for name, value in defaults.items() if name not in said}, **call}
+
+
+def in_their_words(error: UsageError, given: Mapping[str, Any]) -> UsageError:
+    """Tells which of the names given is which of ours that the error speaks of."""
+    names = {**NAMES, **NEW_TOKENS}
+    same = [f"{name} is {names[name]} here" for name in given if name in names and names[name] in str(error)]
+    return UsageError("aliased_option_invalid", error=error, aliases=", ".join(same)) if same else error
+
+
+def _known(task: Task) -> set[str]:
+    special = {"return_full_text"} if task.continues else set()
+    languages = {"src_lang", "tgt_lang"} if task.model_is_for == "translation" else set()
+    return _OURS | NEW_TOKENS.keys() | special | languages
+
+
+def _check_neutral(name: str, value: Any) -> None:
+    if name not in _WAYS_OUT:
+        known = [*_OURS, *NAMES, *_WAYS_OUT]
+        raise UsageError("unknown_pipeline_option", option=name, suggestion=nearest(name, known))
+    if value is not None and not any(type(value) is type(each) and value == each for each in _NEUTRAL.get(name, ())):
+        raise UsageError("unsupported_pipeline_option", option=name, value=value, remedy=_WAYS_OUT[name])
+
+
+def _value(name: str, name_here: str, value: Any) -> Any:
+    if name == "early_stopping":
+        if not isinstance(value, bool | str) or value not in _STOPS:
+            raise UsageError("invalid_early_stopping", value=value)
+        return _STOPS[value]
+    if name_here in _COUNTS and (isinstance(value, bool) or not isinstance(value, int)):
+        raise UsageError("pipeline_option_not_integer", option=name, value=value)
+    return value

@@ -1,0 +1,332 @@
+"""The settings of a run, as a run file holds them. Reading them needs no torch, so a mistake is answered at once."""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from attendo.data.config import DataConfig, changed
+from attendo.decode.config import OF_A_SOURCE, GenerationConfig
+from attendo.errors import UsageError
+from attendo.metrics import PERPLEXITIES, check_metric
+from attendo.model.config import PRESETS, ModelConfig
+from attendo.runs.recipe_config import Reproduce, with_own_settings, with_variant
+from attendo.settings import Settings
+from attendo.text.config import TokenizerConfig
+from attendo.text.model_card import About, languages_of
+from attendo.text.newlines import for_running_text
+from attendo.train.config import DEFAULT_PEAK, TrainConfig
+
+
+class RunConfig(Settings):
+    """A run: which text, which network, how it learns."""
+
+    tables: ClassVar[dict[str, type[BaseModel]]] = {"model": ModelConfig, "generation": GenerationConfig}
+
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(1, description="decides first weights, order of data, dropout")
+    preset: str = Field(
+        "auto", description="size of the network; auto chooses it, and all that is left open, from the data"
+    )
+    start_from: Path | None = Field(None, description="a model folder to go on from, with its network and tokenizer")
+    data: DataConfig = Field(description="table [data]: which text")
+    tokenizer: TokenizerConfig = Field(TokenizerConfig(), description="table [tokenizer]: how text becomes ids")
+    model: dict[str, Any] = Field({}, description="table [model]: what differs from the preset's network")
+    train: TrainConfig = Field(TrainConfig(), description="table [train]: how the network learns")
+    generation: dict[str, Any] = Field({}, description="table [generation]: how the model answers")
+    about: About = Field(About(), description="table [about]: what the model is for")
+    reproduce: Reproduce | None = Field(None, description="table [reproduce]: how a recipe is judged")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _put_variant_in_its_places(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return _with_vocabulary_of_preset(with_variant(values))
+
+    @model_validator(mode="after")
+    def _network_makes_sense(self) -> Self:
+        self._check_running_text()
+        self._check_prepared()
+        self._check_generation()
+        if self.start_from is not None:
+            self._check_start()
+            return self
+        tie = self.network(8, 8).tie
+        separate = not (self.tokenizer.joint or self.data.prepared or self.data.text)
+        if tie == "all" and separate and self.preset != "auto":
+            of_preset = "" if "tie" in self.model else f" (which preset {self.preset} has)"
+            raise UsageError("tie_all_without_joint_vocabulary", origin=of_preset)
+        return self
+
+    def _check_generation(self) -> None:
+        try:
+            GenerationConfig(**self.generation)
+        except UsageError as error:
+            raise UsageError("run_generation_settings_invalid", error=error) from None
+
+    def _check_running_text(self) -> None:
+        """A network without an encoder learns from running text, and only such a one does."""
+        decoder_only, text = self.model.get("num_encoder_layers") == 0, self.data.text is not None
+        decided = self.preset != "auto" or "num_encoder_layers" in self.model
+        if decoder_only and not (text or self.data.prepared):
+            raise UsageError("decoder_only_without_text")
+        if text and decided and not decoder_only and self.start_from is None:
+            raise UsageError("running_text_with_encoder")
+        if text or decoder_only:
+            self._check_without_source()
+        if text and self.start_from is None:
+            for_running_text(self.tokenizer)
+
+    def _check_without_source(self) -> None:
+        """Of what is said of sources and of answers, where there are none, nothing may be passed over."""
+        if scored := self.train.decoded_metrics:
+            raise UsageError("running_text_metric_unscorable", metric=scored[0])
+        for name, neutral in OF_A_SOURCE.items():
+            if (value := self.generation.get(name)) and value != neutral:
+                raise UsageError("generation_option_needs_source", option=name)
+        for test in () if self.reproduce is None else self.reproduce.test:
+            if test.metric not in (*PERPLEXITIES, "loss"):
+                raise UsageError("running_text_test_unscorable", test=test.name, metric=test.metric)
+
+    def _check_prepared(self) -> None:
+        if self.data.prepared is None:
+            return
+        if idle := changed(self.tokenizer, [name for name in TokenizerConfig.model_fields if name != "dropout"]):
+            raise UsageError("prepared_tokenizer_fixed", setting=idle[0])
+
+    def _check_start(self) -> None:
+        if "tokenizer" in self.model_fields_set and self.tokenizer.model_fields_set - {"dropout"}:
+            raise UsageError("start_from_tokenizer_fixed")
+        if "preset" in self.model_fields_set and self.preset != "auto":
+            raise UsageError("start_from_preset_fixed")
+        if fixed := sorted(self.model.keys() - {"dropout", "attention_dropout", "activation_dropout"}):
+            raise UsageError("start_from_network_fixed", setting=fixed[0])
+
+    def network(self, source_vocab_size: int, target_vocab_size: int) -> ModelConfig:
+        """The network's settings, once the vocabularies are known."""
+        sizes = {"source_vocab_size": source_vocab_size, "target_vocab_size": target_vocab_size}
+        if decided := sorted({"vocab_size", *sizes} & self.model.keys()):
+            raise UsageError("vocabulary_size_in_model", setting=decided[0])
+        if self.model.get("num_encoder_layers") == 0:
+            del sizes["source_vocab_size"]
+        preset = "small" if self.preset == "auto" else self.preset
+        try:
+            return ModelConfig.preset(preset, **sizes, **self.model)
+        except UsageError as error:
+            raise UsageError("model_settings_invalid", error=error) from None
+
+
+def _with_vocabulary_of_preset(values: dict[str, Any]) -> dict[str, Any]:
+    """A preset that shares one table between both sides makes the vocabulary joint, unless a setting says otherwise."""
+    tables = {name: values.get(name, {}) for name in ("model", "tokenizer", "data")}
+    if not all(isinstance(table, Mapping) for table in tables.values()):
+        return values
+    shares = isinstance(preset := values.get("preset"), str) and PRESETS.get(preset, {}).get("tie") == "all"
+    one_side = tables["data"].get("prepared") or tables["data"].get("text")
+    if not shares or one_side or "tie" in tables["model"] or "joint" in tables["tokenizer"]:
+        return values
+    return {**values, "tokenizer": {**tables["tokenizer"], "joint": True}}
+
+
+def open_config(values: Mapping[str, Any]) -> RunConfig:
+    """Settings of which some are still to be chosen: a preset that is named is checked and decides nothing else yet."""
+    if (preset := str(values.get("preset", "auto"))) != "auto":
+        ModelConfig.preset(preset, vocab_size=8)
+    return RunConfig(**{**values, "preset": "auto"})
+
+
+def check_metrics(config: RunConfig) -> None:
+    """A score that needs a package which is not installed is a `UsageError`."""
+    for name in config.train.decoded_metrics:
+        check_metric(name)
+
+
+def answers_by_data(window: int | None, cut_source: int | None) -> dict[str, Any]:
+    """How a model answers because of what it learned from, where the run does not say otherwise."""
+    extra = {} if window is None else {"max_length_extra": window}  # as much again as it has learned to look back on
+    cut = {} if cut_source is None else {"max_source": cut_source, "long_source": "cut"}  # it reads as it learned to
+    return {**extra, **cut}
+
+
+def named_about(config: RunConfig, text: DataConfig | None = None) -> About:
+    """What the names of its files tell, where the run does not say what it is for and goes on from nothing.
+
+    `text` are the settings by which prepared data was made.
+    """
+    if config.about != About() or config.start_from is not None:
+        return config.about
+    text = text or config.data
+    if text.text is not None:
+        return About(task="generation")
+    if turns := {each.context_turns for each in text.training if each.turns_field is not None}:
+        return About(task="conversation", context_turns=max(turns))
+    told = {
+        About() if each.source is None or each.target is None else languages_of(each.source, each.target)
+        for each in text.training
+    }
+    return told.pop() if len(told) == 1 else About()
+
+
+def read_run_file(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The values of a TOML run file, laid over those of its `base`, another run file beside it.
+
+    Names of data files are relative to where one stands. `above` are the files that name this one as their base.
+    """
+    of = f", the base of {above[-1]}," if above else ""
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError("run_file_not_readable", path=path, origin=of, reason=error.strerror) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError("run_file_not_toml", path=path, origin=of, reason=error) from None
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    if not isinstance(base, str):
+        raise UsageError("base_not_file_name", path=path, value=toml_literal(base)[:80])
+    below = (path.parent / base).resolve()
+    if below in [each.resolve() for each in (*above, path)]:
+        raise UsageError("base_circular", path=path, base=base)
+    return lay_over(read_run_file(path.parent / base, (*above, path)), values)
+
+
+def lay_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Tables are joined, name by name; any other value above replaces the one below."""
+    joined = {**below, **above}
+    for name in below.keys() & above.keys():
+        if isinstance(below[name], dict) and isinstance(above[name], dict):
+            joined[name] = lay_over(below[name], above[name])
+    return joined
+
+
+def stored_config(run: Path, changes: Sequence[str] = ()) -> RunConfig:
+    """The settings of the run in a folder, with what --set changes in them."""
+    file = run / "run.toml"
+    values = apply_changes(read_run_file(file), changes)
+    with mistakes_in(file, changes):
+        return RunConfig(**values)
+
+
+@contextmanager
+def mistakes_in(file: Path | None, changes: Sequence[str] = ()) -> Iterator[None]:
+    """A mistake in the settings names the file that they stand in, and --set, where that may have made it."""
+    try:
+        yield
+    except UsageError as error:
+        if file is None:
+            raise
+        code = "run_file_with_changes_invalid" if changes else "run_file_invalid"
+        raise UsageError(code, path=file, error=error) from None
+
+
+def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """`train.peak_lr=3e-4` sets that value; what is not a TOML value is taken as a string."""
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals or not key:
+            raise UsageError("set_option_without_value", change=change)
+        *sections, name = key.strip().split(".")
+        place = values
+        for section in sections:
+            place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                raise UsageError("set_option_not_section", change=change, name=section)
+        place[name] = _toml_value(text.strip())
+    return values
+
+
+def with_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """What a run file says, and --set above it: above what the variant that is chosen has of its own, too."""
+    variant = [change for change in changes if change.partition("=")[0].strip() == "variant"]
+    values = with_own_settings(apply_changes(values, variant))
+    return apply_changes(values, [change for change in changes if change not in variant])
+
+
+def to_be_found_again(config: RunConfig) -> RunConfig:
+    """What a run reads whenever it goes on is named so that it may go on from any folder."""
+    config = config.replace(data=config.data.anchored())
+    if config.start_from is not None:
+        config = config.replace(start_from=config.start_from.absolute())
+    files = {name: getattr(config.tokenizer, name) for name in ("file", "target_file")}
+    if files["file"] is not None:
+        found = {name: path.absolute() for name, path in files.items() if path is not None}
+        config = config.replace(tokenizer=config.tokenizer.replace(**found))
+    return config
+
+
+def to_toml(config: RunConfig) -> str:
+    """Every setting, those of the preset and of ModelConfig too, as a run file that reads back to the same run.
+
+    How it is judged is left out: that may change while a run stays what it is.
+    """
+    return as_toml(resolved(config))
+
+
+def as_toml(content: dict[str, Any], remarks: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Settings by table as a run file; remarks, by table too, are comments below its settings."""
+    content = {**content, "data": dict(content["data"])}
+    corpora = {name: content["data"].pop(name) for name in ("corpora", "valid_corpora")}
+    tables = {key: value for key, value in content.items() if isinstance(value, dict)}
+    lines = [f"{key} = {toml_literal(value)}" for key, value in content.items() if key not in tables]
+    for table, values in tables.items():
+        lines += ["", f"[{table}]", *(f"{key} = {toml_literal(value)}" for key, value in values.items())]
+        lines += [f"# {remark}" for remark in (remarks or {}).get(table, ())]
+        for name, several in corpora.items() if table == "data" else ():
+            for corpus in several:
+                lines += ["", f"[[data.{name}]]", *(f"{key} = {toml_literal(value)}" for key, value in corpus.items())]
+    return "\n".join(lines) + "\n"
+
+
+def resolved(config: RunConfig, whole: bool = True) -> dict[str, Any]:
+    """The settings that a run is known by: all of them, or those alone that are not as if they were left out."""
+    how: dict[str, Any] = {"mode": "json", "exclude_none": True, "exclude_defaults": not whole}
+    content = config.model_dump(**how, exclude={"reproduce"})
+    if config.train.schedule != "noam":
+        content["train"] = config.train.replace(peak_lr=config.train.peak_lr or DEFAULT_PEAK).model_dump(**how)
+    if config.train.epochs is not None:  # decides the steps
+        content["train"].pop("steps", None)
+    if config.start_from is None:
+        network = config.network(8, 8).model_dump(**how)
+        content["model"] = {name: value for name, value in network.items() if not name.endswith("vocab_size")}
+    else:
+        for name in ("tokenizer", "preset"):
+            content.pop(name, None)
+        if config.tokenizer.dropout:
+            content["tokenizer"] = {"dropout": config.tokenizer.dropout}
+    if not content.get("about"):
+        content.pop("about", None)
+    return content
+
+
+def differing(before: RunConfig, after: RunConfig) -> list[str]:
+    """Settings of the second that are not those of the first, each with its table; those left out have no value."""
+    one, other = (_flat(tomllib.loads(to_toml(each))) for each in (before, after))
+    names = [name for name in {**other, **one} if other.get(name) != one.get(name)]
+    return [f"{name} = {toml_literal(other[name])}" if name in other else f"no {name}" for name in names]
+
+
+def toml_literal(value: Any) -> str:
+    """A value as TOML spells it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(toml_literal(each) for each in value) + "]"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
+    return repr(value)
+
+
+def _flat(values: dict[str, Any], before: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= _flat(value, f"{before}{name}.") if isinstance(value, dict) else {f"{before}{name}": value}
+    return found
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

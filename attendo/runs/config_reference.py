@@ -1,0 +1,252 @@
+"""Reference page of the run file, and the resolved config that `attendo train --show` prints.
+
+`python -m attendo.runs.config_reference` in the project's folder writes it anew.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from attendo.data.config import CorpusConfig, DataConfig
+from attendo.decode.config import OF_A_SOURCE, GenerationConfig
+from attendo.model.config import PRESETS, VOCABULARIES, ModelConfig
+from attendo.runs.auto_config import Amount, choose
+from attendo.runs.config import RunConfig, answers_by_data, as_toml, resolved, toml_literal
+from attendo.runs.recipe_config import Expectation, Reproduce
+from attendo.settings import Settings
+from attendo.text.config import TokenizerConfig
+from attendo.text.model_card import About
+from attendo.train.config import TrainConfig
+from attendo.train.optimizer import peak_rate
+
+PLACE = Path("docs/run-file.md")
+_TABLES: tuple[tuple[str, type[Settings], str], ...] = (
+    ("", RunConfig, "At the top of the file, before any table."),
+    (
+        "data",
+        DataConfig,
+        """Which text a run learns from: `source` and `target`, or `file`, or `corpora`, or `prepared`. Names of files
+are relative to `folder`, or else to where one stands; a run notes that folder, and goes on from any other.""",
+    ),
+    (
+        "data.corpora",
+        CorpusConfig,
+        """One such table a corpus, in place of `source`, `target` and `file` of `[data]`. Of each corpus an epoch
+takes as much as its weight says: 2 is all of it twice, 0.5 about half of it, drawn anew each time.""",
+    ),
+    ("tokenizer", TokenizerConfig, "How text becomes ids. Prepared data and `start_from` bring their own."),
+    (
+        "model",
+        ModelConfig,
+        """What differs from the preset's network. The sizes of the vocabularies come from the tokenizer. With
+`start_from` only the three kinds of dropout can be set.""",
+    ),
+    ("train", TrainConfig, "How the network learns, what is looked at meanwhile, and what is kept."),
+    (
+        "generation",
+        GenerationConfig,
+        """How the model answers unless a call says otherwise: the model folder keeps it, and validation decodes so.""",
+    ),
+    (
+        "about",
+        About,
+        """What the model is for. Training does not look at it; the model folder keeps it in `about.json`, and
+`attendo serve` finds the model of a language pair by it. Left out, it is taken from the names of the two text files
+where they end in languages (`train.en.gz` and `train.de`), or from the model of `start_from`.""",
+    ),
+    (
+        "reproduce",
+        Reproduce,
+        """How a recipe is judged, for `attendo reproduce`; training does not look at it. A recipe may stand for several
+variants: `{variant}` in its file names is replaced by the name of one, which `attendo train` takes as
+`--set variant=NAME`. What one of them has of its own stands in `[variants.NAME.train]` and the like, above
+what all have and below what `--set` says. `[reproduce.generate]` has settings of decoding, by the names of
+`attendo generate`.""",
+    ),
+    ("reproduce.test", Expectation, "One such table for each score of a test set."),
+)
+_SEVERAL = ("data.corpora", "reproduce.test")  # tables that there may be many of
+_OPENING = """# The run file
+
+A run file is TOML. Only `[data]` is needed. `attendo train RUN.toml --show` prints every setting as it will be used,
+as a run file again; `--set train.peak_lr=3e-4` changes one. A mistyped name is refused, and the nearest one suggested.
+A setting that is left out and follows from others, such as `stride` from `window`, is shown as a comment. What
+`start_from` and `prepared` bring along stands in their folders, and is not shown.
+
+```toml
+preset = "small"
+
+[data]
+source = "train.en.gz"
+target = "train.de.gz"
+
+[train]
+steps = 6000
+```
+
+A run file may be based on another one, which is named relative to it. Its own settings come first, one by one:
+
+```toml
+base = "small.toml"
+
+[train]
+steps = 20000
+```
+
+What is left out has the default that stands here, so that a run file with a `preset` means the same run with any data.
+In a run file without `preset`, and in a run without a run file, the settings marked *or chosen* are chosen from the
+data and printed. What is set stays, in the file or by `--set`, and the other choices follow it:
+`--set preset=tiny --set train.steps=800` fixes these two, and the warm-up is chosen for 800 steps.
+
+This page is made from the settings classes: `python -m attendo.runs.config_reference` writes it anew.
+"""
+Tables = dict[str, dict[str, Any]]
+
+
+def reference() -> str:
+    """The whole page."""
+    return "\n".join([_OPENING, *_lines()]) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    for table, settings, about in _TABLES:
+        title = "Top level" if not table else f"`[[{table}]]`" if table in _SEVERAL else f"`[{table}]`"
+        yield from (f"## {title}", "", about, "")
+        yield from ("| setting | values | default | |", "|---|---|---|---|")
+        yield from _rows(table, settings)
+        yield ""
+        if table == "model":
+            yield from _presets()
+
+
+def _rows(table: str, settings: type[Settings]) -> Iterator[str]:
+    chosen = {choice.name for choice in choose({}, Amount(pairs=1000, tokens=15_000, alphabets_overlap=1.0))}
+    for name, facts in settings.model_json_schema()["properties"].items():
+        if name in ("vocab_size", *VOCABULARIES) or (not table and name in _tables()):
+            continue
+        default = _default(table, name, facts.get("default"))
+        if table and f"{table}.{name}" in chosen:
+            default += " *or chosen*"
+        about = re.sub("<[^>]+>", r"`\g<0>`", facts["description"])
+        yield f"| `{name}` | {_values(name, facts)} | {default} | {about} |"
+
+
+def _tables() -> list[str]:
+    return [table for table, _, _ in _TABLES]
+
+
+def _presets() -> Iterator[str]:
+    yield from ("The presets:", "")
+    names = _of_presets()
+    yield f"| preset | {' | '.join(f'`{name}`' for name in names)} |"
+    yield "|---" * (len(names) + 1) + "|"
+    for preset in PRESETS:
+        network = ModelConfig.preset(preset, vocab_size=8)
+        yield f"| `{preset}` | {' | '.join(str(getattr(network, name)) for name in names)} |"
+    yield ""
+
+
+def _of_presets() -> list[str]:
+    return list(dict.fromkeys(name for sizes in PRESETS.values() for name in sizes))
+
+
+def _default(table: str, name: str, value: Any) -> str:
+    if table == "model" and name in _of_presets():
+        return "the preset's"
+    return "" if value is None or name in ("corpora", "valid_corpora", "generate") else f"`{toml_literal(value)}`"
+
+
+def _values(name: str, facts: dict[str, Any]) -> str:
+    """What may be written, from the JSON schema of a setting."""
+    if name == "preset":
+        return ", ".join(f"`{each}`" for each in ("auto", *PRESETS))
+    if name in ("corpora", "valid_corpora", "test"):
+        return "tables, see below"
+    if name == "generate":
+        return "a table"
+    kinds = [each for each in facts.get("anyOf", [facts]) if each.get("type") != "null"]
+    return " or ".join(_kind(each) for each in kinds)
+
+
+def _kind(facts: dict[str, Any]) -> str:
+    if "enum" in facts:
+        return ", ".join(f"`{each}`" for each in facts["enum"])
+    match facts["type"]:
+        case "boolean":
+            return "`true`, `false`"
+        case "array":
+            return f"list of {_kind(facts['items'])}"
+        case "string":
+            return "path" if facts.get("format") == "path" else "text"
+    word = "whole number" if facts["type"] == "integer" else "number"
+    return f"{word}{_range(facts)}"
+
+
+def _range(facts: dict[str, Any]) -> str:
+    limits = []
+    for key, words in (
+        ("minimum", "from"),
+        ("exclusiveMinimum", "above"),
+        ("maximum", "to"),
+        ("exclusiveMaximum", "below"),
+    ):
+        if key in facts and facts[key] < 2**53:
+            limits.append(f"{words} {_number(facts[key])}")
+    return f" {' '.join(limits)}" if limits else ""
+
+
+def _number(limit: float) -> str:
+    return f"{int(limit):,}" if abs(limit) >= 1000 else f"{limit:g}"
+
+
+if __name__ == "__main__":
+    PLACE.write_text(reference(), "utf-8")
+
+
+def shown(config: RunConfig, text: DataConfig) -> str:
+    """A run file that reads back to the same run. `text` are the settings by which its text is or was prepared.
+
+    What follows from other settings is a remark, so that it goes on following where one of them is changed.
+    """
+    content, following = resolved(config), _following(config, text)
+    remarks = {
+        table: [f"{name} = {toml_literal(value)}, by the other settings" for name, value in values.items()]
+        for table, values in following.items()
+    }
+    if config.start_from is not None:
+        remarks["model"] = ["network and tokenizer are those of start_from"]
+        remarks["generation"] = ["all else is as the model of start_from has it", *remarks["generation"]]
+    else:
+        content["generation"] = _generation(config, {*following["generation"], *(OF_A_SOURCE if text.text else ())})
+        if config.data.prepared is not None:
+            content["tokenizer"] = {"dropout": config.tokenizer.dropout}
+            remarks["tokenizer"] = ["all else is as data.prepared was made"]
+    return as_toml(content, remarks)
+
+
+def _generation(config: RunConfig, left_to_data: set[str]) -> dict[str, Any]:
+    whole = GenerationConfig(**config.generation).model_dump(mode="json")
+    return {name: value for name, value in whole.items() if name in config.generation or name not in left_to_data}
+
+
+def _following(config: RunConfig, text: DataConfig) -> Tables:
+    """By table, values that nobody has set and that other settings decide."""
+    given, goes_on = resolved(config), config.start_from is not None
+    window, usual = None if text.text is None or goes_on else text.window, GenerationConfig()
+    reading = {} if text.text or goes_on else {"max_source": usual.max_source, "long_source": usual.long_source}
+    tables: Tables = {"generation": {**reading, **answers_by_data(window, text.cut_source)}}
+    if config.data.text is not None:
+        tables["data"] = {"stride": config.data.step}
+    elif config.data.validation and not config.data.valid_corpora and config.data.tag is not None:
+        tables["data"] = {"valid_tag": config.data.tag}
+    if not goes_on:
+        network = config.network(8, 8)
+        width, dropout = network.d_model // network.num_heads, network.dropout
+        dropouts = {"attention_dropout": dropout, "activation_dropout": dropout}
+        tables["model"] = {"d_key": width, "d_value": width, **dropouts, "final_norm": network.has_final_norm}
+        tables["train"] = {"peak_lr": peak_rate(config.train, network.d_model)}
+    return {
+        table: {name: value for name, value in values.items() if name not in given.get(table, {})}
+        for table, values in tables.items()
+    }

@@ -1,0 +1,135 @@
+"""Corpora of a run, from files or the built-in task, and batches with prefix tokens."""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from attendo.data.batch import Batch
+from attendo.data.config import DataConfig
+from attendo.data.corpus_files import Corpus, FileCorpus, Row
+from attendo.data.index import read_index
+from attendo.data.lm_text import running_texts
+from attendo.data.prepared import Prepared
+from attendo.data.sampler import POOL_PAIRS, START, BatchStream, Placed, Position
+from attendo.demo_task import BuiltinTask
+from attendo.runs.auto_config import Amount, measure
+from attendo.text_model.constraints import Ids
+
+BUILTIN_VALID = 1000
+
+
+@dataclass(frozen=True)
+class BuiltinCorpus:
+    """Sentences of the built-in grammar: some to learn from, or those whose combinations are held out."""
+
+    seed: int
+    pairs: int
+    heldout: bool = False
+    weight: ClassVar[float] = 1.0
+
+    @property
+    def name(self) -> str:
+        return "built-in task, held out" if self.heldout else "built-in task"
+
+    def rows(self) -> Iterator[Row]:
+        task = BuiltinTask(self.seed)
+        pairs = iter(task.heldout(self.pairs)) if self.heldout else islice(task.train(), self.pairs)
+        for number, pair in enumerate(pairs, start=1):
+            yield Row(number, pair.source, pair.target, None)
+
+
+@dataclass(frozen=True)
+class JoinedCorpus:
+    """Several corpora one after the other, to validate with all of them."""
+
+    parts: tuple[Corpus, ...]
+    weight: ClassVar[float] = 1.0
+
+    @property
+    def name(self) -> str:
+        return f"{self.parts[0].name} and {len(self.parts) - 1} more"
+
+    def rows(self) -> Iterator[Row]:
+        rows = (row for part in self.parts for row in part.rows())
+        return (row._replace(number=number) for number, row in enumerate(rows, start=1))
+
+
+def corpora(config: DataConfig, seed: int) -> tuple[Sequence[Corpus], Corpus | None]:
+    """To learn from, and to validate with where that is apart."""
+    if config.task == "builtin":
+        return [BuiltinCorpus(seed, config.pairs)], BuiltinCorpus(seed, BUILTIN_VALID, heldout=True)
+    valid = [FileCorpus(each) for each in config.validation]
+    together = JoinedCorpus(tuple(valid)) if len(valid) > 1 else next(iter(valid), None)
+    return [FileCorpus(each) for each in config.training], together
+
+
+def made_from(prepared: Path) -> DataConfig:
+    """The settings that prepared data was made with: which text it was."""
+    return DataConfig(**read_index(prepared)[0].settings["data"])
+
+
+def amount(config: DataConfig, seed: int) -> Amount:
+    """How much text there is to learn from. Bad lines are not counted."""
+    if config.prepared is not None:
+        index, _ = read_index(config.prepared)
+        joint = any(name.startswith("joint.") for name in index.files)
+        kind = index.settings["tokenizer"].get("kind")
+        if index.window is not None:
+            return Amount(index.pairs, index.pairs * made_from(config.prepared).step, float(joint), kind, index.window)
+        return Amount(index.pairs, index.target_tokens + index.pairs, float(joint), kind)
+    if config.text is not None:
+        characters = running_texts(config)[0].extent().characters
+        return Amount(characters // config.step, characters, 1.0, window=config.window)
+    training, _ = corpora(config, seed)
+    return measure((row.source, row.target) for corpus in training for row in corpus.rows() if row.fault is None)
+
+
+class PrefixedStream(BatchStream):
+    """The same batches, with the ids in `prefixes` before all sources and at the beginning of all targets."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        batch_tokens: int,
+        seed: int,
+        dropout: float,
+        prefixes: tuple[Ids, Ids],
+        sort_within: int = POOL_PAIRS,
+    ) -> None:
+        super().__init__(prepared, batch_tokens, seed, dropout, sort_within)
+        self._prefixes = prefixes
+
+    def batches(self, position: Position = START, workers: int = 0, pin: bool = False) -> Generator[Placed, None, None]:
+        if not any(self._prefixes):
+            yield from super().batches(position, workers, pin)
+            return
+        pinned = pin and torch.cuda.is_available()
+        with closing(super().batches(position, workers)) as plain:
+            for placed in plain:
+                batch = with_prefixes(placed.batch, *self._prefixes)
+                yield replace(placed, batch=batch.pin() if pinned else batch)
+
+
+def with_prefixes(batch: Batch, before: Sequence[int], begin: Sequence[int]) -> Batch:
+    """`before` every source; `begin` behind bos of every target, to be predicted like all else."""
+    rows, mask = batch.source_ids.size(0), batch.source_mask
+    return Batch(
+        source_ids=torch.cat((_columns(before, rows), batch.source_ids), dim=1),
+        source_mask=None if mask is None else torch.cat((mask.new_ones(rows, len(before)), mask), dim=1),
+        target_ids=torch.cat((batch.target_ids[:, :1], _columns(begin, rows), batch.target_ids[:, 1:]), dim=1),
+        labels=torch.cat((_columns(begin, rows), batch.labels), dim=1),
+        numbers=batch.numbers,
+        tokens=batch.tokens + rows * len(begin),
+        source_tokens=batch.source_tokens + rows * len(before),
+    )
+
+
+def _columns(ids: Sequence[int], rows: int) -> Int[Tensor, "B P"]:
+    return torch.tensor([list(ids)] * rows, dtype=torch.int64)

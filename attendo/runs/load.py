@@ -1,0 +1,69 @@
+"""Any folder that answers: a model folder, an exported one, or a checkpoint of a run."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from attendo.data.prepared import open_prepared
+from attendo.errors import AttendoError, ModelError
+from attendo.interop import load as opening
+from attendo.model_files import read_json
+from attendo.model_folder import StoredModel, load_model, misfits
+from attendo.runs.config import stored_config
+from attendo.runs.weights import first_model
+from attendo.text_model import TextModel, pick_device
+from attendo.train.checkpoint import FORMAT, Checkpoints, averaged_weights
+
+
+def load(folder: str | Path, device: str = "auto") -> TextModel:
+    """The model in a folder; `device` is cpu, cuda, or auto for a GPU where there is one that the folder can use.
+
+    A folder that was exported to `onnx` or `ctranslate2` answers by that engine. A checkpoint of a run, such as
+    runs/x/checkpoints/step-00001000, has its weights, and all else from the run.
+    """
+    folder = Path(folder)
+    return load_checkpoint(folder, device) if is_checkpoint(folder) else opening.load(folder, device)
+
+
+def is_checkpoint(folder: Path) -> bool:
+    try:
+        return read_json(folder / "manifest.json").get("format") == FORMAT
+    except ModelError:
+        return False  # whoever reads on tells what is wrong with it
+
+
+def load_checkpoint(folder: Path, device: str = "auto") -> TextModel:
+    """The model of a run as it was at this checkpoint: with the moving average of the weights, if the run keeps one.
+
+    Every file of the checkpoint is compared with its manifest first.
+    """
+    folder = folder.resolve()
+    run, checkpoints = folder.parent.parent, Checkpoints(folder.parent)
+    steps = {checkpoints.path(step).name: step for step in checkpoints.steps()}
+    if folder.name not in steps or not (run / "run.toml").is_file():
+        raise ModelError("checkpoint_outside_run", folder=folder)
+    weights = averaged_weights(checkpoints.load(steps[folder.name]))
+    stored = _model_of_run(run)
+    expected = dict(stored.network.named_parameters())
+    if faults := misfits(expected, weights):
+        raise ModelError(
+            "checkpoint_model_mismatch", folder=folder, run=run, faults="; ".join(faults[:5]), count=len(faults)
+        )
+    with torch.no_grad():
+        for name, weight in expected.items():
+            weight.copy_(weights[name])
+    # Scores are those of the best checkpoint; this may be another one.
+    return TextModel(replace(stored, network=stored.network.to(pick_device(device)).eval(), scores={}))
+
+
+def _model_of_run(run: Path) -> StoredModel:
+    """The model folder, which a run writes at its first validation, or the model that the run began with."""
+    if (run / "model" / "manifest.json").is_file():
+        return load_model(run / "model")
+    config = stored_config(run)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            return first_model(config, open_prepared(config.data.prepared or run / "data"))
+    except AttendoError as error:
+        raise ModelError("run_data_unreadable", run=run, error=error) from None

@@ -1,0 +1,256 @@
+"""Report sinks: metrics.jsonl, decoded samples, skipped steps, TensorBoard.
+
+A sink has three methods, so that anybody can add one. Ours never end a run: what cannot be written is told by `fault`.
+"""
+
+import json
+import math
+import os
+from collections import deque
+from contextlib import suppress
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from attendo import atomic_files
+from attendo.errors import AttendoError, UsageError
+from attendo.train.loop import Report, Saved, Skipped, Step, Validation
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+METRICS = "metrics.jsonl"
+WAITING = 10_000  # lines kept while the disk is full; after that the oldest are lost
+NAME = "skipped.jsonl"
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Hears every report of a run."""
+
+    def open(self, folder: Path, step: int) -> None:
+        """Begin in a run folder, after `step` updates: whatever was told of later steps is to be forgotten."""
+
+    def write(self, report: Report) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class MetricsFile:
+    """One line of JSON a report, appended whole or not at all."""
+
+    def __init__(self) -> None:
+        self.fault: str | None = None
+        self._waiting: deque[bytes] = deque(maxlen=WAITING)
+        self._lost = 0
+        self._handle: int | None = None
+        self._torn = False  # whether a write failed and may have left a part of itself behind the whole lines
+
+    def open(self, folder: Path, step: int) -> None:
+        """Keep the lines up to this step; lines that no reader could read, such as a cut last one, go too."""
+        self._path = folder / METRICS
+        try:
+            content = self._path.read_bytes() if self._path.exists() else b""
+            kept = b"".join(line + b"\n" for line in content.split(b"\n") if _step_of(line) <= step)
+            if kept != content:
+                _replace(self._path, kept)
+            self._handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise AttendoError("metrics_file_not_writable", path=self._path, reason=error.strerror) from None
+        self._whole = len(kept)
+
+    def write(self, report: Report) -> None:
+        self._lost += len(self._waiting) == WAITING
+        self._waiting.append(to_line(report).encode())
+        self._write_waiting(durably=isinstance(report, Saved))
+
+    def close(self) -> None:
+        if self._handle is None:
+            return
+        self._write_waiting(durably=True)
+        os.close(self._handle)
+        self._handle = None
+
+    def _write_waiting(self, durably: bool) -> None:
+        try:
+            self._append(b"".join(self._waiting), durably)
+        except OSError as error:
+            self._torn = True
+            lost = f", {self._lost} are lost" if self._lost else ""
+            self.fault = f"{self._path}: {error.strerror}; {len(self._waiting)} lines wait{lost}"
+            return
+        self._waiting.clear()
+        self.fault = f"{self._path}: {self._lost} lines are lost" if self._lost else None
+
+    def _append(self, content: bytes, durably: bool) -> None:
+        assert self._handle is not None, "open comes first"
+        if self._torn:
+            os.ftruncate(self._handle, self._whole)
+            self._torn = False
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(self._handle, rest) :]
+        if durably:
+            os.fsync(self._handle)
+        self._whole += len(content)
+
+
+class SampleFile:
+    """What the model makes of some validation sentences: a text file for people at each validation."""
+
+    def __init__(self) -> None:
+        self.fault: str | None = None
+
+    def open(self, folder: Path, step: int) -> None:
+        self._folder = folder / "validation"
+        for path in self._folder.glob("step-*.txt"):
+            number = path.stem.removeprefix("step-")
+            if number.isdecimal() and int(number) > step:
+                path.unlink()
+
+    def write(self, report: Report) -> None:
+        if not isinstance(report, Validation) or not report.samples:
+            return
+        path = self._folder / f"step-{report.step:08d}.txt"
+        try:
+            self._folder.mkdir(exist_ok=True)
+            # Bytes of a broken character may be in what an untrained model says.
+            _replace(path, _sample_text(report).encode(errors="backslashreplace"))
+        except OSError as error:
+            self.fault = f"{path}: {error.strerror}"
+        else:
+            self.fault = None
+
+    def close(self) -> None:
+        pass
+
+
+class TensorBoard:
+    """The same numbers as event files in RUN/tensorboard. After a fault it falls silent: metrics.jsonl has them all."""
+
+    def __init__(self) -> None:
+        self.fault: str | None = None
+        self._writer: SummaryWriter | None = None
+        self._previous: Step | None = None
+
+    def open(self, folder: Path, step: int) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise UsageError("tensorboard_not_installed") from None
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+
+    def write(self, report: Report) -> None:
+        if self._writer is None:
+            return
+        scalars: dict[str, float] = {}
+        if isinstance(report, Step):
+            scalars = _step_scalars(report, self._previous)
+            self._previous = report
+        elif isinstance(report, Validation):
+            scalars = {f"valid/{name}": value for name, value in {"loss": report.loss, **report.scores}.items()}
+            scalars |= {f"old/{name}": value for name, value in report.old.items()}
+        try:
+            for name, value in scalars.items():
+                if math.isfinite(value):
+                    self._writer.add_scalar(name, value, report.step)
+        except OSError as error:
+            self._give_up(error)
+            self.close()
+
+    def close(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            try:
+                writer.close()
+            except OSError as error:
+                self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        self.fault = f"TensorBoard: {error.strerror or error}; nothing more is written for it in this run"
+
+
+def to_line(report: Report) -> str:
+    """A report as a line of metrics.jsonl. Samples are left out; what is no number is null, as JSON has no nan."""
+    values = {each.name: getattr(report, each.name) for each in fields(report) if each.name != "samples"}
+    return json.dumps({"kind": type(report).__name__.lower(), **_finite(values)}, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _step_of(line: bytes) -> float:
+    """The step that a line tells of; without end for one that cannot be read."""
+    with suppress(ValueError, RecursionError):
+        content = json.loads(line)
+        if isinstance(content, dict) and isinstance(step := content.get("step"), int):
+            return step
+    return math.inf
+
+
+def _step_scalars(step: Step, previous: Step | None) -> dict[str, float]:
+    scalars = {"train/loss": step.loss, "train/lr": step.lr}
+    if previous is not None and step.seconds > previous.seconds:
+        scalars["train/tokens_per_second"] = step.tokens / (step.seconds - previous.seconds)
+    return scalars
+
+
+def _sample_text(report: Validation) -> str:
+    lines = [f"step {report.step}{', the best so far' if report.best else ''}", f"loss {report.loss:.4f}"]
+    lines += [
+        f"{name} {value:.4f}  {report.signatures.get(name, '')}".rstrip() for name, value in report.scores.items()
+    ]
+    for number, sample in enumerate(report.samples, 1):
+        lines += ["", f"{number}", f"source     {sample.source}", f"output     {sample.output}"]
+        lines += [f"reference  {sample.reference}"]
+    return "\n".join(lines) + "\n"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file beside its place and move it there whole."""
+    new = path.with_name(f"{atomic_files.TEMPORARY}{path.name}")
+    try:
+        atomic_files.write(new, content)
+        atomic_files.sync(new)
+        atomic_files.move(new, path)
+    except OSError:
+        with suppress(OSError):
+            atomic_files.remove(new)
+        raise
+
+
+class SkippedFile:
+    """A sink. The file is there once a step was skipped; each time it is replaced whole, which is seldom."""
+
+    def __init__(self) -> None:
+        self.fault: str | None = None
+        self._steps: dict[int, Skipped] = {}
+
+    def open(self, folder: Path, step: int) -> None:
+        self._path = folder / NAME
+        lines = self._path.read_text("utf-8").splitlines() if self._path.exists() else []
+        known = [Skipped(each["step"], tuple(each["pairs"])) for each in map(json.loads, lines)]
+        self._steps = {each.step: each for each in known if each.step <= step}
+        if len(self._steps) < len(known):
+            self._write()
+
+    def write(self, report: Report) -> None:
+        if isinstance(report, Skipped):
+            self._steps[report.step] = report
+            self._write()
+
+    def close(self) -> None:
+        if self.fault is not None:
+            self._write()
+
+    def _write(self) -> None:
+        content = "".join(json.dumps(asdict(each)) + "\n" for each in self._steps.values())
+        try:
+            atomic_files.replace(self._path, content.encode())
+        except OSError as error:
+            self.fault = f"{self._path}: {error.strerror}"
+        else:
+            self.fault = None

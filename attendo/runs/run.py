@@ -1,0 +1,335 @@
+"""A training run: prepare data, train, save checkpoints, write the model folder, resume.
+
+runs/NAME/  run.toml  run.json  metrics.jsonl  skipped.jsonl  data/  validation/  checkpoints/  model/
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import torch
+
+from attendo import atomic_files
+from attendo.data.lm_text import WindowBatches
+from attendo.data.prepare import Preparing, prepare, settings_hash
+from attendo.data.prepared import Prepared, open_prepared
+from attendo.data.sampler import count_batches
+from attendo.data.shards import DamagedDataError
+from attendo.errors import AttendoError, DataError, ModelError, UsageError
+from attendo.model_folder import load_model, remove_set_aside
+from attendo.nn.cpu_threads import available_cores, keep_threads, requested_threads
+from attendo.nn.devices import ran_out
+from attendo.runs.config import RunConfig, check_metrics, stored_config, to_be_found_again, to_toml
+from attendo.runs.corpora import PrefixedStream, corpora
+from attendo.runs.report_sinks import MetricsFile, SampleFile, Sink, SkippedFile
+from attendo.runs.run_folder import check_free, circumstances, claim, facts, make_folder, other_machine
+from attendo.runs.weights import final_weights, first_model
+from attendo.text_model import TextModel
+from attendo.text_model.inputs import prefixes_of
+from attendo.train.checkpoint import Checkpoints
+from attendo.train.config import TrainConfig
+from attendo.train.distributed import World
+from attendo.train.loop import Report, Saved, SaveFailed, Trainer, Validation
+from attendo.train.random_state import seed_everything, use_deterministic
+from attendo.train.threads import choose_threads
+from attendo.train.update import Learner
+from attendo.train.validation import Metric, Validator
+
+
+class Run:
+    """One folder. Begin or resume it, `prepare` its data, `train`, `finish`; `save` at any report in between."""
+
+    def __init__(self, config: RunConfig, folder: Path, device: torch.device, world: World | None = None) -> None:
+        self.config, self.folder, self.device = config, folder, device
+        self.world = world or World()
+        self.checkpoints = Checkpoints(folder / "checkpoints")
+        self._overrides = False
+        self.warnings: list[str] = []  # to be told to the user before the first step
+        self.asked_to_stop: Callable[[], bool] = lambda: False  # looked at amid validations, which may be long
+        self.own_metrics: dict[str, Metric] = {}  # of decoded validation text, beside those of train.metrics
+        self.sinks: list[Sink] = [MetricsFile(), SampleFile(), SkippedFile()]
+        self._model_fault: str | None = None
+        self.trainer: Trainer
+        self.model: TextModel
+        self.data: Prepared
+
+    @classmethod
+    def begin(
+        cls, config: RunConfig, folder: Path, device: torch.device, overwrite: bool = False, world: World | None = None
+    ) -> "Run":
+        """A new run; the folder must not hold another one, unless it may be overwritten."""
+        check_metrics(config)
+        run = cls(to_be_found_again(config), folder, device, world)
+        if run.world.leads:
+            make_folder(folder)
+            with run._alone():
+                check_free(folder, overwrite)
+                threads = None if run._chooses_threads else torch.get_num_threads()
+                told = json.dumps(circumstances(run.config, device, run.world, threads), indent=2)
+                claim(folder, to_toml(run.config).encode(), f"{told}\n".encode())
+        run.world.wait()
+        return run
+
+    @classmethod
+    def resume(
+        cls, folder: Path, device: torch.device, world: World | None = None, config: RunConfig | None = None
+    ) -> "Run":
+        """The run in a folder, to go on where its newest checkpoint stands; `config` overrides its settings."""
+        if not (folder / "run.toml").is_file():
+            raise UsageError("no_run_to_resume", folder=folder)
+        run = cls(config or stored_config(folder), folder, device, world)
+        check_metrics(run.config)
+        run._overrides = config is not None
+        if run.world.leads:
+            with run._alone():
+                for place in (run.checkpoints.folder, folder, folder / "validation"):
+                    atomic_files.sweep(place)
+                remove_set_aside(folder / "model")
+        run.world.wait()
+        return run
+
+    @property
+    def data_folder(self) -> Path:
+        return self.config.data.prepared or self.folder / "data"
+
+    def prepare(self, verify: bool = False) -> Iterator[Preparing]:
+        """Turn text into shards where that was not done yet, and open them."""
+        if self.world.leads and self.config.data.prepared is None and not (self.data_folder / "index.json").exists():
+            training, valid = corpora(self.config.data, self.config.seed)
+            settings = (self.config.data, self._tokenizers(), self.config.seed)
+            with self._alone():
+                yield from prepare(training, valid, *settings, self.data_folder)
+        self.world.wait()
+        with self._mending_own_data():
+            self.data = open_prepared(self.data_folder, verify)
+        self._check_settings_of_data()
+        if not self.data.valid:
+            raise DataError("no_validation_pairs")
+        self._turn_epochs_into_steps()
+
+    def _turn_epochs_into_steps(self) -> None:
+        """How many batches an epoch has is known from here on."""
+        train = self.config.train
+        if train.epochs is None:
+            return
+        batches = count_batches(self.data, train.batch_tokens, self.config.seed, train.sort_within)
+        steps = max(1, math.ceil(train.epochs * batches / train.accumulate))
+        self.config = self.config.replace(train=train.replace(epochs=None, steps=steps))
+        if self.world.leads and (self.folder / "run.toml").exists():
+            atomic_files.replace(self.folder / "run.toml", to_toml(self.config).encode())
+
+    def _check_settings_of_data(self) -> None:
+        if self.config.data.prepared is not None or self.config.start_from is not None:
+            return
+        meant = settings_hash(self.config.data, self.config.tokenizer, self.config.seed)
+        if self.data.settings_hash != meant:
+            raise UsageError("prepared_settings_differ", folder=self.data_folder)
+
+    def build(self) -> None:
+        """The network, its optimizer and the stream of batches, as the newest checkpoint left them."""
+        seed_everything(self.config.seed, self.world)
+        use_deterministic(self.config.train.deterministic)
+        stored = first_model(self.config, self.data)
+        stored.network.to(self.device)
+        self.model = TextModel(stored)
+        learner = Learner(self.model.network, self.config.train, self.world)
+        prefixes = prefixes_of(self.model.generation, self.model.source_tokenizer, self.model.target_tokenizer)
+        settings = (self.config.train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
+        stream = PrefixedStream(self.data, *settings, prefixes, self.config.train.sort_within)
+        old = [] if self.config.start_from is None else load_model(self.config.start_from).sample
+        validate = Validator(
+            self.model,
+            self.data.valid,
+            learner,
+            old,
+            self._valid_windows(),
+            lambda: self.asked_to_stop(),
+            self.own_metrics,
+        )
+        found = self.checkpoints.newest()
+        self._set_threads(learner, None if found is None else found.snapshot.facts["threads"])
+        now = facts(self.config, self.data.fingerprint, self.device, self.world)
+        self.trainer = Trainer(learner, stream, validate, self.checkpoints, now)
+        if found is not None:
+            self.warnings += [f"passed over: {reason}" for reason in found.passed_over]
+            self._compare_facts(found.snapshot.facts, now)
+            if not self.trainer.restore(found.snapshot):
+                self.warnings.append("another number of processes or device: dropout is drawn anew, not bit for bit")
+        if self._overrides:
+            self._take_over_settings()
+
+    @property
+    def _chooses_threads(self) -> bool:
+        """On a CPU, unless the user has said how many."""
+        return self.device.type == "cpu" and self.world.size == 1 and requested_threads() is None
+
+    def _set_threads(self, learner: Learner, of_checkpoint: int | None) -> None:
+        """As many threads as the run began with, since the last bits depend on it; timed where it begins now."""
+        if not self._chooses_threads:
+            return
+        path = self.folder / "run.json"
+        stored = json.loads(path.read_bytes()) if path.is_file() else {}
+        threads, cores = of_checkpoint or stored.get("threads"), available_cores()
+        if threads is None:
+            threads = choose_threads(learner, cores) if learner.compiles == "off" else cores
+            atomic_files.replace(path, f"{json.dumps({**stored, 'threads': threads}, indent=2)}\n".encode())
+        elif threads > cores:
+            self.warnings.append(
+                f"the run has {threads} threads and this machine {cores} cores: it stays the same bit for bit and is "
+                f"slow (--threads {cores} is faster, and its last bits differ)"
+            )
+        torch.set_num_threads(threads)
+
+    def _take_over_settings(self) -> None:
+        """Settings that were changed are the run's own from here on: not before all of them were found to fit."""
+        before, now = stored_config(self.folder).train, self.config.train
+        other = [name for name in ("batch_tokens", "sort_within") if getattr(before, name) != getattr(now, name)]
+        if other:  # batches are numbered within a pool, which is now divided anew
+            self.trainer.begin_pool_again()
+            self.warnings.append(f"train.{other[0]} is another: some pairs of this epoch come a second time")
+        if self.world.leads:
+            atomic_files.replace(self.folder / "run.toml", to_toml(self.config).encode())
+
+    def _valid_windows(self) -> WindowBatches | None:
+        """Running text to validate with, where the run learns from such."""
+        if self.data.valid_windows is None or self.data.window is None:
+            return None
+        return WindowBatches(self.data.valid_windows, max(1, self.config.train.batch_tokens // self.data.window))
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """What could not be written besides checkpoints, by what it is, as long as that lasts. Training goes on."""
+        told = {type(sink).__name__: getattr(sink, "fault", None) for sink in self.sinks}
+        return {name: fault for name, fault in {**told, "model": self._model_fault}.items() if fault}
+
+    def train(self, stop_at: int | None = None) -> Iterator[Report]:
+        """Learn, telling every report to the sinks first. Listen up to `stop_at` at least."""
+        if not hasattr(self, "trainer"):
+            self.build()
+        sinks = self.sinks if self.world.leads else []
+        with ExitStack() as stack:
+            stack.enter_context(self._alone())
+            stack.enter_context(keep_threads() if self.device.type == "cpu" else nullcontext())
+            stack.enter_context(self._mending_own_data())
+            stack.enter_context(advice_on_memory(self.config.train, self.folder, self.world.size))
+            for sink in sinks:
+                sink.open(self.folder, self.trainer.step)
+                stack.callback(sink.close)
+            for report in self.trainer.train(stop_at):
+                for sink in sinks:
+                    sink.write(report)
+                self._write_down(report)
+                yield report
+
+    def save(self) -> Saved | SaveFailed:
+        """A checkpoint of this moment, to be resumed from."""
+        return self.trainer.save()
+
+    def finish(self) -> Path:
+        """Write the model folder: the best weights, the last, or the mean of the last checkpoints, by train.final."""
+        folder = self.folder / "model"
+        self.trainer.learner.end()
+        if self.world.leads:
+            self._load_final_weights()
+            try:
+                self._write_model()
+            except atomic_files.DiskFullError as error:
+                if saved := self.checkpoints.steps():
+                    raise atomic_files.DiskFullError(
+                        "disk_full_checkpoint_kept", error=error, step=saved[-1], folder=self.folder
+                    ) from None
+                raise atomic_files.DiskFullError("disk_full_no_checkpoint", error=error, folder=self.folder) from None
+        self.world.wait()
+        return folder
+
+    def _load_final_weights(self) -> None:
+        standing, choice = self.trainer.standing, self.config.train
+        found = final_weights(choice, self.checkpoints, standing.best_step, self.folder / "model", self.device)
+        self._model_fault = found.fault or self._model_fault
+        if found.weights is None:
+            return  # the network has the last ones
+        with torch.no_grad():
+            for name, weight in self.model.network.named_parameters():
+                weight.copy_(found.weights[name])
+
+    def _write_model(self) -> None:
+        standing, best = self.trainer.standing, self.config.train.best
+        if standing.best is not None:
+            scores = {"step": self.trainer.step, "best_step": standing.best_step, f"valid_{best}": standing.best}
+            self.model.scores.update(scores)
+        folder = self.folder / "model"
+        try:
+            with atomic_files.explained(folder, sum(weight.nbytes for weight in self.model.network.parameters())):
+                self.model.save(folder)
+        except BaseException:
+            atomic_files.remove(
+                folder.with_name(f"{atomic_files.TEMPORARY}{folder.name}")
+            )  # half a model only takes up room
+            raise
+
+    def _write_down(self, report: Report) -> None:
+        """The best model so far. Where there is no room for it the run goes on, and `finish` tries again."""
+        if not (isinstance(report, Validation) and report.best and self.config.train.final == "best"):
+            return
+        with self.trainer.learner.weights():
+            if self.world.leads:
+                self._write_best(report)
+
+    def _write_best(self, report: Validation) -> None:
+        self.model.scores.update({f"valid_{name}": value for name, value in report.scores.items()})
+        self.model.scores.update({"signatures": report.signatures})
+        self._model_fault = None
+        try:
+            self._write_model()
+        except (AttendoError, OSError) as error:
+            self._model_fault = str(error)
+
+    def _alone(self) -> AbstractContextManager[None]:
+        """No other process may work in the folder meanwhile."""
+        return atomic_files.locked(self.folder) if self.world.leads else nullcontext()
+
+    @contextmanager
+    def _mending_own_data(self) -> Iterator[None]:
+        """What the run has prepared itself it prepares again, once it is gone."""
+        try:
+            yield
+        except DamagedDataError as error:
+            if self.config.data.prepared is not None:
+                raise
+            raise DataError(
+                "run_data_damaged", error=error.fault, data_folder=self.data_folder, folder=self.folder
+            ) from None
+
+    def _tokenizers(self) -> Any:
+        if self.config.start_from is None:
+            return self.config.tokenizer
+        old = load_model(self.config.start_from)
+        return old.source_tokenizer, old.target_tokenizer
+
+    def _compare_facts(self, before: dict[str, Any], now: dict[str, Any]) -> None:
+        if before["config_sha256"] != now["config_sha256"] and not self._overrides:
+            raise UsageError("checkpoint_settings_mismatch", path=self.folder / "run.toml")
+        if before["data_sha256"] != now["data_sha256"]:
+            raise ModelError("checkpoint_data_mismatch", folder=self.data_folder)
+        self.warnings += other_machine(before, now)
+
+
+@contextmanager
+def advice_on_memory(train: TrainConfig, folder: Path, processes: int) -> Iterator[None]:
+    """Goes along with the error: half as much at a time, twice before each update, is an update of the same size."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if ran_out(error):
+            smaller, more = max(1, train.batch_tokens // 2), train.accumulate * 2
+            together = "" if processes == 1 else f"with {processes} processes again, "
+            error.add_note(
+                f"batches of {train.batch_tokens:,} tokens are too much here; what was saved stays, go on with half of "
+                f"them: {together}attendo train --resume {quote(str(folder))} --override "
+                f"--set train.batch_tokens={smaller} --set train.accumulate={more}"
+            )
+        raise

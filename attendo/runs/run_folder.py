@@ -1,0 +1,95 @@
+"""The run folder: creation, environment record and facts stored with checkpoints."""
+
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attendo import __version__, atomic_files
+from attendo.data.index import digest
+from attendo.errors import UsageError
+from attendo.runs.config import RunConfig, resolved
+from attendo.train.distributed import World
+
+_WORTH_KEEPING = ("data", "checkpoints", "model")
+_OF_A_RUN = ("run.toml", *_WORTH_KEEPING, "validation", "metrics.jsonl", "skipped.jsonl")
+MACHINE = ("torch", "threads", "world_size", "device")
+
+
+def check_free(folder: Path, overwrite: bool = False) -> None:
+    """A run that is there already is not given up unless that is said. One without data may be begun again.
+
+    A place that cannot be a folder is refused too, before text is read.
+    """
+    begun = (folder / "run.toml").exists() and any((folder / name).exists() for name in _WORTH_KEEPING)
+    if begun and not overwrite:
+        raise UsageError("run_folder_in_use", folder=folder)
+    there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+    if there.exists() and not there.is_dir():
+        raise UsageError("run_folder_path_is_file", folder=folder, file=there)
+
+
+def make_folder(folder: Path) -> None:
+    try:
+        with atomic_files.explained(folder, 0):
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError("run_folder_not_creatable", folder=folder, reason=error.strerror) from None
+
+
+def claim(folder: Path, settings: bytes, circumstances: bytes) -> None:
+    """Make the folder ours: nothing of an earlier run may be taken for this one's."""
+    try:
+        with atomic_files.explained(folder, len(settings) + len(circumstances)):
+            for name in _OF_A_RUN:
+                atomic_files.remove(folder / name)
+            atomic_files.write(folder / "run.json", circumstances)
+            atomic_files.replace(folder / "run.toml", settings)
+    except OSError as error:
+        raise UsageError("run_folder_not_writable", folder=folder, reason=error.strerror) from None
+
+
+def facts(config: RunConfig, data_sha256: str, device: torch.device, world: World) -> dict[str, Any]:
+    """For the manifest of every checkpoint."""
+    return {
+        "config_sha256": digest(what_is_learned(config)),
+        "data_sha256": data_sha256,
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "world_size": world.size,
+        "device": device.type,
+    }
+
+
+def what_is_learned(config: RunConfig) -> dict[str, Any]:
+    """Settings that are not as they would be if they were left out, so that a setting more changes nothing.
+
+    Who holds the weights is not among them: any may go on from what any other saved.
+    """
+    return resolved(config.replace(train=config.train.replace(sharding="none")), whole=False)
+
+
+def other_machine(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Where another machine may round differently, one line each."""
+    return [
+        f"{name} was {before[name]} and is {now[name]}: the last bits may differ"
+        for name in MACHINE
+        if before[name] != now[name]
+    ]
+
+
+def circumstances(config: RunConfig, device: torch.device, world: World, threads: int | None) -> dict[str, Any]:
+    """What is not in the settings and may still matter later. `threads` is None where it is not chosen yet."""
+    return {
+        "attendo": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "machine": platform.machine(),
+        "threads": threads,
+        "processes": world.size,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "seed": config.seed,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

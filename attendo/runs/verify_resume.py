@@ -1,0 +1,178 @@
+"""Whether a run that is stopped and resumed is the uninterrupted run, tried on one's own data, settings and device.
+
+The run is trained twice in a folder of its own, once as it comes and once stopped again and again, each time resumed by
+a new process; what both came to is compared bit for bit.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attendo.errors import AttendoError, UsageError
+from attendo.runs.config import RunConfig, to_toml
+from attendo.train.checkpoint import Checkpoints
+
+FEW_PAIRS = 8  # decoded at a validation: that there is one matters, not how well the model does
+
+
+@dataclass(frozen=True)
+class Trying:
+    """What is about to be done."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class ResumeComparison:
+    """One kind of thing that must be the same in both runs."""
+
+    what: str
+    count: int
+    unequal: int  # of these
+    largest: float = 0.0  # difference between two numbers
+    where: str = ""  # that is
+
+    @property
+    def equal(self) -> bool:
+        return self.unequal == 0
+
+
+class Verification:
+    """Stops after `stops`, compares after `steps`. `attendo` runs a command in a process of its own."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        data: Path,
+        steps: int,
+        device: str,
+        attendo: Callable[[Sequence[str]], None] | None = None,
+    ) -> None:
+        self.steps = min(steps, config.train.steps)
+        if self.steps < 2:
+            raise UsageError("resume_check_too_short", steps=self.steps)
+        self.validated = max(1, self.steps // 2)
+        self.stops = sorted({1, self.validated, max(1, 3 * self.steps // 4)} - {self.steps})
+        self.config = self._trial(config, data)
+        self._device, self._attendo = device, attendo or run_attendo
+
+    def run(self, folder: Path) -> Iterator[Trying | ResumeComparison]:
+        run_file = folder / "trial.toml"
+        run_file.write_text(to_toml(self.config), "utf-8")
+        whole, stopped = folder / "whole", folder / "stopped"
+        yield Trying(f"training {self.steps} steps")
+        self._train([str(run_file), "--out", str(whole)], self.steps)
+        for number, stop in enumerate(self.stops):
+            yield Trying(f"training {'again ' if number == 0 else ''}up to step {stop}, where it is stopped")
+            begin = [str(run_file), "--out", str(stopped), *_same_threads(whole)]
+            self._train(["--resume", str(stopped)] if number else begin, stop)
+        yield Trying(f"training up to step {self.steps}")
+        self._train(["--resume", str(stopped)], self.steps)
+        yield from compare(whole, stopped, self.steps)
+
+    def _train(self, arguments: list[str], stop_at: int) -> None:
+        self._attendo(["train", *arguments, "--stop-at", str(stop_at), "--device", self._device])
+
+    def _trial(self, config: RunConfig, data: Path) -> RunConfig:
+        """The same learning with a validation amid it. The number of steps stays: learning rates follow from it."""
+        training = config.train.replace(
+            patience=0,
+            validate_every=self.validated,
+            save_every=self.steps,
+            metric_pairs=min(FEW_PAIRS, config.train.metric_pairs),
+            samples=0,
+            final="last",
+        )
+        tokenizer = {"dropout": config.tokenizer.dropout}  # all else of it is in what was prepared
+        return config.replace(data={"prepared": data}, tokenizer=tokenizer, train=training)
+
+
+def _same_threads(run: Path) -> list[str]:
+    """The last bits depend on the number of threads, which a run that begins chooses by timing."""
+    threads = json.loads((run / "run.json").read_bytes()).get("threads")
+    return [] if threads is None else ["--threads", str(threads)]
+
+
+def compare(whole: Path, stopped: Path, step: int) -> Iterator[ResumeComparison]:
+    """Two run folders that have a checkpoint of this step."""
+    one, other = (Checkpoints(folder / "checkpoints").load(step) for folder in (whole, stopped))
+    lines = [_lines(folder) for folder in (whole, stopped)]
+    for kind, what in (("step", "losses and gradients"), ("validation", "validations")):
+        values = [{name: value for name, value in each.items() if name.startswith(kind)} for each in lines]
+        yield _compared(f"{what} of {step} steps" if kind == "step" else what, values[0], values[1])
+    yield _compared("weights", one.model, other.model)
+    yield _compared("optimizer and averages", one.optimizer, other.optimizer)
+    yield _compared("random state", one.random, other.random)
+    states = [{name: value for name, value in each.state.items() if name != "seconds"} for each in (one, other)]
+    yield _compared("place in the data, counters", states[0], states[1])
+
+
+def advice(config: RunConfig, device: str) -> str:
+    """What to try where the runs differ."""
+    train = config.train
+    if device == "cuda" and not train.deterministic:
+        return "a GPU adds in another order each time: try it with --set train.deterministic=true"
+    if train.compile in ("on", "blocks") or (device == "cuda" and train.compile == "auto"):
+        return "compiled passes may depend on what came first: try it with --set train.compile=off"
+    if device == "cuda" and train.capture != "off":
+        return "try it with --set train.capture=off"
+    return "with these settings that must not be: it is a fault of attendo, please report it with the settings"
+
+
+def run_attendo(arguments: Sequence[str]) -> None:
+    """A command in a new process; its last line and exit code where it fails."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "attendo", *arguments],  # -P: no module of the working folder
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        error = AttendoError("attendo_command_failed", command=arguments[0], reason=said[-1].removeprefix("attendo: "))
+        error.exit_code = done.returncode if done.returncode > 0 else 1
+        raise error
+
+
+def _lines(folder: Path) -> dict[str, Any]:
+    """The numbers of metrics.jsonl that must be the same, named by kind, step and field."""
+    found = {}
+    for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines():
+        report = json.loads(line)
+        for name in ("loss", "norm", "tokens", "scores"):
+            if report["kind"] in ("step", "validation") and name in report:
+                found[f"{report['kind']} {report['step']} {name}"] = report[name]
+    return found
+
+
+def _compared(what: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> ResumeComparison:
+    """By name; a thing that one of them does not have is not equal either."""
+    names = one.keys() | other.keys()
+    unequal = sorted(name for name in names if not (name in one and name in other and _same(one[name], other[name])))
+    differences = {name: _difference(one.get(name), other.get(name)) for name in unequal}
+    where = max(unequal, key=lambda name: differences[name], default="")
+    return ResumeComparison(what, len(names), len(unequal), differences.get(where, 0.0), where)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        alike = (one.dtype, one.shape) == (other.dtype, other.shape)
+        return alike and torch.equal(*(each.contiguous().view(-1).view(torch.uint8) for each in (one, other)))
+    return bool(one == other)
+
+
+def _difference(one: Any, other: Any) -> float:
+    """Between numbers; 0 where there is nothing to subtract."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape and one.numel():
+        return float((one.double() - other.double()).abs().max())
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return float(abs(one - other))
+    return 0.0

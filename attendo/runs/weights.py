@@ -1,0 +1,143 @@
+"""Weights of a run: the initial model, the final weights, the mean of checkpoints."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attendo.data.prepared import Prepared, longest_side, open_prepared
+from attendo.decode.config import GenerationConfig
+from attendo.errors import DataError, ModelError, UsageError
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+from attendo.model_folder import StoredModel, load_model
+from attendo.runs.config import RunConfig, answers_by_data, stored_config
+from attendo.text_model import TextModel
+from attendo.text_model.inputs import prefixes_of
+from attendo.text_model.sentence_splitting import measure_sources
+from attendo.train.checkpoint import Checkpoints, average_checkpoints, averaged_weights
+from attendo.train.config import TrainConfig
+
+MEASURED_SOURCES = 2000  # of the training data: enough to know how many are single sentences
+SAMPLE_PAIRS = 1000  # validation pairs that the model folder keeps, to be checked with later
+Weights = dict[str, Tensor]
+
+
+def first_model(config: RunConfig, data: Prepared) -> StoredModel:
+    """One that goes on is for what it was, and answers by the settings it had, unless the run says otherwise."""
+    source, target = data.source_tokenizer, data.target_tokenizer
+    about = config.about.told()
+    if config.start_from is None:
+        generation = answers_by_data(data.window, data.cut_source)
+        generator = torch.Generator().manual_seed(config.seed)
+        network = Transformer(config.network(source.vocab_size, target.vocab_size), generator)
+    else:
+        old = load_model(config.start_from)
+        network, about = _going_on(old, config, data), about or old.about
+        generation = {**old.generation, **answers_by_data(None, data.cut_source)}
+    generation = {**generation, **config.generation}
+    _refuse_other_kind(network.config, data)
+    _refuse_dropout(config, data)
+    _refuse_too_long(network.config, data, max(map(len, prefixes_of(GenerationConfig(**generation), source, target))))
+    if data.window is None and (measured := measure_training_sources(data)):
+        about = {**about, "trained_on": measured}
+    return StoredModel(network, source, target, generation, sample=data.valid[:SAMPLE_PAIRS], about=about)
+
+
+def measure_training_sources(data: Prepared) -> dict[str, Any] | None:
+    """Fields of `TrainingSources`, of sources that are spread evenly over all corpora."""
+    every = max(1, data.pairs // MEASURED_SOURCES)
+    ids = [
+        corpus.shards.read(place, place + 1)[0][0]
+        for corpus in data.corpora
+        for place in range(0, len(corpus.shards), every)
+    ]
+    return measure_sources([data.source_tokenizer.decode(each) for each in ids], [len(each) for each in ids])
+
+
+def _going_on(old: StoredModel, config: RunConfig, data: Prepared) -> Transformer:
+    if (data.source_tokenizer, data.target_tokenizer) != (old.source_tokenizer, old.target_tokenizer):
+        raise UsageError("start_from_tokenizer_mismatch", folder=data.folder, model=config.start_from)
+    network = Transformer(old.network.config.replace(**config.model))
+    network.load_state_dict(old.network.state_dict())
+    return network
+
+
+def _refuse_other_kind(network: ModelConfig, data: Prepared) -> None:
+    if network.decoder_only and data.window is None:
+        raise UsageError("pairs_for_decoder_only", folder=data.folder)
+    if data.window is not None and not network.decoder_only:
+        raise UsageError("running_text_for_encoder", folder=data.folder)
+
+
+def _refuse_dropout(config: RunConfig, data: Prepared) -> None:
+    """Of text that was prepared elsewhere; a run of its own text is refused with its settings."""
+    if config.tokenizer.dropout and data.window is not None:
+        raise UsageError("tokenizer_dropout_for_windows", folder=data.folder, window=data.window)
+
+
+def _refuse_too_long(network: ModelConfig, data: Prepared, prefix: int) -> None:
+    """Before the first step, not when the sentence comes up in the middle of the run."""
+    if network.positions != "learned":
+        return
+    control = 1 if data.window is None else 0  # bos stands in the place of a window's last token
+    what, setting = ("a sentence", "max_length") if data.window is None else ("windows", "window")
+    for corpus in data.corpora:
+        if (length := longest_side(corpus) + control + prefix) > network.max_length:
+            raise DataError(
+                "training_text_exceeds_positions",
+                corpus=corpus.name,
+                what=what,
+                length=length,
+                limit=network.max_length,
+                setting=setting,
+            )
+
+
+@dataclass(frozen=True)
+class Final:
+    """No weights: those that the network has. A fault is told to the user; the run ends all the same."""
+
+    weights: Weights | None = None
+    fault: str | None = None
+
+
+def final_weights(
+    config: TrainConfig, checkpoints: Checkpoints, best: int | None, written: Path, device: torch.device
+) -> Final:
+    """By `train.final`, from checkpoints or from the model folder, which is written at every best validation."""
+    if config.final == "average" and (kept := checkpoints.steps()):
+        damaged: list[str] = []
+        mean = average_checkpoints(checkpoints, kept[-config.average :], damaged)
+        return Final(mean, f"left out of the mean: {damaged[0]}" if damaged else None)
+    if config.final != "best" or best is None:
+        return Final()
+    weights = _of_best_step(checkpoints, best, written, device)
+    return Final(
+        weights, None if weights else f"the weights of the best step, {best}, could not be kept: the model has the last"
+    )
+
+
+def _of_best_step(checkpoints: Checkpoints, best: int, written: Path, device: torch.device) -> Weights | None:
+    with suppress(ModelError):
+        return averaged_weights(checkpoints.load(best))
+    with suppress(ModelError):
+        model = load_model(written, device)
+        if model.scores.get("best_step") == best:
+            return dict(model.network.named_parameters())
+    return None
+
+
+def averaged_model(run: Path, steps: Sequence[int]) -> TextModel:
+    """The model that the run began with, but for its weights; scores of single checkpoints do not hold for it."""
+    config = stored_config(run)
+    model = first_model(config, open_prepared(config.data.prepared or run / "data"))
+    weights = average_checkpoints(Checkpoints(run / "checkpoints"), steps)
+    with torch.no_grad():
+        for name, weight in model.network.named_parameters():
+            weight.copy_(weights[name])
+    return TextModel(model)

@@ -1,0 +1,244 @@
+"""Routes /answer, /steps and /tree: hypotheses, decoding steps and the search tree."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import torch
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from attendo.decode.search_tree import Node, Tree
+from attendo.serve.explorer.model_access import OF_PAGE, Search, Turns, answered, model_for
+from attendo.serve.explorer.pieces import predictions
+from attendo.serve.explorer.schemas import AnswerReply, AnswerRequest, StepsReply, StepsRequest, TreeReply, TreeRequest
+from attendo.serve.http.bodies import StrictRoute
+from attendo.serve.http.errors import Refusal, answer
+from attendo.serve.http.openapi import events_or, refusals
+from attendo.serve.http.sse import Event, Events, begun, event_stream
+from attendo.serve.scheduling.gateway import Office
+from attendo.serve.scheduling.registry import Served
+from attendo.serve.settings import ServeSettings
+from attendo.text import BOS, EOS
+from attendo.text_model import TextModel
+from attendo.text_model.results import Hypothesis
+from attendo.text_model.search_setup import ranking_of
+
+SHORT = 128  # tokens of a source for which other beginnings are looked for: each is an answer of its own
+MOST_NODES = 10_000
+KEPT = ("goes on", "finished", "cut")
+REASONS = {
+    "goes on": "kept",
+    "finished": "ended",
+    "cut": "limit",
+    "not among the best W": "score",
+    "ends, but not among the best W": "score_ended",
+    "pushed out by better finished ones": "pushed_out",
+    "forbidden": "forbidden",
+    "not chosen": "not_chosen",
+    "beyond the limit": "beyond_limit",
+    "left, as enough have finished": "enough",
+    # The page asks for no phrases; should it come to that, these are words that it has.
+    "ends, but phrases are missing": "forbidden",
+    "its bank is full": "not_chosen",
+    "no room left for the phrases": "not_chosen",
+}
+
+
+def routes(office: Office) -> APIRouter:
+    router = APIRouter(route_class=StrictRoute, tags=["page"])
+
+    @router.post("/answer", response_model=None, responses={**refusals("ours", *OF_PAGE), **events_or(AnswerReply)})
+    async def answer_whole(asked: AnswerRequest) -> Response:
+        """One answer as the page shows it, with other texts beside it; `stream`: as it is decided."""
+        events = _events(office, asked)
+        if asked.stream:
+            # What cannot be meant is refused before the stream begins.
+            return event_stream(await begun(events))
+        async with aclosing(events):
+            (whole,) = [told async for name, told in events if name == "done"]
+        return answer(whole)
+
+    @router.post("/steps", response_model=None, responses={**refusals("ours", *OF_PAGE), 200: {"model": StepsReply}})
+    async def steps(asked: StepsRequest) -> Response:
+        """The answer step by step, behind a prefix that is forced."""
+        return await answered(office, asked, lambda model: _steps(model, asked, office.settings))
+
+    @router.post("/tree", response_model=None, responses={**refusals("ours", *OF_PAGE), 200: {"model": TreeReply}})
+    async def tree(asked: TreeRequest) -> Response:
+        """Every hypothesis that the search considered, and what became of it."""
+        return await answered(office, asked, lambda model: _tree(model, asked, office.settings))
+
+    return router
+
+
+async def _events(office: Office, asked: AnswerRequest) -> Events:
+    """What is new of the best answer each time, then all that there is to tell."""
+    served, whole = office.served(asked.model), ""
+    items = served.batcher.each(lambda: _parts(served, asked, office.settings), office.deadline())
+    async with aclosing(items) as parts:
+        async for name, told in parts:
+            if name == "done":
+                yield name, told
+            elif told:  # others may have had a turn all the same
+                whole += told
+                yield "text", {"text": told, "whole": whole}
+
+
+def _parts(served: Served, asked: AnswerRequest, settings: ServeSettings) -> Iterator[Event]:
+    """In the thread of the model, a token at a time."""
+    search, prefix = _prepared(model_for(served, asked), asked, settings)
+    for new in search.stream(prefix):
+        yield "text", new
+    yield "done", _whole(search, search.streamed, asked)
+
+
+def _prepared(model: TextModel, asked: AnswerRequest, settings: ServeSettings) -> tuple[Search, tuple[int, ...]]:
+    search = Search(model, asked.text, asked.decoder, settings.source_tokens, settings.answer_tokens)
+    return search, search.prefix_ids(asked.prefix or ())
+
+
+def _whole(search: Search, found: Sequence[Hypothesis], asked: AnswerRequest) -> dict[str, Any]:
+    pieces = search.model.source_tokenizer.pieces([*search.source, EOS])
+    return {
+        "source": {"pieces": pieces},
+        "unknown": search.model.source_tokenizer.unknown(asked.text),
+        "hypotheses": [_hypothesis_body(search, each) for each in found],
+        "alternatives": _alternatives(search, found, asked),
+    }
+
+
+def _hypothesis_body(search: Search, hypothesis: Hypothesis) -> dict[str, Any]:
+    parts = hypothesis.parts
+    ids = (*hypothesis.ids, EOS) if hypothesis.has_end else hypothesis.ids
+    pieces = search.model.target_tokenizer.pieces(ids)
+    each = zip(pieces, ids, search.token_log_probabilities(hypothesis), strict=True)
+    return {
+        "text": hypothesis.text,
+        "pieces": pieces,
+        "tokens": [{"piece": piece, "id": token, "log_probability": value} for piece, token, value in each],
+        "log_probability": hypothesis.log_probability,
+        "score": hypothesis.score,
+        "parts": {
+            "length_term": parts.divisor,
+            "reward": parts.reward,
+            "penalties": parts.penalty,
+            "coverage": parts.coverage,
+            "tokens": parts.tokens,
+        },
+        "cut": hypothesis.cut,
+    }
+
+
+def _alternatives(search: Search, found: Sequence[Hypothesis], asked: AnswerRequest) -> list[str]:
+    """Other texts than the best: what else was found, then answers that begin with other words."""
+    texts = list(dict.fromkeys(each.text for each in found))
+    if len(texts) <= asked.alternatives and not asked.prefix and len(search.source) <= SHORT:
+        # Greedily, whatever the decoder is: a few words to choose from are not worth twenty beams.
+        others = search.model.alternatives(
+            asked.text, count=asked.alternatives, beam=1, groups=1, sample=False, mbr="none", coverage_penalty=0.0
+        )
+        texts = list(dict.fromkeys([*texts, *(each.result.text for each in others)]))
+    return texts[1 : asked.alternatives + 1]
+
+
+def _steps(model: TextModel, asked: StepsRequest, settings: ServeSettings) -> Turns[dict[str, Any]]:
+    """The answer that a decoder finds behind the prefix, and at each of its tokens what there was to choose from."""
+    search = Search(model, asked.text, asked.decoder, settings.tokens, settings.tokens - 1)
+    prefix = search.prefix_ids(asked.prefix)
+    best = (yield from search.answers(prefix))[0]
+    predicted = [*best.ids, EOS] if best.has_end else list(best.ids)
+    read = [BOS, *predicted[:-1]]
+    reader, device = model.runtime.reader(search.config), model.device
+    assert reader is not None  # only exported models have none
+    with model.runtime.evaluating(), torch.inference_mode():
+        memory = reader.encode(torch.tensor([[*search.source, EOS]], device=device))
+        logits, _ = reader.step(torch.tensor([read], device=device), reader.start(memory))
+    labels, forced = model.target_tokenizer.pieces(read), len(search.begin) + len(prefix)
+    told = [
+        {
+            "read": labels[: t + 1],
+            "chosen": each["piece"],
+            "chosen_id": each["id"],
+            "forced": t < forced,
+            "probability": each["probability"],
+            "log_probability": each["log_probability"],
+            "entropy": each["entropy"],
+            "eos": each["eos"],
+            "cache": t + 1,  # keys and values of every token that has been read
+            "top": each["top"],
+        }
+        for t, each in enumerate(predictions(logits[0], predicted, model.target_tokenizer))
+    ]
+    pieces = model.source_tokenizer.pieces([*search.source, EOS])
+    return {"source": {"pieces": pieces}, "steps": told, "text": best.text, "ended": best.has_end}
+
+
+def _tree(model: TextModel, asked: TreeRequest, settings: ServeSettings) -> Turns[dict[str, Any]]:
+    search = Search(model, asked.text, asked.decoder, settings.tokens, settings.tokens - 1)
+    return (yield from told_tree(search))
+
+
+def told_tree(search: Search) -> Turns[dict[str, Any]]:
+    """Nodes have numbers of their own over all groups of a diverse beam."""
+    trees = yield from search.trees()
+    nodes = sum(len(tree.nodes) for tree in trees)
+    if nodes > MOST_NODES:
+        raise Refusal("tree_too_large", nodes=nodes, most=MOST_NODES)
+    steps: list[list[dict[str, Any]]] = []
+    ranking: list[dict[str, Any]] = []
+    first = 0
+    for tree in trees:
+        told = [_describe_node(tree, node, first, search) for node in tree.nodes]
+        for node, each in zip(tree.nodes, told, strict=True):
+            while len(steps) < node.step:
+                steps.append([])
+            steps[node.step - 1].append(each)
+            if node.fate in ("finished", "cut"):
+                ranking.append({name: each[name] for name in ("id", "text", "log_probability", "score", "reason")})
+        first += len(tree.nodes)
+    # What ended by itself stands before what was cut, as in the answer.
+    ranking.sort(key=lambda each: (each["reason"] == "limit", -each["score"]))
+    return {"steps": steps, "ranking": ranking, "width": sum(tree.width for tree in trees)}
+
+
+def _describe_node(tree: Tree, node: Node, first: int, search: Search) -> dict[str, Any]:
+    tokenizer = search.model.target_tokenizer
+    ids = tree.ids(node)
+    reason = REASONS[node.fate]
+    if reason == "forbidden" and _repeats(ids, search.config.no_repeat_ngram):
+        reason = "ngram"
+    return {
+        "id": first + node.number,
+        "parent": None if node.parent is None else first + node.parent,
+        "group": tree.group,
+        "piece": "" if node.id is None else tokenizer.pieces([node.id])[0],
+        "token": node.id,
+        "token_log_probability": node.log_probability,
+        "log_probability": _summed(tree, node),
+        "value": node.value,
+        "score": _score(node, len(ids), search) if node.score is None else node.score,
+        "kept": node.fate in KEPT,
+        "reason": reason,
+        "text": tokenizer.decode(ids),
+    }
+
+
+def _summed(tree: Tree, node: Node) -> float:
+    """Of the whole hypothesis; `value` also has what penalties added."""
+    total = 0.0 if node.id is None else node.log_probability
+    while node.parent is not None:
+        node = tree.nodes[node.parent]
+        total += node.log_probability
+    return total
+
+
+def _score(node: Node, tokens: int, search: Search) -> float:
+    """What it would be worth if it stopped here."""
+    divisor, reward = ranking_of(search.config).terms(tokens)
+    return node.value / divisor + reward
+
+
+def _repeats(ids: list[int], size: int) -> bool:
+    """Whether its last `size` tokens have come before."""
+    return 0 < size <= len(ids) and any(ids[n : n + size] == ids[-size:] for n in range(len(ids) - size))

@@ -1,0 +1,150 @@
+"""What happened and how things stand, in numbers, as Prometheus reads them: no text, address or key is among them."""
+
+import ipaddress
+import resource
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.responses import Response
+
+from attendo.serve.http.access_log import CURRENT
+from attendo.serve.http.auth import admitted, bearer
+from attendo.serve.http.errors import Refusal
+from attendo.serve.http.openapi import refusals
+
+if TYPE_CHECKING:
+    from attendo.serve.scheduling.gateway import Office
+    from attendo.serve.scheduling.registry import Served
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LEFT = 499  # the status of a request whose client left: nothing was answered, and nginx counts it so too
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 8.0, 10.0, 30.0)
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+
+
+class Tally:
+    """Counts from any thread. Each application has its own, so that two in one process do not mix."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self._requests = Counter("attendo_requests", "Requests answered", ["route", "status"], registry=registry)
+        self._seconds = _histogram("attendo_request_seconds", "From the first byte to the last", registry, ["route"])
+        self._in_flight = Gauge("attendo_in_flight_requests", "Requests that are being answered", registry=registry)
+        self._source = Counter("attendo_source_tokens", "Tokens read", ["model"], registry=registry)
+        self._target = Counter("attendo_target_tokens", "Tokens written", ["model"], registry=registry)
+        self._first_token = _histogram("attendo_first_token_seconds", "Until a stream began to tell", registry)
+        self._queue = _histogram("attendo_queue_seconds", "Until a request had its first step", registry)
+        self._decoding = _histogram("attendo_decoding_seconds", "From the first step to the last", registry)
+        self._cancelled = Counter("attendo_cancelled", "Requests whose client left unanswered", registry=registry)
+        self._rejected = Counter("attendo_rejected", "Requests refused, by reason", ["reason"], registry=registry)
+
+    def request(self, route: str, status: int, seconds: float) -> None:
+        """`route` as the application has it, never the path that was asked for: that would be without end."""
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    @contextmanager
+    def in_flight(self) -> Iterator[None]:
+        self._in_flight.inc()
+        try:
+            yield
+        finally:
+            self._in_flight.dec()
+
+    def tokens(self, model: str, source: int, target: int) -> None:
+        """Also for the line that the request will have in the log."""
+        self._source.labels(model).inc(source)
+        self._target.labels(model).inc(target)
+        if (entry := CURRENT.get()) is not None:
+            entry.source_tokens += source
+            entry.target_tokens += target
+
+    def rejected(self, reason: str) -> None:
+        """The guard calls this for every refusal, wherever it was raised; nobody else needs to."""
+        self._rejected.labels(reason).inc()
+
+    def cancelled(self) -> None:
+        """The guard calls this."""
+        self._cancelled.inc()
+
+    def first_token(self, seconds: float) -> None:
+        self._first_token.observe(seconds)
+
+    def timed(self, queue: float, decoding: float) -> None:
+        """Seconds of a request that was answered."""
+        self._queue.observe(queue)
+        self._decoding.observe(decoding)
+
+    def watch(self, models: "Sequence[Served]") -> None:
+        """From now on what these models are doing is told too."""
+        self.registry.register(_Standing(models))
+        for each in models:
+            each.batcher.timed = self.timed
+
+
+def routes(office: "Office") -> APIRouter:
+    router = APIRouter()
+    office.tally.watch(office.shelf.all())
+
+    told = {**refusals("ours", "metrics_closed"), 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+
+    @router.get("/metrics", response_class=Response, responses=told)
+    def metrics(request: Request) -> Response:
+        if not office.settings.metrics_open and not _from_this_machine(request):
+            if not office.settings.keys:
+                raise Refusal("metrics_closed")
+            admitted(office, bearer(request))
+        return Response(generate_latest(office.tally.registry), media_type=CONTENT_TYPE)
+
+    return router
+
+
+class _Standing(Collector):
+    """What is looked up when it is asked for."""
+
+    def __init__(self, models: "Sequence[Served]") -> None:
+        self._models = models
+
+    def collect(self) -> Iterator[Metric]:
+        waiting = GaugeMetricFamily("attendo_waiting_requests", "Requests that have not begun", labels=["model"])
+        running = GaugeMetricFamily("attendo_running_requests", "Requests that have begun", labels=["model"])
+        batch = GaugeMetricFamily("attendo_batch_size", "Sentences in the last step", labels=["model"])
+        info = GaugeMetricFamily("attendo_model_info", "SHA-256 of the model's manifest", labels=["model", "sha256"])
+        for each in self._models:
+            waiting.add_metric([each.name], each.batcher.waiting)
+            running.add_metric([each.name], each.batcher.running)
+            batch.add_metric([each.name], each.batcher.batch_size)
+            info.add_metric([each.name, each.sha256 or ""], 1)
+        yield from (waiting, running, batch, info)
+        yield GaugeMetricFamily("attendo_resident_bytes", "Memory of this process", value=resident_bytes())
+
+
+def resident_bytes() -> int:
+    """Now, where the system tells it; otherwise the most there has been."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+        return pages * resource.getpagesize()
+    except OSError:
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
+
+
+def _histogram(name: str, description: str, registry: CollectorRegistry, labels: Sequence[str] = ()) -> Histogram:
+    return Histogram(name, description, labels, registry=registry, buckets=_SECONDS)
+
+
+def _from_this_machine(request: Request) -> bool:
+    """What a proxy on this machine hands on came from elsewhere."""
+    if request.client is None or any(name in request.headers for name in _FORWARDED):
+        return False
+    try:
+        return ipaddress.ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False

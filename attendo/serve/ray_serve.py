@@ -1,0 +1,160 @@
+"""The same server as a deployment of Ray Serve: replicas on one or several machines behind one address."""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+from starlette.types import Receive, Scope, Send
+
+from attendo.errors import UsageError
+from attendo.runs.config import apply_changes
+from attendo.serve.http.auth import check_key, read_keys
+from attendo.serve.settings import LOOPBACK, ServeSettings
+from attendo.settings import Settings
+
+if TYPE_CHECKING:
+    from attendo.serve.http.middleware import Guard
+
+
+class Arguments(Settings):
+    """What `serve run attendo.serve.ray_serve:application NAME=VALUE ...` takes."""
+
+    models: str = Field(description="model folders with commas between them, by paths that every machine has")
+    hosts: str = Field("", description="names beside those of this machine that requests may call the server by")
+    languages: str = Field("", description="such as en-zh, one for each model, where the folders do not tell")
+    tasks: str = Field("", description="such as translation, one for each model, where the folders do not tell")
+    key_file: Path | None = Field(None, description="keys, one a line, one of which every request must bring")
+    limits: str = Field("", description="other settings, such as waiting=64,deadline_seconds=4")
+    replicas: int = Field(1, ge=1)
+    device: str = Field("cpu", description="cpu, or cuda for a GPU of its own for each replica")
+    threads: int = Field(1, ge=1, description="CPU threads of each replica")
+
+
+def application(arguments: Arguments) -> Any:
+    """What Ray's command line runs. Keys are read here, from the file and ATTENDO_KEYS, and told to the replicas."""
+    return deployment(
+        [Path(each) for each in _parts(arguments.models)],
+        _settings(arguments),
+        arguments.replicas,
+        arguments.device,
+        arguments.threads,
+        _parts(arguments.languages),
+        _parts(arguments.tasks),
+    )
+
+
+def deployment(
+    models: Sequence[Path],
+    settings: ServeSettings | None = None,
+    replicas: int = 1,
+    device: str = "cpu",
+    threads: int = 1,
+    languages: Sequence[str] = (),
+    tasks: Sequence[str] = (),
+) -> Any:
+    """An application for `ray.serve.run`. Every replica reads the folders itself and has all models in its process."""
+    serve, settings = _ray_serve(), settings or ServeSettings()
+    if not models:
+        raise UsageError("model_folders_missing")
+    deployed = serve.deployment(
+        name="attendo",
+        num_replicas=replicas,
+        # The queue with its limits is that of our batcher. Ray's own would keep requests from it that could have a
+        # place in the batch, and would let them wait where ours refuses them.
+        max_ongoing_requests=4 * settings.waiting,
+        graceful_shutdown_timeout_s=settings.drain_seconds,
+        # Ray gives a replica as many threads as it has CPUs.
+        ray_actor_options={"num_cpus": threads, "num_gpus": 1 if device.startswith("cuda") else 0},
+    )
+    folders = [each.resolve() for each in models]  # a replica runs in another folder
+    return deployed(serve.ingress(builder(folders, settings, device, languages, tasks))(LookedAfter)).bind()
+
+
+def builder(
+    folders: Sequence[Path],
+    settings: ServeSettings,
+    device: str,
+    languages: Sequence[str] = (),
+    tasks: Sequence[str] = (),
+) -> Callable[[], "Replica"]:
+    """A function that makes the application in the process of a replica; only what it holds travels there."""
+    places, values = [str(each) for each in folders], settings.model_dump(mode="json")
+
+    def build() -> Replica:
+        from attendo.serve.app import create_app
+        from attendo.serve.scheduling.registry import opened
+
+        models = opened([Path(each) for each in places], device, languages=languages, tasks=tasks)
+        return Replica(create_app(models, ServeSettings(**values)))
+
+    return build
+
+
+class Replica:
+    """The application, which answers once before Ray asks it, and finishes what is there before Ray ends it."""
+
+    def __init__(self, app: "Guard") -> None:
+        from attendo.serve.scheduling.health import Watchdog
+
+        self._app, self._watchdog = app, Watchdog(app.office)
+
+    def check_health(self) -> None:
+        """Raises where the part that computes has died or hangs."""
+        if (fault := self._watchdog.fault()) is not None:
+            raise fault
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        from attendo.serve.server import keep_for_good
+
+        office = self._app.office
+        await receive()
+        await office.warm_up()
+        keep_for_good()
+        self._watchdog.start()  # it ends the process, and Ray starts another
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        office.draining = True
+        await asyncio.gather(*(each.batcher.drain() for each in office.shelf.all()))
+        self._watchdog.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+class LookedAfter:
+    """What a replica has beside its application: an answer to whether all is well, which Ray asks every few seconds."""
+
+    app: Replica  # Ray's own class, which is made of this one, has it
+
+    def check_health(self) -> None:
+        self.app.check_health()
+
+
+def _settings(arguments: Arguments) -> ServeSettings:
+    given = {
+        "hosts": (*LOOPBACK, *_parts(arguments.hosts)),
+        "keys": read_keys(arguments.key_file, os.environ.get("ATTENDO_KEYS")),
+    }
+    settings = ServeSettings(**apply_changes(given, _parts(arguments.limits)))
+    for key in settings.keys:
+        check_key(key, "limits: keys")
+    return settings
+
+
+def _parts(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _ray_serve() -> Any:
+    try:
+        return import_module("ray.serve")
+    except ModuleNotFoundError as error:
+        raise UsageError("ray_package_missing", package=error.name) from None

@@ -1,0 +1,205 @@
+"""Byte-level BPE of GPT-2 and BART, and the base class of tokenizers with a fixed vocabulary."""
+
+import re
+import unicodedata
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import ClassVar
+
+from attendo.errors import ModelError, shorten
+from attendo.model_files import read_text
+from attendo.text.tokenizer import (
+    CONTROL_PIECES,
+    EOS,
+    UNK,
+    UNKNOWN_TEXT,
+    checked_ids,
+    checked_symbols,
+    label,
+    one_line,
+    require_unicode,
+    split_at,
+    spoken_ids,
+)
+from attendo.text.tokenizer_files import header_path, piece_list, symbol_list, write_header
+
+Merge = tuple[str, str]
+_CONTRACTION = re.compile(r"'(?:s|t|re|ve|m|ll|d)")
+# Of the kinds of characters: a word, a number or signs with the space before them, and spaces, of which the last goes
+# with what follows.
+_WORD = re.compile(r" ?L+| ?N+| ?P+|[ S]+(?=[ S])|[ S]+")
+
+
+class GivenVocabulary:
+    """`entries` stand behind the control pieces, symbols first. Symbols are tokens that have an id but no text."""
+
+    entries: tuple[str, ...]
+    symbols: tuple[str, ...]
+    _ids: dict[str, int]
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of ids, control pieces included."""
+        return len(CONTROL_PIECES) + len(self.entries)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text; a line break is read as a space."""
+        return [self._ids.get(piece, UNK) for piece in self._cut(text)]
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text."""
+        return [self.encode(text) for text in texts]
+
+    @abstractmethod
+    def _cut(self, text: str) -> Iterable[str]:
+        """The pieces of a text, known or not."""
+
+    def _number(self) -> None:
+        checked_symbols(self.symbols)
+        ids = {piece: number for number, piece in enumerate(self.entries, start=len(CONTROL_PIECES))}
+        object.__setattr__(self, "_ids", ids)
+
+    def _spoken(self, ids: Sequence[int]) -> list[int]:
+        """Those that have a text, or stand for one."""
+        return [each for each in spoken_ids(ids, self.vocab_size) if not EOS < each <= EOS + len(self.symbols)]
+
+    def _entry(self, number: int) -> str:
+        return self.entries[number - len(CONTROL_PIECES)]
+
+
+def read_entries(folder: Path, name: str, header: dict[str, object]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Entries and symbols of `NAME.tokenizer.json`; a fault is a `ModelError`."""
+    path = header_path(folder, name)
+    return piece_list(path, header, from_disk=str, is_piece=bool), symbol_list(path, header)
+
+
+@dataclass(frozen=True)
+class BytePairs(GivenVocabulary):
+    """Any text without line breaks comes back exactly."""
+
+    kind: ClassVar[str] = "byte_pairs"
+    merges: tuple[Merge, ...] = field(repr=False)  # best first
+    entries: tuple[str, ...] = field(repr=False)
+    symbols: tuple[str, ...] = ()
+    _ids: dict[str, int] = field(init=False, repr=False, compare=False)
+    _ranks: dict[Merge, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._number()
+        object.__setattr__(self, "_ranks", {pair: rank for rank, pair in enumerate(self.merges)})
+
+    @classmethod
+    def read(cls, folder: Path, name: str, header: dict[str, object]) -> "BytePairs":
+        """The tokenizer in `NAME.tokenizer.json` and `NAME.merges.txt`; a fault is a `ModelError`."""
+        return cls(read_merges(_merges_path(folder, name)), *read_entries(folder, name, header))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, in one line; bytes that are no UTF-8 read as U+FFFD."""
+        return one_line(b"".join(self._bytes(each) for each in self._spoken(ids)).decode("utf-8", errors="replace"))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Pieces without their space, halves of characters as U+FFFD, control pieces and symbols by name."""
+        return [self._label(each) for each in checked_ids(ids, self.vocab_size)]
+
+    def unknown(self, text: str) -> list[str]:
+        """The pieces that the vocabulary does not have."""
+        missing = [piece for piece in self._cut(text) if piece not in self._ids]
+        return [label(_as_bytes(piece).decode("utf-8", errors="replace")) for piece in missing]
+
+    def save(self, folder: Path, name: str) -> list[Path]:
+        """Write `NAME.tokenizer.json` and `NAME.merges.txt`."""
+        header = write_header(folder, name, self.kind, self.entries, self.symbols)
+        path = _merges_path(folder, name)
+        lines = ["#version: 0.2", *(" ".join(pair) for pair in self.merges)]
+        path.write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="\n")
+        return [header, path]
+
+    def _cut(self, text: str) -> Iterator[str]:
+        require_unicode(text)
+        for place, part in enumerate(split_at(one_line(text), self.symbols)):
+            if place % 2:
+                yield part
+                continue
+            for word in _words(part):
+                yield from self._merged([_LETTERS[byte] for byte in word.encode("utf-8")])
+
+    def _merged(self, pieces: list[str]) -> list[str]:
+        """The best merge that is possible, everywhere it is; until none is."""
+        while len(pieces) > 1:
+            pairs = list(pairwise(pieces))
+            best = min(pairs, key=lambda pair: self._ranks.get(pair, len(self._ranks)))
+            if best not in self._ranks:
+                break
+            joined: list[str] = []
+            for piece in pieces:
+                # What was joined a moment ago is longer than the first half, so it is not joined again.
+                if joined and (joined[-1], piece) == best:
+                    joined[-1] += piece
+                else:
+                    joined.append(piece)
+            pieces = joined
+        return pieces
+
+    def _bytes(self, number: int) -> bytes:
+        return UNKNOWN_TEXT.encode() if number == UNK else _as_bytes(self._entry(number))
+
+    def _label(self, number: int) -> str:
+        if number <= EOS:
+            return CONTROL_PIECES[number]
+        if number <= EOS + len(self.symbols):
+            return self.symbols[number - EOS - 1]
+        return label(self._bytes(number).decode("utf-8", errors="replace"))
+
+
+def read_merges(path: Path) -> tuple[Merge, ...]:
+    """One a line, best first; a first line may tell a version."""
+    lines = read_text(path).splitlines()
+    pairs = [tuple(line.split(" ")) for line in lines if line.strip() and not line.startswith("#version")]
+    for pair in pairs:
+        if len(pair) != 2 or not all(pair):
+            raise ModelError("merge_not_a_pair", path=path, line=shorten(" ".join(pair)))
+    return tuple((pair[0], pair[1]) for pair in pairs)
+
+
+def _words(text: str) -> Iterator[str]:
+    kinds, place = "".join(map(_kind, text)), 0
+    while place < len(text):
+        found = _CONTRACTION.match(text, place) or _WORD.match(kinds, place)
+        assert found is not None  # every character has a kind
+        yield text[place : found.end()]
+        place = found.end()
+
+
+@lru_cache(maxsize=1 << 16)
+def _kind(character: str) -> str:
+    """L letter, N number, S space other than the plain one, P anything else."""
+    if character == " ":
+        return " "
+    kind = unicodedata.category(character)[0]
+    if kind in "LN":
+        return kind
+    return "S" if character.isspace() and character not in "\x1c\x1d\x1e\x1f" else "P"
+
+
+def _letters() -> list[str]:
+    """A visible letter for each byte: those that have one are themselves, the others follow behind all bytes."""
+    visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    hidden = [byte for byte in range(256) if byte not in visible]
+    return [chr(byte) if byte in visible else chr(256 + hidden.index(byte)) for byte in range(256)]
+
+
+_LETTERS = _letters()
+_BYTES = {letter: byte for byte, letter in enumerate(_LETTERS)}
+
+
+def _as_bytes(piece: str) -> bytes:
+    """What is no piece of bytes, such as a word added to the vocabulary later, is its own text."""
+    return bytes(_BYTES[letter] for letter in piece) if all(each in _BYTES for each in piece) else piece.encode()
+
+
+def _merges_path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.merges.txt"

@@ -1,0 +1,101 @@
+"""Subwords of a model that came from another system: its SentencePiece cuts, its own vocabulary gives the ids."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from attendo.errors import ModelError
+from attendo.text.byte_level_bpe import GivenVocabulary, read_entries
+from attendo.text.sentencepiece import PieceKind, open_processor, pieces
+from attendo.text.tokenizer import (
+    CONTROL_PIECES,
+    EOS,
+    MARK,
+    UNK,
+    UNKNOWN_TEXT,
+    checked_ids,
+    checked_symbols,
+    label,
+    one_line,
+    require_unicode,
+    split_at,
+)
+from attendo.text.tokenizer_files import read_bytes, write_header
+
+if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
+
+
+@dataclass(frozen=True)
+class ForeignPieces(GivenVocabulary):
+    """Text is changed as its SentencePiece model changes it (NFKC, mostly), and a piece that the vocabulary does not
+    have is UNK: a text need not come back exactly. Symbols are the tokens of languages and the like.
+    """
+
+    kind: ClassVar[str] = "foreign_pieces"
+    model: bytes = field(repr=False)
+    entries: tuple[str, ...] = field(repr=False)
+    symbols: tuple[str, ...] = ()
+    _processor: "SentencePieceProcessor" = field(init=False, repr=False, compare=False)
+    _ids: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._number()
+        object.__setattr__(self, "_processor", open_processor(self.model))
+
+    @classmethod
+    def adopt(cls, model: bytes, symbols: Sequence[str] = ()) -> "ForeignPieces":
+        """All pieces of a SentencePiece model, with new symbols before them; a fault is a `ModelError`."""
+        spoken = {PieceKind.NORMAL, PieceKind.USER_DEFINED, PieceKind.BYTE}
+        found = [piece.text for piece in pieces(model) if piece.kind in spoken and piece.text not in symbols]
+        if len(set(found)) < len(found):
+            raise ModelError("sentencepiece_duplicate_piece")
+        return cls(model, (*symbols, *found), checked_symbols(symbols))
+
+    @classmethod
+    def read(cls, folder: Path, name: str, header: dict[str, object]) -> "ForeignPieces":
+        """The tokenizer in `NAME.tokenizer.json` and `NAME.spm`; a fault is a `ModelError`."""
+        model = read_bytes(_model_path(folder, name))
+        entries, symbols = read_entries(folder, name, header)
+        try:
+            return cls(model, entries, symbols)
+        except ModelError as error:
+            raise ModelError("sentencepiece_file_invalid", path=_model_path(folder, name), error=error) from None
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, in one line."""
+        written = [f"{MARK}{UNKNOWN_TEXT}" if each == UNK else self._entry(each) for each in self._spoken(ids)]
+        # What the SentencePiece model does not have, it leaves as it is, marks included.
+        text: str = self._processor.decode_pieces(written)
+        return one_line(text.replace(MARK, " ")).strip()
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Pieces without their space, control pieces by name."""
+        checked = checked_ids(ids, self.vocab_size)
+        return [
+            CONTROL_PIECES[each] if each <= EOS else label(self._entry(each).replace(MARK, " ")) for each in checked
+        ]
+
+    def unknown(self, text: str) -> list[str]:
+        """The pieces that the vocabulary does not have."""
+        return [label(piece.replace(MARK, " ")) for piece in self._cut(text) if piece not in self._ids]
+
+    def save(self, folder: Path, name: str) -> list[Path]:
+        """Write `NAME.tokenizer.json` and `NAME.spm`."""
+        header = write_header(folder, name, self.kind, self.entries, self.symbols)
+        path = _model_path(folder, name)
+        path.write_bytes(self.model)
+        return [header, path]
+
+    def _cut(self, text: str) -> list[str]:
+        require_unicode(text)
+        parts = split_at(one_line(text), self.symbols)
+        cut: list[str] = []
+        for place, part in enumerate(parts):
+            cut += [part] if place % 2 else self._processor.encode(part, out_type=str)
+        return cut
+
+
+def _model_path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.spm"

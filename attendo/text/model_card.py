@@ -1,0 +1,84 @@
+"""Model card: task, languages and training data of a model; dialogue turns as one text."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from attendo.settings import Settings
+
+Task = Literal["translation", "summarization", "conversation", "generation"]
+Share = Annotated[float, Field(ge=0, le=1)]
+Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
+_ISO_639_1 = """
+    aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en eo
+    es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka kg
+    ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn
+    no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta
+    te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
+"""
+LANGUAGES = frozenset(_ISO_639_1.split())
+TURN = "<turn>"  # between two turns; a symbol of the tokenizers that learned from conversations
+_SPOKEN = "[turn]"  # without a space, which `without_spaces` would leave out
+
+
+class About(Settings):
+    """Nothing in it changes what a model computes; servers find a model by it."""
+
+    task: Task | None = Field(None, description="what the model does with a source")
+    source_language: Language | None = Field(None, description="of its sources, by ISO 639, such as en")
+    target_language: Language | None = Field(None, description="of its answers")
+    context_turns: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="turns of a conversation that it learned to read at once"
+    )
+
+    def told(self) -> dict[str, Any]:
+        """What is known of it, as the model folder keeps it."""
+        return self.model_dump(exclude_none=True)
+
+
+class TrainingSources(Settings):
+    """Figures of the sources that a model was trained on, from a sample of them."""
+
+    counted: Annotated[int, Field(ge=1)] = Field(description="sources in the sample")
+    with_end: Share = Field(description="share of sources that end with a full stop or another end of a sentence")
+    several_sentences: Share = Field(description="share of sources with more than one sentence")
+    tokens: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        default_factory=dict, description="percentiles of their lengths in tokens, by their numbers"
+    )
+
+    @property
+    def are_single_sentences(self) -> bool | None:
+        """Whether fewer than one in ten has several sentences; None where most have no end that would tell."""
+        if self.several_sentences >= 0.1:
+            return False
+        return True if self.with_end >= 0.5 else None
+
+
+class ModelAbout(About):
+    """What a model folder says: what somebody has said, and what was measured in training."""
+
+    trained_on: TrainingSources | None = Field(None, description="its training sources")
+
+
+def languages_of(source: Path, target: Path) -> About:
+    """As two files are named: train.en.gz and train.de are a translation from English to German."""
+    names = [_language(path) for path in (source, target)]
+    if None in names or names[0] == names[1]:
+        return About()
+    return About(task="translation", source_language=names[0], target_language=names[1])
+
+
+def _language(path: Path) -> str | None:
+    endings = [suffix[1:].lower() for suffix in path.suffixes if suffix not in (".gz", ".xz")]
+    return endings[-1] if endings and endings[-1] in LANGUAGES else None
+
+
+def join_turns(turns: Iterable[str]) -> str:
+    return TURN.join(turns)
+
+
+def as_turn(text: str) -> str:
+    """Nobody can say more than one turn: the symbol between turns is not it where somebody says it."""
+    return text.replace(TURN, _SPOKEN)

@@ -1,0 +1,333 @@
+"""Subword tokenizer trained with SentencePiece (BPE or unigram, byte fallback), and its model file."""
+
+import io
+import re
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import chain, takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from attendo.errors import DataError, ModelError, UsageError, cut_text
+from attendo.model_files import COPY_AGAIN
+from attendo.text.tokenizer import (
+    BOS,
+    CONTROL_PIECES,
+    EOS,
+    MARK,
+    PAD,
+    UNK,
+    checked_ids,
+    checked_symbols,
+    is_unicode,
+    label,
+    one_line,
+    require_unicode,
+    split_at,
+    spoken_ids,
+)
+from attendo.text.tokenizer_files import header_path, read_bytes, symbol_list, write_header
+
+if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
+
+# SentencePiece drops longer lines in silence (4,192 bytes), and a very long word stops the whole process.
+_LINE_CHARACTERS = 1000
+_LARGEST_SIZE = 2**31 - 1
+_NO_MESSAGES = 5
+_THREADS = 2
+_MODEL_KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+
+
+@dataclass(frozen=True)
+class SentencePiece:
+    """Any text without line breaks comes back exactly; `decode` never returns a line break.
+
+    SentencePiece itself reads a `▁` in the text as a space. Here it is written as its three bytes, which every
+    SentencePiece decoder turns back into `▁`. A text is also cut at its symbols before SentencePiece sees it, since a
+    unigram model would cut a symbol where a piece that overlaps it scores better. One space is put before a text,
+    but not before a symbol that begins it.
+    """
+
+    kind: ClassVar[str] = "sentencepiece"
+    model: bytes = field(repr=False)
+    symbols: tuple[str, ...] = field(init=False, compare=False)
+    _processor: "SentencePieceProcessor" = field(init=False, repr=False, compare=False)
+    _whole: dict[str, list[int]] = field(init=False, repr=False, compare=False)  # the ids of what is never cut
+
+    def __post_init__(self) -> None:
+        processor = _open(self.model)
+        symbols = _symbols(self.model)
+        whole = {MARK: _byte_ids(processor, MARK), **{symbol: [processor.piece_to_id(symbol)] for symbol in symbols}}
+        for name, value in (("symbols", symbols), ("_processor", processor), ("_whole", whole)):
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def train(
+        cls, texts: Iterable[str], size: int, kind: Literal["bpe", "unigram"] = "bpe", symbols: Sequence[str] = ()
+    ) -> "SentencePiece":
+        """At most `size` ids, control pieces, symbols and 256 bytes included; fewer if the text has no more to learn.
+
+        The texts are read once and not kept: the one copy in memory is that of SentencePiece.
+        """
+        if kind not in ("bpe", "unigram"):
+            raise UsageError("subword_kind_unknown", kind=kind)
+        return cls(_train(_training_lines(texts), size, kind, checked_symbols(symbols)))
+
+    @classmethod
+    def read(cls, folder: Path, name: str, header: dict[str, object]) -> "SentencePiece":
+        """The tokenizer in `NAME.spm`; a fault is a `ModelError`."""
+        path = _model_path(folder, name)
+        model = read_bytes(path)
+        try:
+            tokenizer = cls(model)
+        except ModelError as error:
+            raise ModelError("sentencepiece_file_invalid", path=path, error=error) from None
+        if tokenizer.symbols != symbol_list(header_path(folder, name), header):
+            raise ModelError("sentencepiece_symbols_mismatch", path=path, name=name)
+        return tokenizer
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of ids, control pieces included."""
+        return self._processor.vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text; a line break is read as a space."""
+        parts = self._parts(text)
+        return self._joined(parts, map(self._processor.encode, parts[::2]))
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, in one call of SentencePiece."""
+        cut = [self._parts(text) for text in texts]
+        between = [part for parts in cut for part in parts[::2]]
+        encoded = iter(self._processor.encode(between, num_threads=_THREADS))
+        return [self._joined(parts, encoded) for parts in cut]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; bytes that are no UTF-8 read as U+FFFD, line breaks as spaces."""
+        text: str = self._processor.decode(spoken_ids(ids, self.vocab_size))
+        return one_line(text.removeprefix(" "))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Pieces without their space, bytes as `<0xE4>`, control pieces by name."""
+        checked = checked_ids(ids, self.vocab_size)
+        return [CONTROL_PIECES[each] if each <= EOS else self._label(each) for each in checked]
+
+    def unknown(self, text: str) -> list[str]:
+        """Nothing: every character has bytes."""
+        return []
+
+    def save(self, folder: Path, name: str) -> list[Path]:
+        """Write `NAME.tokenizer.json` and `NAME.spm`."""
+        header = write_header(folder, name, self.kind, symbols=self.symbols)
+        path = _model_path(folder, name)
+        path.write_bytes(self.model)
+        return [header, path]
+
+    def _parts(self, text: str) -> list[str]:
+        """By turns what SentencePiece is to encode, and a symbol or a `▁` that the user wrote."""
+        require_unicode(text)
+        parts = split_at(one_line(text), tuple(self._whole))
+        if text and not text.startswith(self.symbols):
+            parts[0] = f" {parts[0]}"
+        return parts
+
+    def _joined(self, parts: list[str], encoded: Iterator[list[int]]) -> list[int]:
+        """The ids of a text from those of its parts, of which every second is encoded."""
+        ids = next(encoded)
+        for whole in parts[1::2]:
+            ids.extend(self._whole[whole])
+            ids.extend(next(encoded))
+        return ids
+
+    def _label(self, piece_id: int) -> str:
+        return label(self._processor.id_to_piece(piece_id).replace(MARK, " "))
+
+
+def _open(model: bytes) -> "SentencePieceProcessor":
+    processor = open_processor(model)
+    controls = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+    if processor.vocab_size() <= EOS or controls != (PAD, UNK, BOS, EOS):
+        raise ModelError("control_ids_mismatch", ids=controls)
+    if UNK in _byte_ids(processor, MARK):
+        raise ModelError("sentencepiece_byte_pieces_missing")
+    # The space before a text is put there by `_parts`, since SentencePiece would put one before every part.
+    processor.override_normalizer_spec(add_dummy_prefix=False)
+    return processor
+
+
+def _symbols(model: bytes) -> tuple[str, ...]:
+    """They stand right after the control pieces, so the rest of the file need not be read."""
+    after_controls = (piece for number, piece in enumerate(pieces(model)) if number > EOS)
+    try:
+        return checked_symbols(
+            [piece.text for piece in takewhile(lambda piece: piece.kind == PieceKind.USER_DEFINED, after_controls)]
+        )
+    except UsageError as error:
+        raise ModelError("sentencepiece_symbols_invalid", error=error) from None
+
+
+def _byte_ids(processor: "SentencePieceProcessor", text: str) -> list[int]:
+    return [processor.piece_to_id(f"<0x{byte:02X}>") for byte in text.encode()]
+
+
+def _training_lines(texts: Iterable[str]) -> Iterator[str]:
+    """Lines that SentencePiece uses whole: it skips those with its own signs `▁` and `▅`, so they are cut there."""
+    for text in texts:
+        if not is_unicode(text):
+            raise DataError("training_text_unpaired_surrogate", text=text[:40])
+        for line in re.split("[\r\n▁▅]", text):
+            if line.strip():
+                yield from (line[start : start + _LINE_CHARACTERS] for start in range(0, len(line), _LINE_CHARACTERS))
+
+
+def _train(lines: Iterator[str], size: int, kind: str, symbols: tuple[str, ...]) -> bytes:
+    from sentencepiece import SentencePieceTrainer
+
+    if not 0 < size <= _LARGEST_SIZE:
+        raise UsageError("vocabulary_size_out_of_range", size=size)
+    first = next(lines, None)
+    if first is None:
+        raise DataError("tokenizer_training_text_empty")
+    faults: list[Exception] = []
+    model = io.BytesIO()
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=_until_a_fault(chain([first], lines), faults),
+            model_writer=model,
+            model_type=kind,
+            vocab_size=size,
+            hard_vocab_limit=False,
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            byte_fallback=True,
+            user_defined_symbols=list(symbols),
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            num_threads=1,
+            minloglevel=_NO_MESSAGES,
+        )
+    except RuntimeError as error:
+        raise faults[0] if faults else _explain(error, size) from None
+    return model.getvalue()
+
+
+def _until_a_fault(lines: Iterator[str], faults: list[Exception]) -> Iterator[str]:
+    """SentencePiece turns whatever stops it into a `RuntimeError`; the fault itself is kept here."""
+    try:
+        yield from lines
+    except Exception as fault:
+        faults.append(fault)
+        raise
+
+
+def _explain(error: RuntimeError, size: int) -> UsageError | DataError:
+    too_small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
+    if too_small:
+        return UsageError("vocabulary_below_character_count", size=size, minimum=too_small[1])
+    return DataError("sentencepiece_training_failed", reason=" ".join(str(error).split()))
+
+
+def _model_path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.spm"
+
+
+class PieceKind(IntEnum):
+    """As SentencePiece numbers them."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A row of the vocabulary."""
+
+    text: str
+    score: float
+    kind: PieceKind
+
+
+def open_processor(model: bytes) -> "SentencePieceProcessor":
+    """The model in the SentencePiece library; one that it cannot read, or whose pieces are no text, is an error."""
+    from sentencepiece import SentencePieceProcessor
+
+    try:
+        processor = SentencePieceProcessor(model_proto=model)
+        processor.id_to_piece(list(range(processor.vocab_size())))
+    except (RuntimeError, ValueError):
+        raise ModelError("not_a_sentencepiece_model", fix=COPY_AGAIN) from None
+    return processor
+
+
+def model_kind(model: bytes) -> str:
+    """`bpe`, `unigram`, `word` or `char`."""
+    for number, trainer in _fields(model):
+        if number == 2 and isinstance(trainer, bytes):
+            kinds = (value for number, value in _fields(trainer) if number == 3 and isinstance(value, int))
+            return _MODEL_KINDS.get(next(kinds, 1), _MODEL_KINDS[1])
+    return _MODEL_KINDS[1]
+
+
+def pieces(model: bytes) -> Iterator[Piece]:
+    """The vocabulary in the order of ids."""
+    return (_piece(row) for number, row in _fields(model) if number == 1 and isinstance(row, bytes))
+
+
+def _piece(row: bytes) -> Piece:
+    text, score, kind = b"", 0.0, 1
+    for number, value in _fields(row):
+        match number, value:
+            case 1, bytes():
+                text = value
+            case 2, bytes() if len(value) == 4:
+                (score,) = struct.unpack("<f", value)
+            case 3, int():
+                kind = value
+    try:
+        return Piece(text.decode("utf-8"), score, PieceKind(kind))
+    except ValueError as error:  # not UTF-8, or no kind
+        raise ModelError("sentencepiece_piece_invalid", reason=cut_text(str(error)), fix=COPY_AGAIN) from None
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a protocol buffer: their number, and an integer or the bytes."""
+    position = 0
+    while position < len(message):
+        tag, position = _variable_integer(message, position)
+        number, form = tag >> 3, tag & 7
+        if number == 0:
+            raise ModelError("not_a_sentencepiece_model", fix=COPY_AGAIN)
+        if form == 0:
+            value, position = _variable_integer(message, position)
+            yield number, value
+            continue
+        length = {1: 8, 5: 4}.get(form)
+        if form == 2:
+            length, position = _variable_integer(message, position)
+        if length is None or position + length > len(message):
+            raise ModelError("not_a_sentencepiece_model", fix=COPY_AGAIN)
+        yield number, message[position : position + length]
+        position += length
+
+
+def _variable_integer(message: bytes, position: int) -> tuple[int, int]:
+    """Seven bits a byte, the lowest first; and where the next thing begins."""
+    number = shift = 0
+    while position < len(message):
+        byte = message[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, position
+        shift += 7
+    raise ModelError("not_a_sentencepiece_model", fix=COPY_AGAIN)

@@ -1,0 +1,100 @@
+"""The JSON file that every tokenizer has: what it is, and the pieces of those that have a list."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from attendo import model_files
+from attendo.errors import ModelError, UsageError, shorten
+from attendo.text.tokenizer import CONTROL_PIECES, checked_symbols, is_unicode
+
+FORMAT = "attendo.tokenizer"
+VERSION = 1
+
+
+def header_path(folder: Path, name: str) -> Path:
+    """Where the tokenizer called `name` says what it is."""
+    return folder / f"{name}.tokenizer.json"
+
+
+def write_header(
+    folder: Path, name: str, kind: str, entries: Sequence[str] | None = None, symbols: Sequence[str] = ()
+) -> Path:
+    """Write the JSON file, one piece a line so that a person can read it and compare two of them."""
+    lines = [f'"format": {json.dumps(FORMAT)}', f'"version": {VERSION}', f'"kind": {json.dumps(kind)}']
+    if symbols:
+        lines.append(f'"symbols": {_one_a_line(symbols)}')
+    if entries is not None:
+        lines.append(f'"pieces": {_one_a_line((*CONTROL_PIECES, *entries))}')
+    path = header_path(folder, name)
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8", newline="\n")
+    return path
+
+
+def read_header(folder: Path, name: str) -> dict[str, object]:
+    """The checked content of the JSON file; anything else than a tokenizer of this version is a `ModelError`."""
+    path = header_path(folder, name)
+    try:
+        header = model_files.parse_json(read_bytes(path))
+    except ValueError as error:
+        raise ModelError("tokenizer_json_invalid", path=path, reason=error) from None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ModelError("tokenizer_format_unknown", path=path, expected=FORMAT)
+    if type(header.get("version")) is not int or header["version"] != VERSION:
+        raise ModelError(
+            "tokenizer_version_unsupported", path=path, found=shorten(header.get("version")), expected=VERSION
+        )
+    surplus = sorted(header.keys() - {"format", "version", "kind", "symbols", "pieces"})
+    if surplus:
+        raise ModelError("tokenizer_key_unknown", path=path, key=shorten(surplus[0]))
+    return header
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file; one that cannot be read is a `ModelError`."""
+    return model_files.read_bytes(path, "a model folder needs its tokenizer files")
+
+
+def symbol_list(path: Path, header: dict[str, object]) -> tuple[str, ...]:
+    """The symbols of a tokenizer; a fault is a `ModelError` that names it."""
+    written = header.get("symbols", [])
+    if not isinstance(written, list) or not all(isinstance(symbol, str) for symbol in written):
+        raise ModelError("tokenizer_symbols_not_strings", path=path)
+    try:
+        return checked_symbols(written)
+    except UsageError as error:
+        raise ModelError("tokenizer_symbols_damaged", path=path, error=error) from None
+
+
+def piece_list(
+    path: Path,
+    header: dict[str, object],
+    from_disk: Callable[[str], str],
+    is_piece: Callable[[str], bool],
+    always: tuple[str, ...] = (),
+) -> tuple[str, ...]:
+    """The pieces after the control pieces, as they are in memory; a fault is a `ModelError` that names it."""
+    written = header.get("pieces")
+    if not isinstance(written, list) or not all(isinstance(piece, str) for piece in written):
+        raise ModelError("tokenizer_pieces_not_strings", path=path)
+    if tuple(written[: len(CONTROL_PIECES)]) != CONTROL_PIECES:
+        raise ModelError("tokenizer_control_pieces_missing", path=path, pieces=" ".join(CONTROL_PIECES))
+    entries = tuple(from_disk(piece) for piece in written[len(CONTROL_PIECES) :])
+    symbols = symbol_list(path, header)
+    if entries[: len(symbols)] != symbols:
+        raise ModelError("tokenizer_symbols_misplaced", path=path, piece=CONTROL_PIECES[-1])
+    seen: set[str] = set(CONTROL_PIECES)
+    for position, piece in enumerate(entries):
+        if piece in seen:
+            raise ModelError("tokenizer_piece_duplicate", path=path, piece=shorten(piece))
+        if not (position < len(symbols) or is_piece(piece)) or not is_unicode(piece):
+            raise ModelError("tokenizer_piece_invalid", path=path, piece=shorten(piece), kind=header["kind"])
+        seen.add(piece)
+    for piece in always:
+        if piece not in seen:
+            raise ModelError("tokenizer_piece_missing", path=path, piece=piece)
+    return entries
+
+
+def _one_a_line(texts: Sequence[str]) -> str:
+    return "[\n" + ",\n".join(f"  {json.dumps(text, ensure_ascii=False)}" for text in texts) + "\n]"

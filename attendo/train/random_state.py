@@ -1,0 +1,59 @@
+"""The state of every source of chance in this process, as tensors that a checkpoint can hold."""
+
+import os
+import random
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attendo.train.distributed import World
+
+
+def seed_everything(seed: int, world: World) -> None:
+    """Dropout draws from torch's own generators, and each rank its own; nothing of ours draws from the other two."""
+    torch.manual_seed(seed + 7919 * world.rank)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
+def use_deterministic(asked: bool) -> None:
+    """Only kernels that give the same bits each time. On a GPU matrix products refuse to without this setting."""
+    if asked:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(asked)
+
+
+def random_tensors(device: torch.device, world: World) -> dict[str, Tensor]:
+    """Of every rank, since each draws its own dropout. All ranks must ask together."""
+    mine = _of_this_process(device)
+    gathered = {name: world.gathered(tensor) for name, tensor in mine.items()}
+    return {f"rank{rank}/{name}": part[rank] for name, part in gathered.items() for rank in range(world.size)}
+
+
+def restore_random(tensors: dict[str, Tensor], device: torch.device, world: World) -> bool:
+    """Go on drawing where the checkpoint stopped; False where it knows nothing of this rank or device."""
+    prefix = f"rank{world.rank}/"
+    mine = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    if mine.keys() != _of_this_process(device).keys():
+        return False
+    torch.set_rng_state(mine["torch"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(mine["cuda"], device)
+    version, _, gauss = random.getstate()
+    random.setstate((version, tuple(mine["python"].tolist()), gauss))
+    name, _, _, *rest = np.random.get_state(legacy=True)
+    keys = mine["numpy"].numpy()
+    np.random.set_state((name, keys[:-1].astype(np.uint32), int(keys[-1]), *rest))
+    return True
+
+
+def _of_this_process(device: torch.device) -> dict[str, Tensor]:
+    _, keys, place, *_ = np.random.get_state(legacy=True)
+    assert isinstance(keys, np.ndarray)
+    return {
+        "torch": torch.get_rng_state(),
+        "python": torch.tensor(random.getstate()[1]),
+        "numpy": torch.tensor([*keys.tolist(), place]),
+        **({"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}),
+    }

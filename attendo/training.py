@@ -1,0 +1,188 @@
+"""`attendo.train`: a run from Python, as a loop over its reports."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from attendo.data.prepare import Preparing
+from attendo.doctor import quick_faults
+from attendo.errors import AttendoError, UsageError
+from attendo.runs.auto_config import Choice
+from attendo.runs.config import RunConfig, stored_config
+from attendo.runs.new_run import is_data, read_settings, resolve_settings
+from attendo.runs.run import Run
+from attendo.runs.run_folder import check_free, make_folder
+from attendo.text_model import TextModel, load, pick_device
+from attendo.train.distributed import World, joined
+from attendo.train.loop import DivergedError, Report
+from attendo.train.validation import Metric
+
+# Settings of [data] that may be given without their table.
+_FILES = ("source", "target", "file", "text", "source_field", "target_field", "text_field", "valid_source")
+_OF_DATA = (*_FILES, "valid_target", "valid_file", "valid_text", "prepared")
+_IN_MEMORY = {"pairs": "file", "valid_pairs": "valid_file", "texts": "text", "valid_texts": "valid_text"}
+_OF_TRAIN = ("steps", "epochs")
+
+
+def train(
+    run_file: str | Path | None = None,
+    *,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    metrics: Mapping[str, Metric] | None = None,
+    device: str = "auto",
+    overwrite: bool = False,
+    **settings: Any,
+) -> "Training":
+    """Train a model; loop over what comes back, or call its `run()`.
+
+        for report in attendo.train(source="a.en", target="a.de", out="runs/mine", steps=500):
+            print(report)
+        model = attendo.load("runs/mine/model")
+
+    The text is named by `source` and `target`, `file`, or `text`, each a path or a list of paths, or given as `pairs`
+    (of two strings) or `texts`; `valid_source` and the like are to validate with. `run_file` is a run file or a file
+    with both sides. Any other setting has the name that it has in a run file: `steps=500`, `preset="small"`,
+    `train={"peak_lr": 1e-3}`, or `**{"train.peak_lr": 1e-3}`. What is left open is chosen from the data.
+
+    `resume` goes on with the run in a folder. `metrics` are functions of outputs and references: each is a score of
+    every validation.
+    """
+    if resume is not None:
+        if run_file is not None or out is not None or settings or overwrite:
+            raise UsageError("resume_with_other_arguments")
+        return Training(Path(resume), stored_config(Path(resume)), (), device, metrics, resumes=True)
+    if out is None:
+        raise UsageError("run_folder_missing")
+    folder = Path(out)
+    check_free(folder, overwrite)
+    given = _values(settings, folder)
+    place = None if run_file is None else Path(run_file)
+    if place is not None and is_data(place):
+        given.setdefault("data", {})["file"], place = place, None
+    new = resolve_settings(read_settings(place, {}), (), place, given)
+    return Training(folder, new.config, new.choices, device, metrics, overwrites=overwrite)
+
+
+class Training:
+    """A run that trains while one loops over it; each report is an object of `attendo.train.loop`.
+
+    Leaving the loop early saves: `attendo.train(resume=folder)` goes on from there.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: RunConfig,
+        choices: Iterable[Choice],
+        device: str,
+        metrics: Mapping[str, Metric] | None,
+        resumes: bool = False,
+        overwrites: bool = False,
+    ) -> None:
+        self.folder, self.config, self.choices = folder, config, tuple(choices)
+        self.warnings: list[str] = []
+        self.step = 0
+        self._device, self._metrics = pick_device(device), dict(metrics or {})
+        self._resumes, self._overwrites = resumes, overwrites
+
+    def __iter__(self) -> Iterator[Preparing | Report]:
+        """Prepare the data, then train to the end and write the model. A second loop goes on where the first ended."""
+        with joined(self._device) as (world, device):
+            run = self._open(device, world)
+            yield from run.prepare()
+            self.config = run.config
+            run.build()
+            self.step = run.trainer.step
+            self._look(run)
+            yield from self._train(run)
+
+    def run(self) -> TextModel:
+        """Train to the end; returns the model."""
+        for _ in self:
+            pass
+        return self.model
+
+    @property
+    def model(self) -> TextModel:
+        """The best model so far, once a validation has found one."""
+        return load(self.folder / "model", str(self._device))
+
+    def __repr__(self) -> str:
+        of = f"step {self.step} of {self.config.train.steps}"
+        return f"<attendo.train into {self.folder}: {of}; loop over it, or call run()>"
+
+    def _open(self, device: Any, world: World) -> Run:
+        if self._resumes:
+            run = Run.resume(self.folder, device, world)
+        else:
+            run = Run.begin(self.config, self.folder, device, self._overwrites, world)
+        run.own_metrics = self._metrics
+        self._resumes = True
+        return run
+
+    def _look(self, run: Run) -> None:
+        """As `attendo train` does: a fault of data or network ends the run before its first step."""
+        self.warnings += run.warnings
+        if run.trainer.step or run.world.size > 1:
+            return
+        for finding in quick_faults(run):
+            if finding.level == "fault" and finding.stops:
+                raise finding.error()
+            self.warnings.append(finding.line)
+
+    def _train(self, run: Run) -> Iterator[Report]:
+        try:
+            for report in run.train():
+                self.step = run.trainer.step
+                yield report
+            run.finish()
+        except DivergedError:
+            raise
+        except BaseException:  # GeneratorExit too: the loop was left
+            if run.trainer.all_told and run.world.size == 1:
+                with suppress(AttendoError, OSError, RuntimeError, MemoryError):  # what went wrong first is to be told
+                    run.save()
+            raise
+
+
+def _values(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Settings by name, as a run file has them by table."""
+    values: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name in _IN_MEMORY:
+            table, name, value = "data", _IN_MEMORY[name], _write_down(value, name, folder)
+        elif name in _OF_DATA:
+            table = "data"
+        elif name in _OF_TRAIN:
+            table = "train"
+        else:
+            table, _, name = name.rpartition(".")
+        if "." in table:
+            raise UsageError("setting_name_too_deep", table=table, name=name)
+        place = values.setdefault(table, {}) if table else values
+        if not table and isinstance(value, Mapping):
+            place, name, value = values, name, {**values.get(name, {}), **value}
+        if name in place and not isinstance(value, Mapping):
+            raise UsageError("training_setting_duplicate", name=name)
+        place[name] = value
+    return values
+
+
+def _write_down(given: Iterable[Any], name: str, folder: Path) -> Path:
+    """Text in memory becomes a file of the run folder, so that the run can go on from there."""
+    lines = []
+    for number, each in enumerate(given):
+        pair = name.endswith("pairs")
+        parts = list(each) if pair and not isinstance(each, str) else [each]
+        if len(parts) != 1 + pair or not all(isinstance(part, str) for part in parts):
+            what = "a source and a target" if pair else "a text"
+            raise UsageError("training_item_wrong_type", name=name, number=number, what=what, value=str(each)[:80])
+        content = dict(zip(("source", "target") if pair else ("text",), parts, strict=True))
+        lines.append(json.dumps(content, ensure_ascii=False) + "\n")
+    make_folder(folder)
+    path = folder / f"{name.replace('_', '-')}.jsonl"
+    path.write_text("".join(lines), "utf-8", errors="surrogatepass")
+    return path

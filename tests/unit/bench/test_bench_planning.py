@@ -1,0 +1,94 @@
+"""What the bench is asked for: rivals by name, forced lengths, sentences of a file with their references."""
+
+from pathlib import Path
+
+import pytest
+from error_codes import ErrorCheck, has_code
+from tiny import tiny_model
+
+from attendo.bench.comparison import Rival, Sentences, forced_work, natural_work, parse_rivals, read_sentences
+from attendo.bench.random_network import random_network
+from attendo.errors import DataError, UsageError
+from attendo.model.config import ModelConfig
+
+
+def test_rivals_may_have_a_precision_of_their_own() -> None:
+    assert parse_rivals(" ctranslate2:int8, transformers ,ctranslate2", "bf16") == [
+        Rival("ctranslate2", "int8"),
+        Rival("transformers", "bf16"),
+        Rival("ctranslate2", "bf16"),
+    ]
+    assert parse_rivals("", "fp32") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("ctranslate", has_code("unknown_rival", name="ctranslate", suggestion=" (did you mean ctranslate2?)")),
+        ("ctranslate2:fp8", has_code("unknown_rival_precision", precision="fp8")),
+    ],
+)
+def test_an_unknown_rival_or_precision_is_refused(text: str, error: ErrorCheck) -> None:
+    with pytest.raises(UsageError, check=error):
+        parse_rivals(text, "fp32")
+
+
+def test_there_is_a_piece_of_work_for_each_beam_and_batch() -> None:
+    works = forced_work(random_network("tiny", 50).config, 5, 6, beams=[1, 4], batches=[2, 3])
+    assert [(work.beam, work.batch, len(work.sources)) for work in works] == [
+        (1, 2, 2),
+        (1, 3, 3),
+        (4, 2, 2),
+        (4, 3, 3),
+    ]
+    assert all(work.forced for work in works)
+    assert works[0].sources == works[1].sources[:2]
+    assert works[0].longest == 7
+
+
+def test_natural_lengths_are_those_of_the_lines_that_have_text(tmp_path: Path) -> None:
+    model = tiny_model()
+    path = tmp_path / "lines"
+    path.write_text("I love NLP\n\n  \nthe cat sat home\n", "utf-8")
+    sentences = read_sentences(path, model.source_tokenizer)
+    assert sentences.references is None
+    (work,) = natural_work(sentences, model.network.config, [5], [64])
+    assert [len(source) for source in work.sources] == [3, 4]
+    assert (work.least, work.most, work.forced) == (0, 28, False)
+
+
+def test_learned_positions_are_a_limit(tmp_path: Path) -> None:
+    model = tiny_model(positions="learned", max_length=8)
+    path = tmp_path / "lines"
+    (work,) = natural_work(Sentences(path, [[5, 6, 7]]), model.network.config, [5], [64])
+    assert work.most == 7
+    with pytest.raises(DataError, check=has_code("line_exceeds_positions", length=9, limit=8)):
+        natural_work(Sentences(path, [[5] * 9]), model.network.config, [5], [64])
+    with pytest.raises(UsageError, check=has_code("sequences_exceed_positions", limit=8, length=10)):
+        forced_work(model.network.config, 5, 9, [1], [1])
+
+
+def test_a_file_without_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("\n \n")
+    with pytest.raises(DataError, check=has_code("file_has_no_text")):
+        read_sentences(tmp_path / "lines", tiny_model().source_tokenizer)
+
+
+def test_a_reference_stays_beside_its_source(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("I love NLP\n\nthe cat\n", "utf-8")
+    (tmp_path / "right").write_text("one\ntwo\nthree\n", "utf-8")
+    sentences = read_sentences(tmp_path / "lines", tiny_model().source_tokenizer, tmp_path / "right")
+    assert [len(source) for source in sentences.sources] == [3, 2]
+    assert sentences.references == ("one", "three")
+
+
+def test_as_many_references_as_sources_are_needed(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("I love NLP\n\nthe cat\n", "utf-8")
+    (tmp_path / "right").write_text("one\ntwo\n", "utf-8")
+    with pytest.raises(DataError, check=has_code("reference_line_count_mismatch", reference_count=2, count=3)):
+        read_sentences(tmp_path / "lines", tiny_model().source_tokenizer, tmp_path / "right")
+
+
+def test_a_vocabulary_of_control_tokens_is_refused() -> None:
+    with pytest.raises(UsageError, check=has_code("vocabulary_only_control_tokens")):
+        forced_work(ModelConfig(vocab_size=4), 5, 5, [1], [1])

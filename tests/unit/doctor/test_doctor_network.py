@@ -1,0 +1,327 @@
+"""What the doctor finds in a network: each fault is put in by hand once, and a sound network is left in peace."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from doctor_runs import built_run, named, parallel_text
+from torch import Tensor, nn
+
+from attendo.data.batch import Batch, Example, collate, collate_sequences
+from attendo.doctor import Finding
+from attendo.doctor.checks import examine_network
+from attendo.doctor.learning import first_loss, overfitting
+from attendo.doctor.network import causal_leak, few_pairs, padding, shift, some_batches, tying
+from attendo.errors import UsageError
+from attendo.nn.masks import Mask
+from attendo.runs.run import Run
+from attendo.text import BOS, EOS, PAD, Words
+from attendo.train.loss import training_loss
+
+NETWORK_CHECKS = ["tying", "shift", "causal leak", "padding", "first loss", "memory"]
+TEXT = parallel_text(60)
+
+
+@pytest.fixture(autouse=True)
+def _memory_is_looked_at_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Finding("memory", "ok", "enough")
+    monkeypatch.setattr("attendo.doctor.checks.memory", lambda learner, data, measure: found)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return built_run(tmp_path, TEXT)
+
+
+def quick(run: Run) -> list[Finding]:
+    return list(examine_network(run, quick=True))
+
+
+def batches_of(run: Run) -> list[Batch]:
+    return some_batches(run.trainer.stream)
+
+
+@pytest.mark.short(2)
+@pytest.mark.parametrize(
+    "model",
+    [
+        {},
+        {"norm": "post"},
+        {"positions": "rotary"},
+        {"positions": "learned", "max_length": 40},
+        {"tie": "none", "dropout": 0.0},
+        {"d_model": 64, "num_heads": 4},
+    ],
+)
+def test_nothing_is_found_in_a_sound_network(tmp_path: Path, model: dict[str, Any]) -> None:
+    findings = quick(built_run(tmp_path, TEXT, model=model))
+    assert [finding.check for finding in findings] == [*NETWORK_CHECKS]
+    assert {finding.check: finding.level for finding in findings if finding.level != "ok"} == {}
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+@pytest.mark.parametrize("ahead", [1, 100])
+def test_a_decoder_that_sees_ahead_is_a_causal_leak(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int, dropout: float
+) -> None:
+    def leaky(past: int, queries: int, is_token: object, device: torch.device) -> Mask:
+        position = torch.arange(queries)
+        return Mask((position[None, :] <= position[:, None] + ahead)[None, None])
+
+    run = built_run(tmp_path, TEXT, model={"dropout": dropout})
+    monkeypatch.setattr("attendo.model.decoder_state.causal_mask", leaky)
+    found = named(quick(run), "causal leak")
+    assert (found.level, found.about) == ("fault", "network")
+    assert found.values["change"] > 0.01
+    assert "causal mask" in found.advice
+
+
+def test_a_leak_that_only_training_has_is_found(run: Run) -> None:
+    class LooksAhead(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + x.roll(-1, dims=1) if self.training else x
+
+    run.model.network.decoder_norm = LooksAhead()
+    assert named(quick(run), "causal leak").level == "fault"
+
+
+def test_a_mask_that_batches_lack_is_found_in_sentences_of_one_length(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sentences of like length stand together, and would hide it."""
+    pairs = [Example([4 + n] * 6, [4 + n] * 6) for n in range(4)]
+    assert padding(run.trainer.learner, pairs).level == "ok"
+    monkeypatch.setattr("attendo.doctor.network.collate", lambda examples: replace(collate(examples), source_mask=None))
+    found = padding(run.trainer.learner, pairs)
+    assert (found.level, found.values["by_neighbours"] > 0.01) == ("fault", True)
+
+
+def test_padding_that_is_looked_at_is_found(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attendo.model.transformer.padding_mask", lambda is_token: Mask())
+    findings = quick(run)
+    found = named(findings, "padding")
+    assert found.level == "fault"
+    assert found.values["by_padding"] > 0.01
+    assert named(findings, "causal leak").level == "ok"
+
+
+def test_a_sentence_that_depends_on_its_neighbours_is_found(run: Run) -> None:
+    class MixesRows(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + x.mean(dim=0, keepdim=True)
+
+    run.model.network.encoder_norm = MixesRows()
+    found = named(quick(run), "padding")
+    assert (found.level, found.found.split(" changes")[0]) == ("fault", "a longer sentence in the same batch")
+
+
+def unshifted(batch: Batch) -> Batch:
+    return replace(batch, target_ids=batch.labels)
+
+
+def without_bos(batch: Batch) -> Batch:
+    return replace(batch, target_ids=batch.target_ids.masked_fill(batch.target_ids == BOS, 5))
+
+
+def without_eos(batch: Batch) -> Batch:
+    return replace(batch, labels=batch.labels.masked_fill(batch.labels == EOS, PAD))
+
+
+def going_on_after_eos(batch: Batch) -> Batch:
+    column = batch.labels[:, :1]
+    labels = torch.cat((batch.labels, torch.full_like(column, 5)), dim=1)
+    return replace(batch, labels=labels, target_ids=torch.cat((batch.target_ids, torch.full_like(column, PAD)), dim=1))
+
+
+def two_steps_ahead(batch: Batch) -> Batch:
+    labels = torch.cat((batch.labels[:, 1:], torch.full_like(batch.labels[:, :1], PAD)), dim=1)
+    return replace(batch, labels=labels)
+
+
+def source_without_eos(batch: Batch) -> Batch:
+    return replace(batch, source_ids=batch.source_ids.masked_fill(batch.source_ids == EOS, 5))
+
+
+def other_pairs(batch: Batch) -> Batch:
+    return replace(batch, numbers=batch.numbers[1:] + batch.numbers[:1])
+
+
+@pytest.mark.short(3)
+@pytest.mark.parametrize(
+    ("spoil", "fault"),
+    [
+        (unshifted, "not bos"),
+        (without_bos, "not bos"),
+        (without_eos, "do not end with eos"),
+        (going_on_after_eos, "do not end with eos"),
+        (two_steps_ahead, "one step ahead"),
+        (source_without_eos, "the source does not end with eos"),
+        (other_pairs, "is not that of the pair in the prepared data"),
+    ],
+)
+def test_a_batch_that_is_made_wrongly_is_found(run: Run, spoil: Callable[[Batch], Batch], fault: str) -> None:
+    batches = batches_of(run)
+    assert shift(batches, run.data, recut=False).level == "ok"
+    found = shift([spoil(batch) for batch in batches], run.data, recut=False)
+    assert found.level == "fault"
+    assert fault in found.examples[0]
+    assert len(found.examples) <= 3
+
+
+def test_the_way_from_the_shards_to_a_batch_is_looked_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(source: Any, target: Any, numbers: tuple[int, ...] = ()) -> Batch:
+        return unshifted(collate_sequences(source, target, numbers))
+
+    monkeypatch.setattr("attendo.data.sampler.collate_sequences", wrong)
+    found = named(quick(run), "shift")
+    assert (found.level, found.values["faults"]) == ("fault", found.values["rows"])
+
+
+def test_labels_are_compared_with_the_text_that_they_stand_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Words, "decode", lambda self, ids: "something else")
+    found = shift([], run.data, recut=False)
+    assert found.level == "fault"
+    assert found.examples[0].startswith("validation pair 1: read back it is not ")
+
+
+def test_pieces_drawn_by_bpe_dropout_are_compared_as_text(tmp_path: Path) -> None:
+    settings = {"kind": "bpe", "size": 300, "dropout": 0.5}
+    run = built_run(tmp_path, TEXT, tokenizer=settings)
+    batches = batches_of(run)
+    assert named(quick(run), "shift").level == "ok"
+    assert shift(batches, run.data, recut=False).level == "fault", "the pieces are not those of the shards"
+    assert shift([other_pairs(batch) for batch in batches], run.data, recut=True).level == "fault"
+
+
+def test_one_table_for_two_vocabularies_is_a_fault(tmp_path: Path) -> None:
+    run = built_run(tmp_path, TEXT, tokenizer={"joint": True}, model={"tie": "all"})
+    network, data = run.model.network, run.data
+    assert tying(network, data).level == "ok"
+    twin = Words(data.target_tokenizer.vocabulary)  # type: ignore[attr-defined]
+    found = tying(network, replace(data, target_tokenizer=twin))
+    assert (found.level, found.about) == ("fault", "network")
+    assert "vocabularies of their own" in found.found
+    assert "tokenizer.joint" in found.advice
+
+
+def test_a_table_of_another_size_than_its_vocabulary_is_a_fault(run: Run) -> None:
+    larger = Words.build([f"word{n}" for n in range(500)])
+    found = tying(run.model.network, replace(run.data, source_tokenizer=larger))
+    rows = run.data.source_tokenizer.vocab_size
+    assert found.level == "fault"
+    assert f"source table has {rows:,} rows for a vocabulary of {larger.vocab_size}" in found.found
+    found = tying(run.model.network, replace(run.data, target_tokenizer=larger))
+    assert found.found.count("rows for a vocabulary") == 2, "the table and the output"
+
+
+def test_weights_that_are_tied_otherwise_than_the_settings_say_are_a_fault(run: Run) -> None:
+    network = run.model.network
+    network.output.weight = nn.Parameter(network.output.weight.detach().clone())
+    assert "the output does not share the target table, against model.tie output" in tying(network, run.data).found
+    run.data = replace(run.data, source_tokenizer=Words.build([f"word{n}" for n in range(900)]))
+    assert [finding.check for finding in quick(run)] == ["tying"], "ids would lie outside the tables"
+
+
+def test_a_joint_vocabulary_with_several_tables_is_worth_a_note(tmp_path: Path) -> None:
+    run = built_run(tmp_path, TEXT, tokenizer={"joint": True}, model={"tie": "output"})
+    found = tying(run.model.network, run.data)
+    assert (found.level, found.values["parameters"]) == ("note", 16 * run.data.source_tokenizer.vocab_size)
+
+
+def test_first_weights_that_are_too_large_are_warned_of_with_both_numbers(run: Run) -> None:
+    with torch.no_grad():
+        for weight in run.model.network.parameters():
+            weight *= 4
+    found = named(quick(run), "first loss")
+    assert found.level == "warning"
+    assert found.values["loss"] > found.values["ln_v"] + 2
+    assert f"{found.values['loss']:.2f}" in found.found
+    assert f"{found.values['ln_v']:.2f}" in found.found
+
+
+def test_a_tied_table_that_repeats_its_input_is_no_fault(tmp_path: Path) -> None:
+    """With a small vocabulary that alone makes the loss much larger than ln V."""
+    run = built_run(tmp_path, TEXT, model={"d_model": 128, "num_heads": 4}, tokenizer={"kind": "characters"})
+    found = named(quick(run), "first loss")
+    assert found.values["loss"] > 1.3 * found.values["ln_v"]
+    assert found.level == "ok"
+    assert found.values["without_repeats"] == pytest.approx(found.values["ln_v"] + 0.5, abs=0.5)
+
+
+def test_a_trained_network_must_do_better_than_chance(tmp_path: Path) -> None:
+    run = built_run(tmp_path, TEXT, train={"schedule": "constant", "peak_lr": 0.02, "warmup": 0})
+    learner, pairs = run.trainer.learner, few_pairs(batches_of(run), run.model.network)
+    assert first_loss(learner, pairs, trained=True).level == "warning"
+    while learner.step < 10:
+        learner.update([collate(pairs)])
+    assert first_loss(learner, pairs, trained=True).level == "ok"
+
+
+def test_a_few_pairs_are_learnt_by_heart(run: Run) -> None:
+    pairs = few_pairs(batches_of(run), run.model.network)
+    found = overfitting(run.trainer.learner, pairs)
+    assert found.level == "ok"
+    assert found.values["last"] <= 0.1 * found.values["first"]
+
+
+@pytest.mark.slow
+def test_a_network_that_needs_a_lower_rate_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attendo.doctor.learning.ATTEMPTS", ((1e6, 5), (0.02, 200)))
+    run = built_run(tmp_path, TEXT)
+    found = overfitting(run.trainer.learner, few_pairs(batches_of(run), run.model.network))
+    assert (found.level, found.values["steps"] > 5) == ("ok", True)
+
+
+@pytest.mark.slow
+def test_a_network_that_learns_slowly_is_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attendo.doctor.learning.ATTEMPTS", ((0.02, 45),))
+    found = overfitting(run.trainer.learner, few_pairs(batches_of(run), run.model.network))
+    assert 0.1 < found.values["last"] / found.values["first"] < 0.5
+    assert found.level == "warning"
+
+
+def test_a_network_that_learns_nothing_is_found(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_gradient(logits: Tensor, labels: Tensor, *settings: float) -> Tensor:
+        return training_loss(logits.detach(), labels, *settings) + 0 * logits.sum()
+
+    monkeypatch.setattr("attendo.train.update.training_loss", without_gradient)
+    monkeypatch.setattr("attendo.doctor.learning.ATTEMPTS", ((0.02, 10), (0.002, 20)))
+    found = overfitting(run.trainer.learner, few_pairs(batches_of(run), run.model.network))
+    assert (found.level, found.values["steps"]) == ("fault", 20)
+    assert found.values["last"] == pytest.approx(found.values["first"])
+
+
+def test_the_pairs_looked_at_are_long_and_have_different_sources(run: Run) -> None:
+    pairs = few_pairs(batches_of(run), run.model.network)
+    assert len({tuple(pair.source) for pair in pairs}) == 4
+    assert min(len(pair.source) for pair in pairs) >= 15
+    controls: Sequence[int] = (PAD, BOS, EOS)
+    assert not any(each in controls for pair in pairs for each in (*pair.source, *pair.target))
+
+
+def test_checks_that_cannot_be_made_are_faults_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> Finding:
+        raise UsageError("settings_invalid", faults="too long")
+
+    monkeypatch.setattr("attendo.doctor.checks.padding", refuses)
+    findings = quick(run)
+    assert named(findings, "padding") == Finding("padding", "fault", "too long", about="network")
+    assert findings[-1].check == "memory", "the others are still made"
+
+
+def test_the_causal_check_asks_at_both_ends_of_the_target(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leak between the last two tokens alone."""
+
+    def nearly(past: int, queries: int, is_token: object, device: torch.device) -> Mask:
+        visible = torch.ones(queries, queries, dtype=torch.bool).tril()
+        visible[-2, -1] = True
+        return Mask(visible[None, None])
+
+    monkeypatch.setattr("attendo.model.decoder_state.causal_mask", nearly)
+    pairs = few_pairs(batches_of(run), run.model.network)
+    found = causal_leak(run.trainer.learner, pairs)
+    assert (found.level, found.values["position"]) == ("fault", max(len(pair.target) for pair in pairs) - 1)
+    assert padding(run.trainer.learner, pairs).level == "fault"

@@ -1,0 +1,368 @@
+"""Settings chosen from the data: sensible, told with a reason, and never instead of what was given."""
+
+import importlib.util
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny import Command, settings, write_pairs
+
+from attendo.runs.auto_config import Amount, applied, choose, is_open, measure
+from attendo.runs.config import RunConfig
+
+SIZES = (1_000, 30_000, 160_000, 5_000_000)  # pairs, from a phrase book to a public corpus
+FILES = {"data": {"source": "a.en", "target": "a.de"}}
+CHOSEN = {
+    *("preset", "tokenizer.size", "tokenizer.joint", "tokenizer.dropout", "model.tie", "model.dropout"),
+    *("train.batch_tokens", "train.steps", "train.warmup", "train.validate_every", "train.save_every"),
+    *("train.best", "train.metrics", "train.schedule", "train.patience"),
+}
+
+
+def amount(pairs: int, overlap: float = 1.0) -> Amount:
+    """As many pairs with some 15 target tokens each."""
+    return Amount(pairs, 15 * pairs, overlap)
+
+
+def chosen(pairs: int, overlap: float = 1.0, **given: Any) -> dict[str, Any]:
+    return {choice.name: choice.value for choice in choose({**FILES, **given}, amount(pairs, overlap))}
+
+
+def over_sizes(name: str) -> list[Any]:
+    return [chosen(pairs)[name] for pairs in SIZES]
+
+
+@pytest.mark.parametrize("pairs", [0, 1, 2, 40, *SIZES, 10**9])
+@pytest.mark.parametrize("overlap", [0.0, 1.0])
+def test_every_amount_of_text_makes_a_whole_run(pairs: int, overlap: float) -> None:
+    choices = choose(FILES, amount(pairs, overlap))
+    assert {choice.name for choice in choices} == CHOSEN
+    assert all(choice.reason for choice in choices)
+    config = RunConfig(**applied(FILES, choices))
+    assert config.preset in ("tiny", "small", "base")
+    assert 300 <= config.train.steps <= 200_000
+    assert config.train.warmup < config.train.steps
+    assert config.train.validate_every == config.train.save_every <= config.train.steps
+
+
+@pytest.mark.parametrize("name", ["tokenizer.size", "train.batch_tokens"])
+def test_more_text_means_more(name: str) -> None:
+    values = over_sizes(name)
+    assert values == sorted(values)
+    assert values[0] < values[-1]
+
+
+@pytest.mark.parametrize("name", ["model.dropout", "tokenizer.dropout"])
+def test_more_text_means_less_noise(name: str) -> None:
+    values = over_sizes(name)
+    assert values == sorted(values, reverse=True)
+    assert values[0] > values[-1]
+
+
+def test_networks_grow_with_the_text() -> None:
+    assert over_sizes("preset") == ["tiny", "small", "small", "base"]
+
+
+def test_more_text_means_more_to_learn_from_in_all() -> None:
+    read = [each["train.steps"] * each["train.batch_tokens"] for _, each in by_size()]
+    assert read == sorted(read)
+    assert read[0] < read[-1]
+
+
+def test_a_small_corpus_is_read_more_often_than_a_large_one() -> None:
+    epochs = [each["train.steps"] * each["train.batch_tokens"] / (15 * pairs) for pairs, each in by_size()]
+    assert epochs == sorted(epochs, reverse=True)
+    assert 95 < epochs[0] < 105, "however small it is"
+    assert 3 <= epochs[-1] < 8
+
+
+def by_size() -> list[tuple[int, dict[str, Any]]]:
+    return [(pairs, chosen(pairs)) for pairs in SIZES]
+
+
+def test_numbers_are_round() -> None:
+    for _, each in by_size():
+        for name in ("train.steps", "train.warmup", "train.validate_every"):
+            assert len(str(each[name]).rstrip("0")) <= 2, name
+        assert each["train.batch_tokens"].bit_count() == 1
+
+
+def test_one_vocabulary_where_both_sides_are_written_alike_and_two_where_they_are_not() -> None:
+    alike, unlike = chosen(30_000, 0.95), chosen(30_000, 0.1)
+    assert (alike["tokenizer.joint"], alike["model.tie"]) == (True, "all")
+    assert (unlike["tokenizer.joint"], unlike["model.tie"]) == (False, "output")
+
+
+@pytest.mark.parametrize("pairs", SIZES)
+@pytest.mark.parametrize("name", sorted(CHOSEN))
+def test_what_is_given_is_never_overruled(name: str, pairs: int) -> None:
+    given: dict[str, Any] = {
+        "preset": "base",
+        "tokenizer.size": 123,
+        "tokenizer.joint": False,
+        "tokenizer.dropout": 0.05,
+        "model.tie": "none",
+        "model.dropout": 0.25,
+        "train.batch_tokens": 777,
+        "train.steps": 12_345,
+        "train.warmup": 0,
+        "train.validate_every": 7,
+        "train.save_every": 9,
+        "train.best": "loss",
+        "train.schedule": "constant",
+        "train.metrics": (),
+        "train.patience": 0,
+    }
+    section, _, short = name.rpartition(".")
+    values = {**FILES, **({section: {short: given[name]}} if section else {name: given[name]})}
+    choices = choose(values, amount(pairs))
+    assert {choice.name for choice in choices} == CHOSEN - {name}
+    config = RunConfig(**applied(values, choices)).model_dump()
+    assert (config[section][short] if section else config[name]) == given[name]
+
+
+def test_the_given_values_are_left_as_they_are() -> None:
+    values = {**FILES, "train": {"steps": 50}}
+    applied(values, choose(values, amount(1000)))
+    assert values == {**FILES, "train": {"steps": 50}}
+
+
+def test_preset_auto_leaves_the_preset_open() -> None:
+    assert chosen(5_000_000, preset="auto")["preset"] == "base"
+
+
+def test_what_a_preset_says_besides_its_size_is_given() -> None:
+    assert "model.dropout" not in chosen(8_000, preset="big")
+    paper = chosen(8_000, 0.1, preset="paper")
+    assert (paper["tokenizer.joint"], "model.tie" in paper) == (True, False)
+
+
+def test_other_choices_follow_what_is_given() -> None:
+    few = chosen(30_000, train={"steps": 600})
+    assert (few["train.warmup"], few["train.validate_every"]) == (60, 25)
+    halved = chosen(30_000, train={"batch_tokens": 4096, "accumulate": 2})
+    whole = chosen(30_000, train={"batch_tokens": 8192})
+    assert halved["train.steps"] == whole["train.steps"]
+
+
+@pytest.mark.parametrize("steps", [1, 3, 40, 100, 800, 10**6])
+def test_the_warm_up_is_a_small_part_of_the_steps_that_are_given(steps: int) -> None:
+    for given, window in ((FILES, None), (RUNNING, 256)):
+        choices = choose({**given, "train": {"steps": steps}}, Amount(8_000, 10**5, 1.0, window=window))
+        (warmup,) = (choice.value for choice in choices if choice.name == "train.warmup")
+        assert 1 <= warmup <= max(1, 0.4 * steps)
+
+
+@pytest.mark.parametrize(("given", "validations"), [({}, 10), ({"validate_every": 10}, 134), ({"steps": 50}, 5)])
+def test_patience_lasts_a_third_of_the_run(given: dict[str, int], validations: int) -> None:
+    chosen_ones = chosen(8_000, train={"steps": 4_000, "validate_every": 135, **given})
+    assert chosen_ones["train.patience"] == validations
+
+
+def test_eight_thousand_pairs_are_read_a_hundred_times_at_most() -> None:
+    found = chosen(8_000)
+    assert found["train.steps"] * found["train.batch_tokens"] <= 105 * 15 * 8_000
+
+
+def test_summaries_are_compared_by_rouge() -> None:
+    found = chosen(8_000, about={"task": "summarization"})
+    assert (found["train.best"], found["train.metrics"]) == ("rougeL", ("rouge1", "rouge2", "rougeL"))
+
+
+def test_the_first_metric_that_is_given_decides_which_model_is_the_best() -> None:
+    assert chosen(8_000, train={"metrics": ("exact_match", "bleu")})["train.best"] == "exact_match"
+
+
+def test_only_a_run_file_that_names_a_preset_leaves_nothing_open() -> None:
+    assert is_open({}, {})
+    assert is_open({}, {"preset": "tiny"}), "--set preset=tiny"
+    assert is_open({"preset": "auto"}, {"preset": "tiny"})
+    assert is_open({"preset": "tiny"}, {"preset": "auto"})
+    assert not is_open({"preset": "tiny"}, {"preset": "small"})
+
+
+def test_tables_are_shared_only_with_one_vocabulary() -> None:
+    assert chosen(30_000, 1.0, tokenizer={"joint": False})["model.tie"] == "output"
+    assert chosen(30_000, 0.0, tokenizer={"joint": True})["model.tie"] == "all"
+    assert chosen(30_000, 0.0, model={"tie": "all"})["tokenizer.joint"] is True
+
+
+@pytest.mark.parametrize("kind", ["unigram", "words", "characters", "bytes"])
+def test_only_merges_are_dropped_and_only_pieces_are_counted(kind: str) -> None:
+    values = {**FILES, "tokenizer": {"kind": kind}}
+    choices = choose(values, amount(1000))
+    names = {choice.name for choice in choices}
+    assert "tokenizer.dropout" not in names
+    assert ("tokenizer.size" in names) == (kind == "unigram")
+    assert RunConfig(**applied(values, choices)).tokenizer.kind == kind
+
+
+@pytest.mark.parametrize(("kind", "dropout"), [("bpe", True), ("words", False), (None, False)])
+def test_of_prepared_text_the_vocabulary_is_decided_already(kind: str | None, dropout: bool) -> None:
+    values = {"data": {"prepared": "data"}}
+    choices = choose(values, Amount(1000, 15_000, 1.0, kind))
+    names = {choice.name for choice in choices}
+    assert not names & {"tokenizer.size", "tokenizer.joint"}
+    assert ("tokenizer.dropout" in names) == dropout
+    assert RunConfig(**applied(values, choices)).model["tie"] == "all"
+
+
+@pytest.mark.parametrize("pairs", SIZES)
+def test_a_model_that_goes_on_learning_keeps_its_network_and_takes_fewer_epochs(pairs: int) -> None:
+    values = {**FILES, "start_from": "old"}
+    choices = choose(values, amount(pairs))
+    names = {choice.name for choice in choices}
+    assert names == {name for name in CHOSEN if name.startswith("train.")}
+    config = RunConfig(**applied(values, choices))
+    assert config.model == {}
+    epochs = config.train.steps * config.train.batch_tokens / (15 * pairs)
+    assert 2.5 < epochs < 11
+
+
+def test_without_sacrebleu_the_loss_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    choices = {choice.name: choice for choice in choose(FILES, amount(1000))}
+    assert choices["train.best"].value == "loss"
+    assert "attendo[eval]" in choices["train.best"].reason
+    assert "train.metrics" not in choices
+
+
+ENGLISH = ("The white Horse stands quietly in deep Snow", "For years nobody went so far over the old Bridge")
+GERMAN = ("Das weiße Pferd steht ruhig im tiefen Schnee", "So weit ging seit Jahren niemand über die alte Brücke vor")
+CHINESE = ("白马静静地站在深雪里", "多年来没有人走过那座老桥这么远")
+
+
+@pytest.mark.parametrize(
+    ("targets", "joint"), [(GERMAN, True), (CHINESE, False), ([text.upper() for text in ENGLISH], False)]
+)
+def test_alphabets_are_compared_by_how_much_of_the_text_they_share(targets: Sequence[str], joint: bool) -> None:
+    pairs = list(zip(ENGLISH, targets, strict=True)) * 50
+    for both in (pairs, [(target, source) for source, target in pairs]):
+        found = measure(both)
+        assert found.pairs == 100
+        assert {choice.name: choice.value for choice in choose(FILES, found)}["tokenizer.joint"] is joint
+
+
+def test_an_alphabet_inside_a_larger_one_is_not_the_same() -> None:
+    few, many = "abc abc", "abc defghijklmnop"
+    assert measure([(few, many)]).alphabets_overlap == measure([(many, few)]).alphabets_overlap == pytest.approx(3 / 16)
+
+
+def test_digits_and_marks_are_no_letters() -> None:
+    assert measure([("1, 2! 3?", "1, 2! 3?")]).alphabets_overlap == 0.0
+    assert measure([("abc 123", "123 猫")]).alphabets_overlap == 0.0
+
+
+def test_target_tokens_are_estimated_by_letters_and_ideographs() -> None:
+    (letters,), (ideographs,) = ([measure([("a", text)] * 100).tokens] for text in ("abcd" * 10, "猫" * 15))
+    assert letters == ideographs == 1100  # ten and one for the end
+
+
+def test_all_pairs_are_counted_however_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attendo.runs.auto_config._LETTERS_LOOKED_AT", 3)
+    found = measure(iter([("a", "aaaa")] * 7))
+    assert (found.pairs, found.tokens, found.alphabets_overlap) == (7, 14, 1.0)
+
+
+def test_show_prints_the_chosen_values_and_tells_the_reasons(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path, times=300)
+    shown = attendo("train", "--source", source, "--target", target, "--show", *settings("train.steps=900"))
+    assert shown.code == 0
+    config = RunConfig(**tomllib.loads(shown.output))
+    assert (config.preset, config.tokenizer.size, config.tokenizer.joint) == ("tiny", 1000, False)
+    assert (config.train.steps, config.train.warmup, config.train.validate_every) == (900, 90, 30)
+    assert 'preset = "tiny"  # 1,200 pairs\n' in shown.errors
+    assert "train.steps" not in shown.errors
+    told = tomllib.loads(shown.errors)  # each choice is a line that a run file could hold
+    assert told["train"]["warmup"] == 90
+    assert told["tokenizer"]["joint"] is False
+
+
+def test_a_preset_that_is_set_fixes_the_preset_alone(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path, times=300)
+    start = ["train", "--source", source, "--target", target, "--show"]
+    shown = attendo(*start, *settings("preset=small", "train.steps=800", "model.tie=all"))
+    config = RunConfig(**tomllib.loads(shown.output))
+    assert (config.preset, config.train.steps, config.train.warmup) == ("small", 800, 80)
+    assert (config.tokenizer.size, config.tokenizer.joint) == (1000, True)
+    assert config.train.patience > 0
+    assert config.train.best != "loss"
+    failed = attendo(*start, *settings("preset=smal"))
+    assert (failed.code, "did you mean small?" in failed.error) == (2, True)
+
+
+def test_a_run_file_with_a_preset_has_the_defaults_of_the_code(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    run_file = tmp_path / "run.toml"
+    run_file.write_text('preset = "tiny"\n[train]\nsteps = 800\n')
+    shown = attendo("train", run_file, "--source", source, "--target", target, "--show")
+    config = RunConfig(**tomllib.loads(shown.output))
+    assert (config.train.warmup, config.tokenizer.size, config.train.patience) == (1000, 8000, 0)
+    assert "warmup" not in shown.errors
+
+
+def test_running_text_takes_a_preset_that_is_set(attendo: Command, tmp_path: Path) -> None:
+    source, _ = write_pairs(tmp_path, times=300)
+    shown = attendo("train", "--text", source, "--show", *settings("preset=base"))
+    config = RunConfig(**tomllib.loads(shown.output))
+    assert (config.preset, config.model["num_encoder_layers"]) == ("base", 0)
+
+
+def test_numbers_that_a_run_file_spells_as_text_are_numbers(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    run_file = tmp_path / "run.toml"
+    run_file.write_text('[train]\nsteps = "900"\naccumulate = "2"\n[tokenizer]\njoint = "false"\n')
+    shown = attendo("train", run_file, "--source", source, "--target", target, "--show")
+    assert shown.code == 0
+    read = tomllib.loads(shown.output)
+    assert (read["train"]["warmup"], read["model"]["tie"]) == (90, "output")
+
+
+def test_of_several_processes_one_tells(attendo: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = write_pairs(tmp_path)
+    options = ["train", "--source", source, "--target", target, "--show"]
+    first = attendo(*options)
+    monkeypatch.setenv("RANK", "1")
+    second = attendo(*options)
+    assert first.output == second.output != ""
+    assert first.errors != second.errors == ""
+
+
+RUNNING = {"data": {"text": "a.txt"}}
+
+
+@pytest.mark.parametrize("characters", [0, 100, 60_000, 1_000_000, 10_000_000, 10**9])
+def test_every_amount_of_running_text_makes_a_whole_run(characters: int) -> None:
+    choices = choose(RUNNING, Amount(characters // 64, characters, 1.0, window=256))
+    config = RunConfig(**applied(RUNNING, choices))
+    assert all(choice.reason for choice in choices)
+    assert config.network(8, 8).decoder_only
+    assert config.train.label_smoothing == 0.0
+    assert config.train.best == "loss"
+    assert config.train.batch_tokens >= config.data.window
+    assert config.train.warmup < config.train.steps
+    assert characters * config.data.valid_share < 3_000_000
+    assert config.tokenizer.kind == ("characters" if characters < 5_000_000 else "bpe")
+    assert config.tokenizer.dropout == 0.0
+
+
+def test_what_is_given_of_running_text_stays() -> None:
+    given = {"data": {"text": "a.txt", "window": 100}, "tokenizer": {"kind": "bpe"}, "train": {"steps": 7}}
+    values = {choice.name: choice.value for choice in choose(given, Amount(10, 1000, 1.0, window=100))}
+    assert not {"data.window", "tokenizer.kind", "train.steps"} & values.keys()
+    assert values["tokenizer.size"] == 1000
+    going_on = choose({**RUNNING, "start_from": "model"}, Amount(10, 1000, 1.0, window=256))
+    assert {choice.name.split(".")[0] for choice in going_on} <= {"train", "data"}
+
+
+def test_a_model_that_goes_on_learns_from_running_text_for_fewer_epochs() -> None:
+    for characters in (20_000, 1_000_000, 50_000_000):
+        asked = {**RUNNING, "train": {"batch_tokens": 1024}}
+        new, more = (
+            {choice.name: choice for choice in choose(given, Amount(characters // 64, characters, 1.0, window=256))}
+            for given in (asked, {**asked, "start_from": "model"})
+        )
+        assert more["train.steps"].value < new["train.steps"].value or more["train.steps"].reason.startswith("3 epochs")
+        assert int(more["train.steps"].reason.split()[0]) <= 10

@@ -1,0 +1,313 @@
+"""The settings of a run, as a run file holds them."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from error_codes import ErrorCheck, has_code
+from tiny import Command
+
+from attendo.errors import UsageError
+from attendo.model.config import ModelConfig
+from attendo.runs.config import (
+    RunConfig,
+    apply_changes,
+    differing,
+    read_run_file,
+    stored_config,
+    to_toml,
+    toml_literal,
+)
+from attendo.runs.demo import demo_config
+from attendo.train.config import TrainConfig
+
+FILES = {"source": "a", "target": "b"}
+
+
+CORPORA = (
+    {"source": "a", "target": "b", "weight": 2.5, "tag": "<2de>"},
+    {"file": "c.jsonl", "source_field": "en", "target_field": "fr", "tag": "<2fr>"},
+)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        RunConfig(data=FILES),
+        demo_config(),
+        RunConfig(
+            seed=3,
+            preset="base",
+            data={**FILES, "valid_source": "c", "valid_target": "d", "folder": "texts", "tag": "<2de>"},
+            tokenizer={"kind": "unigram", "joint": True, "symbols": ["<a>", '"']},
+            model={"tie": "all", "dropout": 0.25, "output_bias": True, "norm": "post", "d_ff": 100},
+            train={"peak_lr": 1.5e-7, "warmup": 0, "clip_norm": 1e20, "metrics": ["bleu", "chrf"]},
+        ),
+        RunConfig(preset="tiny", data={"corpora": CORPORA, "valid_file": "v.tsv"}, tokenizer={"kind": "bytes"}),
+        RunConfig(preset="tiny", data={"corpora": CORPORA, "valid_corpora": CORPORA[:1]}),
+        RunConfig(preset="tiny", data={"prepared": "data"}, model={"tie": "all"}, train={"schedule": "noam"}),
+        RunConfig(start_from="old", data=FILES, tokenizer={"dropout": 0.1}, model={"dropout": 0.2}),
+    ],
+)
+def test_settings_written_as_toml_read_back_the_same(config: RunConfig, tmp_path: Path) -> None:
+    """The preset and ModelConfig are spelled out, so that other defaults in another version cannot change the run."""
+    (tmp_path / "run.toml").write_text(to_toml(config), "utf-8")
+    again = RunConfig(**read_run_file(tmp_path / "run.toml"))
+    for name in ("seed", "preset", "start_from", "data", "tokenizer"):
+        assert getattr(again, name) == getattr(config, name)
+    expected = config.train if config.train.schedule == "noam" else config.train.replace(peak_lr=again.train.peak_lr)
+    assert again.train == expected
+    assert again.train.peak_lr == config.train.peak_lr or config.train.peak_lr is None
+    assert again.network(9, 9) == config.network(9, 9)
+    assert to_toml(again) == to_toml(config)
+
+
+def test_every_setting_is_written_down() -> None:
+    written = tomllib.loads(to_toml(RunConfig(preset="small", data=FILES)))
+    assert written["train"].keys() == TrainConfig.model_fields.keys() - {"epochs"}
+    assert written["train"]["peak_lr"] == 1e-3
+    unset = {name for name, field in ModelConfig.model_fields.items() if field.default is None}
+    assert written["model"].keys() == ModelConfig.model_fields.keys() - unset
+    assert written["model"]["d_model"] == 256
+
+
+def test_a_run_that_starts_from_a_model_leaves_its_network_and_tokenizer_to_it() -> None:
+    written = tomllib.loads(to_toml(RunConfig(start_from="old", data=FILES)))
+    assert written.keys() == {"seed", "start_from", "data", "model", "train", "generation"}
+    assert written["model"] == {}
+
+
+def test_how_the_model_answers_is_checked_and_written_down() -> None:
+    asked = RunConfig(preset="small", data=FILES, generation={"max_length_factor": 3.0, "beam": 4})
+    assert tomllib.loads(to_toml(asked))["generation"] == {"max_length_factor": 3.0, "beam": 4}
+    with pytest.raises(UsageError, check=has_code("run_generation_settings_invalid")):
+        RunConfig(preset="small", data=FILES, generation={"beem": 4})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        'a "b"',
+        "a\\b",
+        "a\tb",
+        "a\nb",
+        "été 猫",
+        "'",
+        "#",
+        " ",
+        "😀",
+        "\u2028",
+        "\x7f",
+        "\x00",
+        "\U000f0000b",
+        "a\U000e0001",
+    ],
+)
+def test_any_file_name_reads_back_the_same(name: str) -> None:
+    config = RunConfig(data={"source": name, "target": "b"})
+    assert RunConfig(**tomllib.loads(to_toml(config))).data.source == Path(name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (["train.steps=5"], {"train": {"steps": 5}}),
+        (["train.peak_lr=3e-4"], {"train": {"peak_lr": 3e-4}}),
+        (["model.norm=post"], {"model": {"norm": "post"}}),
+        (['model.norm="post"'], {"model": {"norm": "post"}}),
+        (["tokenizer.joint=true"], {"tokenizer": {"joint": True}}),
+        (["data.source=a b.txt"], {"data": {"source": "a b.txt"}}),
+        (["data.source=x=y"], {"data": {"source": "x=y"}}),
+        ([" seed = 4 "], {"seed": 4}),
+        (["seed=1", "seed=2"], {"seed": 2}),
+    ],
+)
+def test_a_change_is_a_toml_value_or_else_a_string(changes: list[str], expected: dict[str, Any]) -> None:
+    assert apply_changes({}, changes) == expected
+
+
+def test_a_change_is_laid_over_what_stands_in_the_file() -> None:
+    values = {"seed": 1, "train": {"steps": 5, "warmup": 2}}
+    assert apply_changes(values, ["train.steps=7"]) == {"seed": 1, "train": {"steps": 7, "warmup": 2}}
+
+
+@pytest.mark.parametrize("change", ["steps", "=5", ""])
+def test_a_change_without_a_name_or_a_value_is_refused(change: str) -> None:
+    with pytest.raises(UsageError, check=has_code("set_option_without_value")):
+        apply_changes({}, [change])
+
+
+def test_a_change_inside_a_value_is_refused() -> None:
+    with pytest.raises(UsageError, check=has_code("set_option_not_section", name="seed")):
+        apply_changes({"seed": 1}, ["seed.x=5"])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "data is missing"),
+        ({"data": {}}, "data.source and data.target are missing"),
+        ({"data": {"source": "a"}}, "name the two text files (source and target)"),
+        ({"data": {"corpora": [{**FILES, "weight": 0}]}}, "data.corpora.0.weight: "),
+        ({"data": {**FILES, "valid_source": "c"}}, "give both data.valid_source and data.valid_target"),
+        ({"data": {"task": "builtin", "source": "a"}}, "data.task builtin makes its own sentences"),
+        ({"data": FILES, "sed": 1}, "unknown setting sed (did you mean seed?)"),
+        ({"data": FILES, "train": {"setps": 1}}, "unknown setting train.setps (did you mean steps?)"),
+        ({"data": FILES, "model": {"d_modle": 1}}, "d_modle (did you mean d_model?)"),
+        ({"data": FILES, "model": {"name": 1}}, "unknown setting"),
+        ({"data": FILES, "model": {"cls": 1}}, "unknown setting"),
+        ({"data": FILES, "model": {"self": 1}}, "unknown setting"),
+        ({"data": FILES, "self": 1}, "unknown setting self"),
+        ({"data": FILES, "model": {"d_model": 500, "num_heads": 8}}, "must be a multiple of num_heads: 500 and 8"),
+        ({"data": FILES, "preset": "samll"}, "unknown preset samll (did you mean small?)"),
+        ({"data": FILES, "model": {"vocab_size": 8}}, "model.vocab_size comes from the tokenizer"),
+        ({"data": FILES, "model": {"target_vocab_size": 8}}, "model.target_vocab_size comes from the tokenizer"),
+        ({"data": FILES, "model": {"num_encoder_layers": 0}}, "reads no source: name running text in data.text"),
+        ({"data": FILES, "model": {"tie": "all"}, "preset": "tiny"}, "set tokenizer.joint to true"),
+        ({"data": FILES, "start_from": "m", "preset": "tiny"}, "keeps the model's network: leave preset out"),
+        ({"data": FILES, "start_from": "m", "tokenizer": {"size": 9}}, "keeps the model's tokenizer"),
+        ({"data": FILES, "start_from": "m", "model": {"d_model": 8}}, "model.d_model cannot be changed"),
+        ({"data": FILES, "train": {"schedule": "noam", "peak_lr": 1e-3}}, "leave peak_lr out"),
+        ({"data": FILES, "train": {"final_lr": 0.1}}, "means nothing with schedule inverse_square_root"),
+        ({"data": FILES, "train": {"metrics": ["blue"]}}, "train.metrics.0: "),
+        ({"data": FILES, "train": {"peak_lr": "fast"}}, "train.peak_lr: "),
+        ({"data": FILES, "tokenizer": {"kind": "morse"}}, "tokenizer.kind: "),
+        ({"data": FILES, "train": 5}, "train: "),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line_that_names_it(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        RunConfig(**values)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_tables_may_be_shared_where_the_vocabulary_is_still_to_be_chosen_or_is_there() -> None:
+    assert RunConfig(data=FILES, model={"tie": "all"}).preset == "auto"
+    assert RunConfig(data={"prepared": "data"}, preset="tiny", model={"tie": "all"}).model == {"tie": "all"}
+
+
+@pytest.mark.parametrize(
+    ("value", "literal"),
+    [
+        (True, "true"),
+        (3, "3"),
+        (1e-9, "1e-09"),
+        ("a\\b", '"a\\\\b"'),
+        (("a", "b"), '["a", "b"]'),
+        ([], "[]"),
+        ([1, 2], "[1, 2]"),
+    ],
+)
+def test_a_value_is_spelled_as_toml_reads_it(value: Any, literal: str) -> None:
+    assert toml_literal(value) == literal
+    read = tomllib.loads(f"value = {literal}")["value"]
+    assert read == (list(value) if isinstance(value, tuple) else value)
+
+
+def test_the_network_gets_its_vocabularies_from_the_tokenizers() -> None:
+    network = RunConfig(data=FILES, preset="tiny", model={"dropout": 0.3}).network(11, 12)
+    assert (network.source_vocab_size, network.target_vocab_size) == (11, 12)
+    assert (network.d_model, network.dropout) == (128, 0.3)
+
+
+@pytest.mark.parametrize("content", [b"seed = ", b"\xff", b"[data"])
+def test_a_run_file_that_is_not_toml_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "run.toml").write_bytes(content)
+    with pytest.raises(UsageError, check=has_code("run_file_not_toml")):
+        read_run_file(tmp_path / "run.toml")
+
+
+def test_a_run_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.toml", tmp_path):
+        with pytest.raises(UsageError, match=str(path)):
+            read_run_file(path)
+
+
+def test_a_mistake_names_the_file_it_is_in(attendo: Command, tmp_path: Path) -> None:
+    file, good = tmp_path / "mine.toml", '[data]\nsource = "a"\ntarget = "b"\n'
+    file.write_text(f"{good}[train]\nstepz = 3\n", "utf-8")
+    for command in (["train", file], ["prepare", file, "--out", "x"], ["doctor", file]):
+        assert attendo(*command).error == f"{file}: unknown setting train.stepz (did you mean steps?)"
+    file.write_text(good, "utf-8")
+    assert attendo("train", file, "--set", "train.stepz=3").error.startswith(f"{file} with --set: unknown setting")
+    assert attendo("train", "--set", "data.task=x", "--out", "y").error.startswith("data.task: ")
+
+
+def test_a_mistake_in_the_settings_of_a_run_names_them(attendo: Command, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text('[data]\ntask = "builtin"\ntasks = 1\n', "utf-8")
+    told = f"{tmp_path / 'run.toml'}: unknown setting data.tasks (did you mean task?)"
+    assert attendo("train", "--resume", tmp_path).error == told
+    with pytest.raises(UsageError, check=has_code("run_file_invalid")):
+        stored_config(tmp_path)
+
+
+def test_what_differs_is_told_with_its_table() -> None:
+    """By its table: tokenizer.dropout and model.dropout are written alike."""
+    one = RunConfig(data=FILES, preset="tiny", model={"dropout": 0.1}, tokenizer={"dropout": 0.2})
+    other = RunConfig(data=FILES, preset="tiny", model={"dropout": 0.2}, tokenizer={"dropout": 0.1})
+    assert differing(one, other) == ["tokenizer.dropout = 0.1", "model.dropout = 0.2"]
+    assert differing(one, one) == []
+    named = one.replace(about={"task": "generation"})
+    assert (differing(one, named), differing(named, one)) == (['about.task = "generation"'], ["no about.task"])
+
+
+def test_prepared_data_brings_its_tokenizer() -> None:
+    for name, value in (("kind", "words"), ("size", 500), ("joint", True), ("symbols", ["<a>"])):
+        with pytest.raises(UsageError, check=has_code("prepared_tokenizer_fixed", setting=name)):
+            RunConfig(data={"prepared": "data"}, tokenizer={name: value})
+    assert RunConfig(data={"prepared": "data"}, tokenizer={"dropout": 0.1}).tokenizer.dropout == 0.1
+
+
+def test_checking_a_run_needs_no_torch() -> None:
+    code = (
+        "import sys; from attendo.runs.config import RunConfig;"
+        "RunConfig(data={'task': 'builtin'}); assert 'torch' not in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_preset_that_shares_its_table_makes_one_vocabulary() -> None:
+    assert RunConfig(preset="paper", data=FILES).tokenizer.joint
+    assert not RunConfig(preset="paper", data=FILES, model={"tie": "output"}).tokenizer.joint
+    assert not RunConfig(preset="base", data=FILES).tokenizer.joint
+    with pytest.raises(
+        UsageError, check=has_code("tie_all_without_joint_vocabulary", origin=" (which preset paper has)")
+    ):
+        RunConfig(preset="paper", data=FILES, tokenizer={"joint": False})
+
+
+def test_a_run_file_is_laid_over_its_base(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "first.toml").write_text(
+        'seed = 3\n[data]\nsource = "a"\ntarget = "b"\n[train]\nsteps = 5\nema = 0.5\n'
+    )
+    (tmp_path / "deep" / "second.toml").write_text('base = "../first.toml"\npreset = "tiny"\n[train]\nsteps = 6\n')
+    (tmp_path / "third.toml").write_text('base = "deep/second.toml"\n[data]\ntarget = "c"\n')
+    values = read_run_file(tmp_path / "third.toml")
+    assert values == {
+        "seed": 3,
+        "preset": "tiny",
+        "data": {"source": "a", "target": "c"},
+        "train": {"steps": 6, "ema": 0.5},
+    }
+    assert "base" not in to_toml(RunConfig(**values))
+
+
+@pytest.mark.parametrize(
+    ("base", "error"),
+    [
+        ('"b.toml"', has_code("base_circular")),
+        ('"a.toml"', has_code("base_circular")),
+        ('"c.toml"', has_code("run_file_not_readable")),
+        ("3", has_code("base_not_file_name", value="3")),
+    ],
+)
+def test_a_base_that_cannot_be_one_is_refused(tmp_path: Path, base: str, error: ErrorCheck) -> None:
+    (tmp_path / "a.toml").write_text(f"base = {base}\n")
+    (tmp_path / "b.toml").write_text('base = "./a.toml"\n')
+    with pytest.raises(UsageError, check=error):
+        read_run_file(tmp_path / "a.toml")

@@ -1,0 +1,98 @@
+"""Every setting of a run, also those that were left out."""
+
+import tomllib
+from typing import Any
+
+import pytest
+
+from attendo.data.config import DataConfig
+from attendo.decode.config import OF_A_SOURCE, GenerationConfig
+from attendo.model.config import VOCABULARIES, ModelConfig
+from attendo.runs.config import RunConfig, resolved
+from attendo.runs.config_reference import shown
+from attendo.train.config import TrainConfig
+
+FILES = {"source": "a", "target": "b"}
+TEXT = {"preset": "tiny", "model": {"num_encoder_layers": 0}, "data": {"text": "a", "window": 32}}
+FOLLOWING = ", by the other settings"
+
+
+def told(config: RunConfig, text: DataConfig | None = None) -> dict[str, Any]:
+    """By table: the settings, with those that follow from others."""
+    lines = shown(config, text or config.data).splitlines()
+    return tomllib.loads("\n".join(line.removeprefix("# ").removesuffix(FOLLOWING) for line in lines))
+
+
+def read_back(config: RunConfig, text: DataConfig | None = None) -> RunConfig:
+    return RunConfig(**tomllib.loads(shown(config, text or config.data)))
+
+
+def test_every_setting_is_shown() -> None:
+    found = told(RunConfig(preset="small", data=FILES, generation={"beam": 4}))
+    assert found["train"].keys() == TrainConfig.model_fields.keys() - {"epochs"}
+    assert found["model"].keys() == ModelConfig.model_fields.keys() - {"vocab_size", *VOCABULARIES}
+    assert found["generation"] == GenerationConfig(beam=4).model_dump(mode="json")
+    assert (found["model"]["d_key"], found["model"]["final_norm"]) == (64, True)
+    assert found["model"]["attention_dropout"] == found["model"]["dropout"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"preset": "small", "data": FILES, "generation": {"beam": 4}},
+        {"preset": "tiny", "data": {**FILES, "cut_source": 40, "tag": "<a>", "valid_source": "c", "valid_target": "d"}},
+        {"preset": "tiny", "data": FILES, "model": {"d_key": 8}, "train": {"schedule": "noam"}},
+        {**TEXT, "generation": {"max_length_factor": 0.0}},
+        {"preset": "tiny", "data": {"prepared": "p"}, "tokenizer": {"dropout": 0.1}},
+        {"start_from": "m", "data": FILES, "model": {"dropout": 0.2}, "generation": {"beam": 2}},
+    ],
+)
+def test_what_is_shown_is_the_same_run(values: dict[str, Any]) -> None:
+    config = RunConfig(**values)
+    text = DataConfig(**FILES) if config.data.prepared else config.data
+    again = read_back(config, text)
+    assert shown(again, text) == shown(config, text)
+    for table in ("seed", "data", "model", "train"):
+        assert resolved(again)[table] == resolved(config)[table]
+    assert again.tokenizer == config.tokenizer
+    if config.start_from is None:
+        assert GenerationConfig(**again.generation) == GenerationConfig(**config.generation)
+    else:
+        assert again.generation == config.generation
+
+
+def test_what_follows_from_other_settings_goes_on_following() -> None:
+    again = read_back(RunConfig(preset="small", data=FILES))
+    assert not {"d_key", "attention_dropout", "final_norm"} & again.model.keys()
+    assert not {"max_source", "long_source"} & again.generation.keys()
+    pinned = RunConfig(preset="small", data=FILES, model={"attention_dropout": 0.2}, generation={"max_source": 9})
+    again = read_back(pinned)
+    assert (again.model["attention_dropout"], again.generation["max_source"]) == (0.2, 9)
+
+
+def test_how_a_model_answers_because_of_its_data_is_shown() -> None:
+    cut = told(RunConfig(preset="tiny", data={**FILES, "cut_source": 40}))["generation"]
+    assert (cut["max_source"], cut["long_source"]) == (40, "cut")
+    running = told(RunConfig(**TEXT))
+    assert (running["generation"]["max_length_extra"], running["data"]["stride"]) == (32, 8)
+    assert not OF_A_SOURCE.keys() & running["generation"].keys()
+    prepared = RunConfig(preset="tiny", data={"prepared": "p"}, model={"num_encoder_layers": 0})
+    assert told_lines(prepared, RunConfig(**TEXT).data)["max_length_extra"] == "32"
+
+
+def test_the_rate_that_noam_computes_is_shown() -> None:
+    noam = RunConfig(preset="small", data=FILES, train={"schedule": "noam", "warmup": 100})
+    assert told(noam)["train"]["peak_lr"] == pytest.approx((256 * 100) ** -0.5)
+
+
+def test_what_comes_from_elsewhere_is_said_and_not_made_up() -> None:
+    prepared = shown(RunConfig(preset="tiny", data={"prepared": "p"}), DataConfig(**FILES))
+    assert "[tokenizer]\ndropout = 0.0\n# all else is as data.prepared was made\n" in prepared
+    going_on = shown(RunConfig(start_from="m", data=FILES), DataConfig(**FILES))
+    assert "[model]\n# network and tokenizer are those of start_from\n" in going_on
+    assert going_on.endswith("[generation]\n# all else is as the model of start_from has it\n")
+
+
+def told_lines(config: RunConfig, text: DataConfig) -> dict[str, str]:
+    lines = [line for line in shown(config, text).splitlines() if line.endswith(FOLLOWING)]
+    return dict(line.removeprefix("# ").removesuffix(FOLLOWING).split(" = ") for line in lines)

@@ -1,0 +1,62 @@
+"""Which pieces make a word, and which id a piece is meant to be."""
+
+import pytest
+from tiny import SOURCES, TARGETS
+
+from attendo.serve.explorer.pieces import prefix_ids, words
+from attendo.serve.http.errors import Refusal
+from attendo.text import BOS, EOS, Bytes, Characters, SentencePiece, Tokenizer, Words
+
+
+@pytest.fixture(scope="module")
+def subwords() -> SentencePiece:
+    return SentencePiece.train([*SOURCES, *TARGETS, "the cat scattered"] * 4, 330)
+
+
+def joined(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
+    pieces = tokenizer.pieces(ids)
+    groups = words(tokenizer, ids)
+    assert [place for group in groups for place in group] == list(range(len(ids)))
+    return ["".join(pieces[place] for place in group).removeprefix("␣") for group in groups]
+
+
+def test_pieces_between_spaces_are_a_word(subwords: SentencePiece) -> None:
+    ids = [*subwords.encode("the cats scattered homewards"), EOS]
+    assert len(ids) > 5
+    assert joined(subwords, ids) == ["the", "cats", "scattered", "homewards", "</s>"]
+    assert joined(subwords, [BOS, *ids])[0] == "<s>"
+
+
+def test_signs_of_a_script_without_spaces_are_words_of_their_own(subwords: SentencePiece) -> None:
+    ids = subwords.encode("我看见猫了 cat")
+    groups = joined(subwords, ids)
+    assert groups[-1] == "cat"
+    assert len(groups) >= 3
+
+
+def test_a_character_in_bytes_is_one_word() -> None:
+    tokenizer = Bytes()
+    groups = words(tokenizer, tokenizer.encode("né à"))
+    assert [len(group) for group in groups] == [3, 1 + 2]
+
+
+@pytest.mark.parametrize("tokenizer", [Words.build(SOURCES), Characters.build(SOURCES)])
+def test_words_and_characters_are_what_they_are(tokenizer: Tokenizer) -> None:
+    ids = [*tokenizer.encode("the cat sat."), EOS]
+    assert words(tokenizer, ids) == [[place] for place in range(len(ids))]
+
+
+def test_of_pieces_that_read_the_same_the_most_probable_is_meant(subwords: SentencePiece) -> None:
+    labels = subwords.pieces(range(subwords.vocab_size))
+    same = next(name for name in labels if labels.count(name) > 1)
+    candidates = [token for token, name in enumerate(labels) if name == same]
+    for meant in candidates:
+        likely = [0.0 if token == meant else -5.0 for token in range(subwords.vocab_size)]
+        assert prefix_ids([same], subwords, lambda _, likely=likely: likely) == (meant,)
+
+
+def test_a_prefix_may_hold_ids_and_end_with_eos(subwords: SentencePiece) -> None:
+    assert prefix_ids([9, EOS], subwords, lambda _: []) == (9, EOS)
+    assert prefix_ids([9, "</s>"], subwords, lambda _: []) == (9, EOS)
+    with pytest.raises(Refusal, match="unknown_piece"):
+        prefix_ids(["no such piece"], subwords, lambda _: [])

@@ -1,0 +1,199 @@
+"""What cannot be meant is refused in both languages, with the thing, the value and the way out; never with a 500."""
+
+from typing import Any
+
+import pytest
+from small_server import API, HOSTILE, POSTS, TEXT, Asking, error_of, random_model
+from tiny import without_source
+
+from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.settings import ServeSettings
+from attendo.text_model import TextModel
+
+BODIES: list[tuple[str, bytes]] = [
+    ("bad_json", b"{"),
+    ("bad_json", b'{"text": NaN}'),
+    ("bad_json", b"{" + b",".join(b'"n%d": 1' % n for n in range(1_001)) + b"}"),
+    ("bad_json", b'{"text": "x", "heads": {"decoder.0.cross": {"0": Infinity}}}'),
+    ("bad_json", b'{"text": "\\ud800"}'),
+    ("bad_json", b'{"text": "\xff"}'),
+    ("bad_json", b"[" * 5000),
+    ("bad_json", b'{"text": "x"} trailing'),
+    ("bad_request", b""),
+    ("bad_request", b"[]"),
+    ("bad_request", b"null"),
+    ("bad_request", b'"text"'),
+    ("bad_request", b"{}"),
+    ("bad_request", b'{"text": 5}'),
+    ("bad_request", b'{"text": null}'),
+    ("bad_request", b'{"text": ["I"]}'),
+    ("bad_request", b'{"text": "I", "bean": 4}'),
+    ("bad_request", b'{"text": "I", "model": 3}'),
+    ("bad_request", b'{"text": "I", "decoder": "greedy"}'),
+    ("bad_request", b'{"text": "I", "decoder": {"kind": "beem"}}'),
+    ("bad_request", b'{"text": "I", "decoder": {"beam": 0}}'),
+    ("bad_request", b'{"text": "I", "decoder": {"beam": 1000000000000000000000000}}'),
+    ("bad_request", b'{"text": "I", "decoder": {"beam": 2.5}}'),
+    ("bad_request", b'{"text": "I", "decoder": {"beam": true}}'),
+    ("bad_request", b'{"text": "I", "decoder": {"temperature": 0}}'),
+    ("bad_request", b'{"text": "I", "decoder": {"temperature": 1e999}}'),
+    ("bad_request", b'{"text": "I", "decoder": {"top_p": "0.5"}}'),
+    ("bad_request", b'{"text": "I", "decoder": {"n_best": -1}}'),
+    ("bad_request", b'{"text": "I", "decoder": {"max_length": 100000}}'),
+    ("bad_request", b'{"text": "I", "decoder": {"coverage_penalty": 1}}'),
+    ("empty_text", b'{"text": ""}'),
+    ("empty_text", b'{"text": " \\n\\t "}'),
+]
+
+
+@pytest.mark.parametrize(("code", "body"), BODIES)
+def test_a_body_that_cannot_be_meant_is_refused(server: Asking, code: str, body: bytes) -> None:
+    answered = server.client.post(f"{API}/trace", content=body, headers={"content-type": "application/json"})
+    error_of(answered, 400, code)
+
+
+@pytest.mark.short(3)
+@pytest.mark.parametrize("path", POSTS)
+def test_every_endpoint_refuses_the_same_things(server: Asking, path: str) -> None:
+    server.refused(path, 400, "empty_text", text="")
+    server.refused(path, 404, "unknown_model", text=TEXT, model="nobody")
+    server.refused(path, 404, "unknown_checkpoint", text=TEXT, checkpoint="step-00000001")
+    server.refused(path, 404, "unknown_checkpoint", text=TEXT, checkpoint="../../model")
+    server.refused(path, 400, "unknown_site", text=TEXT, heads={"decoder.9.cross": {"0": 0.0}})
+    for head in ("2", "-1", "x", "²", "1" * 40, ""):
+        server.refused(path, 400, "unknown_head", text=TEXT, heads={"decoder.0.cross": {head: 0.0}})
+    server.refused(path, 400, "bad_request", text=TEXT, heads={"decoder.0.cross": {"0": -1}})
+    error = server.refused(path, 413, "too_long", text="cat " * 1999 + "cat")
+    assert "2001 tokens" in error["message"]
+
+
+def test_a_mistyped_name_is_told_the_nearest(server: Asking) -> None:
+    error = server.refused("answer", 400, "bad_request", text=TEXT, decoder={"kind": "beam", "lenght_penalty": 1.0})
+    assert error["message"] == "decoder.lenght_penalty is unknown (did you mean length_penalty?)"
+    assert error["message_zh"] == "decoder.lenght_penalty 无法识别（是否指 length_penalty？）"
+
+
+def test_values_that_a_field_may_have_are_listed_in_both_languages(server: Asking) -> None:
+    error = server.refused("answer", 400, "bad_request", text=TEXT, decoder={"kind": "beem"})
+    assert error["message"] == "decoder.kind must be one of 'greedy', 'beam' or 'sample'"
+    assert error["message_zh"] == "decoder.kind 必须是以下之一：'greedy'、'beam'、'sample'"
+
+
+def test_every_fault_of_a_request_is_told(server: Asking) -> None:
+    error = server.refused("answer", 400, "bad_request", text=5, decoder={"kind": "beam", "beam": 99})
+    assert error["message"] == "text must be a text; decoder.beam must be at most 12"
+
+
+def test_settings_that_exclude_each_other_are_refused(server: Asking) -> None:
+    error = server.refused("answer", 400, "bad_setting", text=TEXT, decoder={"kind": "beam", "beam": 4, "groups": 3})
+    assert "groups must divide the beam evenly" in error["message"]
+    assert error["message_zh"] == "这样的设置不成立：束宽必须能被组数整除：组数 3，束宽 4"
+    for decoder in ({"min_length": 5, "max_length": 2}, {"kind": "beam", "groups": 2, "stop": "leader"}):
+        error = server.refused("answer", 400, "bad_setting", text=TEXT, decoder=decoder)
+        assert error["message"] not in error["message_zh"]
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "fields"),
+    [
+        ("trace", "unknown_layer", {"layers": [0, 2]}),
+        ("trace", "bad_request", {"layers": [-1]}),
+        ("trace", "bad_request", {"layers": [0.5]}),
+        ("mask", "unknown_layer", {"layer": 2}),
+        ("mask", "unknown_head", {"head": 2}),
+        ("mask", "bad_request", {"head": None}),
+        ("ledger", "unknown_step", {"target": "猫", "step": 2}),
+        ("steps", "unknown_piece", {"prefix": ["nobody"]}),
+        ("steps", "unknown_piece", {"prefix": [10**9]}),
+        ("steps", "forced_control", {"prefix": ["<s>"]}),
+        ("steps", "forced_control", {"prefix": ["</s>", "猫"]}),
+        ("steps", "forced_control", {"prefix": [0]}),
+        ("steps", "bad_request", {"prefix": [None]}),
+        ("steps", "bad_request", {"prefix": [1.5]}),
+        ("steps", "bad_request", {"prefix": "猫"}),
+        ("answer", "unknown_piece", {"prefix": ["猫 坐"], "stream": True}),
+        ("answer", "bad_request", {"stream": "yes"}),
+        ("rank", "bad_request", {"target": 5}),
+    ],
+)
+def test_what_a_view_does_not_have_is_named(server: Asking, path: str, code: str, fields: dict[str, Any]) -> None:
+    server.refused(path, 400, code, text=TEXT, **fields)
+
+
+def test_a_prefix_longer_than_an_answer_may_be_is_refused(server: Asking) -> None:
+    server.refused("steps", 413, "too_long", text=TEXT, prefix=["猫"] * 300)
+    server.refused("answer", 413, "too_long", text=TEXT, prefix=["猫"] * 3, decoder={"max_length": 2})
+
+
+def test_a_text_that_is_too_long_comes_back_in_parts(small_model: TextModel) -> None:
+    server = Asking(NamedModel("small", small_model), settings=ServeSettings(tokens=5))
+    error = server.refused("trace", 413, "too_long", text="the cat sat. a dog ran home.")
+    assert error["choices"] == ["first 4 tokens"]
+    assert error["texts"] == ["the cat sat."]
+    error = server.refused("trace", 413, "too_long", text="the cat sat. a dog ran.")
+    assert (error["choices"], error["choices_zh"]) == (["first 4 tokens", "by sentence"], ["前 4 个词元", "逐句"])
+    assert error["texts"] == ["the cat sat.", ["the cat sat.", "a dog ran."]]
+    for text in ("the cat sat.", "a dog ran."):
+        assert server.post("trace", text=text)["source"]["pieces"][-1] == "</s>"
+    error = server.refused("trace", 413, "too_long", text="cat", target="猫 " * 9)
+    assert error["message"].startswith("the target has")
+    assert (error["side"], "choices" in error) == ("target", False)
+    assert error["message_zh"].startswith("译文有")
+
+
+def test_learned_positions_have_an_end() -> None:
+    server = Asking(NamedModel("short", random_model(positions="learned", max_length=6)))
+    assert server.refused("trace", 413, "too_long", text="cat " * 5 + "cat")["texts"] == ["cat cat cat cat cat"]
+    server.refused("trace", 413, "too_long", text="cat", target="猫 " * 6)
+    assert server.post("trace", text="cat cat cat cat cat")["source"]["pieces"][-1] == "</s>"
+
+
+@pytest.mark.short(3)
+@pytest.mark.parametrize("path", POSTS)
+def test_a_model_that_reads_no_source_cannot_be_looked_into(path: str) -> None:
+    server = Asking(NamedModel("storyteller", without_source()))
+    error = server.refused(path, 400, "no_source", text=TEXT)
+    assert "storyteller" in error["message"]
+    assert "storyteller" in error["message_zh"]
+
+
+def test_hostile_tokens_are_text_like_any_other() -> None:
+    server = Asking(NamedModel("<b>", random_model(hostile=True)))
+    assert server.get("models")["models"][0]["name"] == "<b>"
+    for text in HOSTILE:
+        answer = server.post("trace", text=text, target=text)
+        assert answer["text"] == text
+        assert answer["source"]["pieces"][-1] == "</s>"
+        pieces = server.post("trace", text=text, target=text)["target"]["predicted"]
+        assert "".join(pieces[:-1]).replace("␣", "") == text.replace(" ", "")
+        error = server.refused("trace", 404, "unknown_model", text=text, model=text)
+        assert repr(text) in error["message"]
+
+
+def test_control_tokens_that_a_user_writes_are_no_control_tokens(server: Asking) -> None:
+    answer = server.post("trace", text="cat </s> <s>", target="</s>")
+    assert answer["source"]["pieces"].count("</s>") == 1
+    assert answer["target"]["predicted"].count("</s>") == 1
+    assert answer["unknown"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", f"{API}/trace", 405, "bad_method"),
+        ("POST", f"{API}/models", 405, "bad_method"),
+        ("GET", f"{API}/nothing", 404, "not_found"),
+        ("GET", "/docs", 404, "not_found"),
+        ("GET", f"{API}/training?model=nobody", 404, "unknown_model"),
+        ("GET", f"{API}/training", 404, "no_training"),
+    ],
+)
+def test_addresses_that_are_not_there(server: Asking, method: str, path: str, status: int, code: str) -> None:
+    error_of(server.client.request(method, path), status, code)
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
+def test_a_body_of_another_kind_is_not_read(server: Asking, kind: str) -> None:
+    """So that no form of another site can ask anything."""
+    answered = server.client.post(f"{API}/trace", content=b'{"text": "I"}', headers={"content-type": kind})
+    error_of(answered, 400, "bad_request")

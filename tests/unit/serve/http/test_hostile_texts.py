@@ -1,0 +1,151 @@
+"""X11: no text of 5,000 characters keeps what looks at it busy: twice as long takes twice as much."""
+
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from types import FrameType
+from typing import Any
+
+import pytest
+from tiny import SOURCES
+
+from attendo.serve.http.errors import Refusal
+from attendo.serve.language_detection import detect
+from attendo.serve.languages import code_of
+from attendo.serve.translation.documents import read
+from attendo.serve.translation.segmenter import TextPlan
+from attendo.text import Characters, SentencePiece, Words
+from attendo.text_model.sentence_splitting import joined, sentences
+
+CHARACTERS = 5_000
+WORST = {
+    "one word": "x",
+    "one letter words": "x ",
+    "apostrophes": "x'",
+    "combining": "e\u0301\u0308\u0327",
+    "only combining": "\u0301",
+    "spaces": " ",
+    "lines": "\n",
+    "tabs and spaces": "\t \u00a0\u3000",
+    "full stops": ".",
+    "short sentences": "A. ",
+    "abbreviations": "Mr. e.g. ",
+    "sentences without spaces": "猫。",
+    "closing signs": ".)\"'",
+    "two scripts": "a猫",
+    "emoji": "👩‍👩‍👧",
+    "variation": "☺\ufe0f",
+    "surrogate range": "\U0010fffd",
+    "digits": "1",
+    "hyphens": "a-",
+    "open tags": "<b",
+    "nested tags": "<b>",
+    "values": "<a b='",
+    "comments": "<!--",
+    "sections": "<![CDATA[",
+    "ampersands": "&",
+    "numbers of signs": "&#x1",
+    "placeholders": "%s{0}",
+    "braces": "{",
+    "right to left": "\u202eא",
+    "Hangul": "ㅎㅏㄴ",
+    "ligatures": "ﷺ",  # one sign that normalises to eighteen
+}
+
+
+@cache
+def tokenizers() -> dict[str, Any]:
+    lines = [*SOURCES, "猫 坐 着", "It's the cat's."] * 40
+    return {
+        "words": Words.build(lines),
+        "characters": Characters.build(lines),
+        "bpe": SentencePiece.train(lines, 300, "bpe"),
+        "unigram": SentencePiece.train(lines, 300, "unigram"),
+    }
+
+
+def _document(text: str) -> None:
+    for kind in ("text", "html", "xml"):
+        try:
+            read(text.encode(), kind)  # type: ignore[arg-type]
+        except Refusal:
+            continue
+
+
+def _plan(text: str, kind: Any) -> None:
+    plan = TextPlan(text, kind)
+    assert len(plan.asked) <= len(text)
+
+
+LOOKED_AT_BY: dict[str, Callable[[str], Any]] = {
+    **{
+        name: (lambda text, name=name: tokenizers()[name].encode(text))
+        for name in ("words", "characters", "bpe", "unigram")
+    },
+    "unknown words": lambda text: tokenizers()["words"].unknown(text),
+    "detection": lambda text: detect(text, ["en", "zh", "de", "ru"]),
+    "sentences": lambda text: joined(sentences(text)),
+    "languages": code_of,
+    "documents": _document,
+    "plain text": lambda text: _plan(text, "text"),
+    "HTML": lambda text: _plan(text, "html"),
+    "XML": lambda text: _plan(text, "xml"),
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_AT_BY)
+def test_twice_the_text_takes_twice_the_lines(name: str) -> None:
+    look = LOOKED_AT_BY[name]
+    look("warm")
+    for kind, unit in WORST.items():
+        once, twice = (lines_run(look, _of(unit, size)) for size in (250, 500))
+        assert twice < 2.5 * once + 200, kind
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOOKED_AT_BY)
+def test_five_thousand_characters_take_less_than_fifty_milliseconds(name: str) -> None:
+    look = LOOKED_AT_BY[name]
+    look("warm")
+    for kind, unit in WORST.items():
+        whole = _of(unit, CHARACTERS)
+        assert _seconds(look, whole) < 0.05, kind
+        assert any(_takes_twice_as_long(look, whole) for _ in range(5)), kind
+
+
+def _takes_twice_as_long(look: Callable[[str], Any], text: str) -> bool:
+    """As half of it. Of a few milliseconds others' work may be a part, so once is enough; four times is never twice."""
+    return _seconds(look, text) < 2.5 * _seconds(look, text[: len(text) // 2]) + 0.002
+
+
+def _of(unit: str, size: int) -> str:
+    return (unit * size)[:size]
+
+
+def _seconds(look: Callable[[str], Any], text: str) -> float:
+    """Of this process, the least of some: others may be computing too."""
+    taken = []
+    for _ in range(5):
+        begin = time.process_time()
+        look(text)
+        taken.append(time.process_time() - begin)
+    return min(taken)
+
+
+def lines_run(look: Callable[[str], Any], text: str) -> int:
+    """Of our own files."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace if "/attendo/" in frame.f_code.co_filename.replace("\\", "/") else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        look(text)
+    finally:
+        sys.settrace(before)
+    return count

@@ -1,0 +1,125 @@
+"""Whether a server runs, whether it should be asked, and what ends it."""
+
+import asyncio
+import logging
+import threading
+from typing import Any
+
+import pytest
+from polyglot import ENGLISH, served
+from starlette.testclient import TestClient
+from tiny import PATIENCE
+
+from attendo.serve.app import create_app
+from attendo.serve.http.middleware import Guard
+from attendo.serve.scheduling.health import EXIT_CODE, Watchdog
+from attendo.serve.scheduling.worker import Batcher
+from attendo.serve.settings import ServeSettings
+
+
+@pytest.fixture
+def app() -> Guard:
+    made = create_app(served("forth", "back"))
+    made.office.warm = True
+    return made
+
+
+def asked(app: Guard, path: str) -> tuple[int, Any]:
+    answered = TestClient(app, base_url="http://localhost").get(path)
+    return answered.status_code, answered.json()
+
+
+def test_a_server_that_runs_says_so_as_LibreTranslate_does(app: Guard) -> None:
+    assert asked(app, "/livez") == asked(app, "/health") == (200, {"status": "ok"})
+
+
+def test_it_is_ready_when_every_model_has_answered_once() -> None:
+    app = create_app(served("forth", "back"))
+    assert asked(app, "/readyz") == (503, {"ready": False, "reason": "starting"})
+    asyncio.run(_warm(app))
+    assert asked(app, "/readyz") == (200, {"ready": True, "reason": None})
+
+
+async def _warm(app: Guard) -> None:
+    await app.office.warm_up()
+    for each in app.office.shelf.all():
+        each.batcher._inbox.put(None)
+
+
+def test_one_that_ends_is_not_to_be_asked_and_takes_nothing_new(app: Guard) -> None:
+    app.office.draining = True
+    assert asked(app, "/readyz") == (503, {"ready": False, "reason": "draining"})
+    assert asked(app, "/livez")[0] == 200
+    status, told = asked(app, "/api/v1/models")
+    assert (status, told["error"]["code"]) == (503, "draining")
+    client = TestClient(app, base_url="http://localhost")
+    assert client.post("/v2/document", data={}).json()["detail"] == "draining"
+    for path in ("/v2/document/x", "/v2/document/x/result"):  # those that were brought before can be fetched
+        assert client.post(path, json={"document_key": "k"}).json()["detail"] == "unknown_document"
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(1.9, 200), (2.1, 503)])
+def test_one_that_does_not_move_while_somebody_waits_is_not_to_be_asked(
+    app: Guard, monkeypatch: pytest.MonkeyPatch, seconds: float, status: int
+) -> None:
+    monkeypatch.setattr(Batcher, "seconds_without_a_step", seconds)
+    assert asked(app, "/readyz")[0] == status
+    assert (asked(app, "/readyz")[1]["reason"] == "hanging") == (status == 503)
+
+
+def test_one_whose_thread_died_is_not_to_be_asked(app: Guard) -> None:
+    app.office.served("back").batcher._died = True
+    assert asked(app, "/readyz") == (503, {"ready": False, "reason": "stopped"})
+
+
+def ended(app: Guard, caplog: pytest.LogCaptureFixture) -> str:
+    """The line in the log, once the watchdog has ended the process."""
+    codes: list[int] = []
+    gone = threading.Event()
+
+    def end(code: int) -> None:
+        codes.append(code)
+        gone.set()
+
+    Watchdog(app.office, end).start()
+    assert gone.wait(PATIENCE)
+    assert codes == [EXIT_CODE] == [70]
+    (record,) = [each for each in caplog.records if each.levelno == logging.CRITICAL]
+    return record.getMessage()
+
+
+def test_S10_a_thread_that_died_ends_the_process(app: Guard, caplog: pytest.LogCaptureFixture) -> None:
+    app.office.served("back").batcher._died = True
+    assert ended(app, caplog).startswith("the thread that computes for the model back died")
+
+
+def test_S10_a_thread_that_hangs_ends_the_process(caplog: pytest.LogCaptureFixture) -> None:
+    app, released = create_app(served("forth"), ServeSettings(hang_seconds=0.05)), threading.Event()
+    batcher = app.office.served("forth").batcher
+
+    async def main() -> str:
+        hanging = asyncio.create_task(batcher.run(lambda: released.wait(PATIENCE)))
+        await asyncio.sleep(0)
+        told = await asyncio.to_thread(ended, app, caplog)
+        released.set()
+        await hanging
+        await batcher.drain()
+        return told
+
+    told = asyncio.run(main())
+    assert told.startswith("the thread that computes for the model forth has done nothing for 0.05 s")
+
+
+def test_a_server_where_all_goes_well_is_left_alone(app: Guard) -> None:
+    watchdog = Watchdog(app.office)
+    batcher = app.office.served("forth").batcher
+
+    async def main() -> None:
+        await batcher.generate([ENGLISH])
+        assert watchdog.fault() is None
+        await batcher.drain()
+
+    asyncio.run(main())
+    watchdog.stop()
+    watchdog._watch()
+    assert watchdog.fault() is None

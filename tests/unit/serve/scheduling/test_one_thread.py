@@ -1,0 +1,50 @@
+"""An exported model leaves little to torch, and that stays in one thread; a model of ours has all that it was given."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from attendo.serve.scheduling.scheduler import computing
+
+
+@pytest.fixture
+def three_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+def model(runtime: str) -> Any:
+    return SimpleNamespace(device=torch.device("cpu"), runtime=SimpleNamespace(name=runtime, evaluating=nullcontext))
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize(("runtime", "threads"), [("torch", 3), ("onnx", 1), ("ctranslate2", 1)])
+def test_so_many_threads_compute(runtime: str, threads: int) -> None:
+    with computing(model(runtime)):
+        assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_what_goes_wrong_leaves_them_as_they_were() -> None:
+    with pytest.raises(ValueError, match="wrong"), computing(model("onnx")):
+        raise ValueError("wrong")
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_other_threads_keep_theirs() -> None:
+    found: list[int] = []
+    with computing(model("onnx")):
+        pass
+    other = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    other.start()
+    other.join()
+    assert found == [3]

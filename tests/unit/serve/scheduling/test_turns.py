@@ -1,0 +1,84 @@
+"""The event loop goes first now and then: what is ready in it is handled before a thread goes on."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from tiny import PATIENCE
+
+from attendo.serve.scheduling.worker import Turns
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn each time, however little was computed; and one that lasts, however busy the machine is."""
+    monkeypatch.setattr("attendo.serve.scheduling.worker._EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("attendo.serve.scheduling.worker._MOST_SECONDS", 30.0)
+
+
+def computing(turns: Turns, work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    turns.loop = asyncio.get_running_loop()
+    thread.start()
+    return thread
+
+
+@pytest.mark.usefixtures("often")
+def test_what_is_ready_is_handled_first() -> None:
+    told: list[str] = []
+
+    async def main() -> None:
+        turns = Turns()
+
+        def work() -> None:
+            turns.give()
+            told.append("computed")
+
+        thread = computing(turns, work)
+        asyncio.get_running_loop().call_soon(told.append, "handled")
+        time.sleep(0.05)  # the loop is busy, and the thread has long begun
+        told.append("was busy")
+        while thread.is_alive():
+            await asyncio.sleep(0.001)
+
+    asyncio.run(main())
+    assert told == ["was busy", "handled", "computed"]
+
+
+def test_a_loop_that_is_busy_is_not_waited_for_without_end() -> None:
+    async def main() -> None:
+        turns = Turns()
+        time.sleep(0.01)
+        computing(turns, turns.give).join(PATIENCE)  # in which the loop can do nothing
+        assert {*threading.enumerate()} <= before
+
+    before = {*threading.enumerate()}
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("often")
+def test_nobody_waits_for_a_loop_that_is_gone() -> None:
+    turns = Turns()
+    turns.give()
+    turns.loop = asyncio.new_event_loop()
+    turns.loop.close()
+    turns.give()
+
+
+def test_the_loop_has_no_turn_before_something_was_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attendo.serve.scheduling.worker._EVERY_SECONDS", 1800.0)
+    turns, woken = Turns(), list[object]()
+
+    class Loop:
+        def call_soon_threadsafe(self, callback: Callable[[], None]) -> None:
+            woken.append(callback)
+            callback()
+
+    turns.loop = Loop()  # type: ignore[assignment]
+    turns.give()
+    assert not woken
+    turns._begun = time.monotonic() - 3600
+    turns.give()
+    assert len(woken) == 1

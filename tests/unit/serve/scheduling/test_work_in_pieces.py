@@ -1,0 +1,145 @@
+"""What cannot be taken apart into steps: a call at a time, so much in each, and nobody is kept waiting for long."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from batcher_users import sentences
+
+from attendo.decode.step_hook import between_steps
+from attendo.serve.scheduling import background as module
+from attendo.serve.scheduling.background import Pieces
+from attendo.serve.scheduling.jobs import Failed, Finished, Job, Texts, Told, Work
+from attendo.text_model import Result, TextModel
+
+BAN: dict[str, Any] = {"ban": ["zebra"]}
+
+
+class Calls:
+    """A model that remembers what it was asked."""
+
+    def __init__(self, model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.texts: list[list[str]] = []
+        generate = model.generate
+
+        def remembering(texts: Sequence[str], **options: Any) -> list[Result]:
+            self.texts.append([*texts])
+            return generate(texts, **options)
+
+        monkeypatch.setattr(model, "generate", remembering)
+
+
+def asked(pieces: Pieces, texts: Sequence[str], **options: Any) -> tuple[Job, list[Any]]:
+    heard: list[Any] = []
+    job = Job(Texts(tuple(texts), options), heard.append)
+    pieces.add(job)
+    return job, heard
+
+
+def work_off(pieces: Pieces) -> None:
+    for _ in range(100):
+        if not pieces.busy:
+            return
+        pieces.step()
+    raise AssertionError("it never came to an end")
+
+
+def test_many_texts_are_answered_a_few_at_a_time_and_others_come_in_between(
+    small_model: TextModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GATHERED", 3)
+    many, calls = sentences(8), Calls(small_model, monkeypatch)
+    pieces = Pieces(small_model, lambda: None)
+    first, heard = asked(pieces, many, **BAN)
+    pieces.step()
+    _, other = asked(pieces, many[:1], **BAN)
+    work_off(pieces)
+    assert calls.texts == [many[:3], many[3:6], [*many[:1], *many[6:]]]
+    (finished,), (also_finished,) = heard, other
+    assert [each.text for each in finished.value] == [each.text for each in small_model.generate(many, **BAN)]
+    assert [each.text for each in also_finished.value] == [finished.value[0].text]
+    assert first.over
+
+
+def test_by_turns_who_has_waited_longest_and_who_asks_for_least(small_model: TextModel) -> None:
+    pieces, served = Pieces(small_model, lambda: None), list[int]()
+    for tokens in (900, 800, 5, 7, 700):
+        job, _ = asked(pieces, ["the cat"], ban=[f"zebra {tokens}"])
+        job.tokens = tokens
+    while pieces.busy:
+        waiting = [*pieces._jobs]
+        pieces.step()
+        served += [job.tokens for job in waiting if job.over]
+    assert served == [900, 5, 800, 7, 700]
+
+
+def test_long_texts_are_answered_one_by_one(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_GATHERED_CHARACTERS", 20)
+    long, calls = " ".join(["the cat sat"] * 5), Calls(small_model, monkeypatch)
+    pieces = Pieces(small_model, lambda: None)
+    asked(pieces, ["a dog", long, "a dog", "the cat"], **BAN)
+    work_off(pieces)
+    assert calls.texts == [["a dog"], [long], ["a dog", "the cat"]]
+
+
+@pytest.mark.parametrize("options", [{"prefix": ["我", "猫"]}, {"constraints": [["我"], ["猫"]], "beam": 2}])
+def test_what_is_asked_for_each_text_stays_together(
+    small_model: TextModel, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(module, "_GATHERED", 1)
+    calls, pieces = Calls(small_model, monkeypatch), Pieces(small_model, lambda: None)
+    texts = ["the cat", "a dog"]
+    _, heard = asked(pieces, texts, **options)
+    asked(pieces, texts, **options)
+    work_off(pieces)
+    assert calls.texts == [texts, texts]
+    assert isinstance(heard[0], Finished)
+
+
+def test_no_texts_are_answered_at_once(small_model: TextModel) -> None:
+    pieces = Pieces(small_model, lambda: None)
+    _, heard = asked(pieces, (), **BAN)
+    work_off(pieces)
+    assert heard == [Finished([])]
+
+
+def test_S7_a_call_ends_at_the_step_after_the_last_of_those_it_is_for_was_lost(
+    small_model: TextModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beats: list[float] = []
+    pieces = Pieces(small_model, lambda: beats.append(time.monotonic()))
+    (first, heard), (second, _) = (asked(pieces, ["the cat"], min_length=400, **BAN) for _ in range(2))
+    first.deadline = time.monotonic() - 1
+    look, looks = pieces._look, 0
+
+    def counted(jobs: Sequence[Job]) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 5:
+            second.leave()
+        look(jobs)
+
+    monkeypatch.setattr(pieces, "_look", counted)
+    pieces.step()
+    assert looks == len(beats) == 5
+    assert isinstance(heard[0], Failed)
+    assert (first.over, second.over, pieces.busy) == (True, True, False)
+
+
+def test_other_work_is_looked_on_too(small_model: TextModel) -> None:
+    beats: list[int] = []
+    pieces = Pieces(small_model, lambda: beats.append(1))
+    heard: list[Any] = []
+
+    def numbers() -> Any:
+        between_steps()
+        yield 1
+        between_steps()
+        yield 2
+
+    pieces.add(Job(Work(numbers), heard.append))
+    work_off(pieces)
+    assert heard[:2] == [Told(1), Told(2)]
+    assert isinstance(heard[2], Finished)
+    assert len(beats) == 2

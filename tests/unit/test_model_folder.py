@@ -1,0 +1,401 @@
+"""A model folder: what is saved comes back, and nothing damaged is ever loaded."""
+
+import hashlib
+import json
+import pickle
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from error_codes import has_code
+from full_disk import room_for
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from tiny import SOURCES, tiny_model
+
+from attendo.errors import AttendoError, ModelError
+from attendo.model_folder import FORMAT, VERSION, load_model, write_manifest
+from attendo.text import Words
+from attendo.text_model import load
+
+FILES = (
+    "config.json",
+    "generation.json",
+    "manifest.json",
+    "scores.json",
+    "source.tokenizer.json",
+    "target.tokenizer.json",
+    "weights.safetensors",
+)
+
+Tensors = dict[str, torch.Tensor]
+
+
+@pytest.mark.parametrize("changes", [{"tie": "none"}, {"tie": "output"}, {"tie": "all", "joint": True}])
+def test_a_saved_model_comes_back_with_the_same_weights_and_answers(tmp_path: Path, changes: dict[str, Any]) -> None:
+    model = tiny_model(seed=3, **changes)
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model", "cpu")
+    before, after = model.network.state_dict(), loaded.network.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert loaded.generate(SOURCES) == model.generate(SOURCES)
+    assert (loaded.generation, loaded.scores) == (model.generation, model.scores)
+    assert loaded.network.config == model.network.config
+    assert not loaded.network.training
+
+
+def test_the_folder_holds_these_files(model_folder: Path) -> None:
+    assert sorted(path.name for path in model_folder.iterdir()) == sorted(FILES)
+
+
+@pytest.mark.parametrize(
+    ("changes", "stored_once"),
+    [
+        ({"tie": "output"}, {"output.weight"}),
+        ({"tie": "all", "joint": True}, {"output.weight", "target.tokens.weight"}),
+    ],
+)
+def test_tied_weights_are_stored_once_and_still_tied_after_loading(
+    tmp_path: Path, changes: dict[str, Any], stored_once: set[str]
+) -> None:
+    tiny_model(**changes).save(tmp_path / "model")
+    with safe_open(tmp_path / "model" / "weights.safetensors", "pt") as file:
+        assert not stored_once & set(file.keys())
+    network = load(tmp_path / "model", "cpu").network
+    assert network.output.weight is network.target.tokens.weight
+    assert network.source is not None
+    assert (network.source.tokens.weight is network.target.tokens.weight) == (changes["tie"] == "all")
+
+
+def test_a_joint_tokenizer_is_one_object_again(tmp_path: Path) -> None:
+    tiny_model(joint=True).save(tmp_path / "model")
+    loaded = load(tmp_path / "model", "cpu")
+    assert loaded.source_tokenizer is loaded.target_tokenizer
+
+
+def test_saving_replaces_the_earlier_folder_and_leaves_nothing_else(tmp_path: Path) -> None:
+    tiny_model(seed=1, joint=True).save(tmp_path / "model")
+    second = tiny_model(seed=2)
+    second.save(tmp_path / "model")
+    assert load(tmp_path / "model", "cpu").generate(SOURCES) == second.generate(SOURCES)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == sorted(FILES)
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_the_rest_of_an_interrupted_save_is_cleared_away(tmp_path: Path, existing: bool) -> None:
+    if existing:
+        tiny_model().save(tmp_path / "model")
+    for rest in (".tmp-model", ".old-model"):
+        (tmp_path / rest).mkdir()
+        (tmp_path / rest / "half").write_text("written")
+    tiny_model().save(tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("existing", [False, True])
+@pytest.mark.parametrize("room", [100, 2_000])
+def test_a_disk_that_fills_up_leaves_nothing_but_the_earlier_folder(tmp_path: Path, existing: bool, room: int) -> None:
+    if existing:
+        tiny_model().save(tmp_path / "model")
+    with pytest.raises((OSError, AttendoError)), room_for(room):
+        tiny_model(seed=2).save(tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"] * existing
+    if existing:
+        assert load(tmp_path / "model", "cpu").generate(SOURCES) == tiny_model().generate(SOURCES)
+
+
+def test_a_folder_that_holds_something_else_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "dear.txt").write_text("Dear reader")
+    with pytest.raises(AttendoError, check=has_code("not_a_model_folder")):
+        tiny_model().save(tmp_path / "letters")
+    assert (tmp_path / "letters" / "dear.txt").read_text() == "Dear reader"
+
+
+@pytest.mark.short(3)
+@pytest.mark.parametrize("name", FILES)
+def test_every_flipped_bit_is_found(model_folder: Path, name: str) -> None:
+    whole = (model_folder / name).read_bytes()
+    dice = random.Random(name)
+    for _ in range(300 if name == "manifest.json" else 40):
+        place = dice.randrange(len(whole) * 8)
+        damaged = bytearray(whole)
+        damaged[place // 8] ^= 1 << place % 8
+        (model_folder / name).write_bytes(damaged)
+        assert str(model_folder / name) in expect_fault(model_folder), f"bit {place}"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(model_folder: Path, name: str) -> None:
+    (model_folder / name).unlink()
+    assert str(model_folder / name) in expect_fault(model_folder)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
+def test_a_truncated_file_is_named(model_folder: Path, name: str, kept: float) -> None:
+    whole = (model_folder / name).read_bytes()
+    (model_folder / name).write_bytes(whole[: int(kept * len(whole))])
+    assert str(model_folder / name) in expect_fault(model_folder)
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name != "manifest.json"])
+def test_a_file_that_has_grown_is_named(model_folder: Path, name: str) -> None:
+    with (model_folder / name).open("ab") as file:
+        file.write(b"\n")
+    assert str(model_folder / name) in expect_fault(model_folder)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("source.tokenizer.json", "target.tokenizer.json"),
+        ("generation.json", "scores.json"),
+        ("config.json", "manifest.json"),
+        ("weights.safetensors", "config.json"),
+    ],
+)
+def test_exchanged_files_are_found(model_folder: Path, one: str, other: str) -> None:
+    first, second = (model_folder / one).read_bytes(), (model_folder / other).read_bytes()
+    (model_folder / one).write_bytes(second)
+    (model_folder / other).write_bytes(first)
+    message = expect_fault(model_folder)
+    assert str(model_folder / one) in message or str(model_folder / other) in message
+
+
+def test_a_link_to_a_file_elsewhere_is_not_followed(model_folder: Path, tmp_path: Path) -> None:
+    shutil.move(model_folder / "scores.json", tmp_path / "scores.json")
+    (model_folder / "scores.json").symlink_to(tmp_path / "scores.json")
+    assert str(model_folder / "scores.json") in expect_fault(model_folder)
+
+
+def test_weights_of_another_model_of_other_size_are_refused(model_folder: Path, tmp_path: Path) -> None:
+    tiny_model(d_model=32).save(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "weights.safetensors", model_folder)
+    reseal(model_folder)
+    assert "the network needs" in expect_fault(model_folder, "weights.safetensors")
+
+
+def without_one(weights: Tensors) -> Tensors:
+    return {name: weight for name, weight in weights.items() if name != "decoder_norm.weight"}
+
+
+def with_one_more(weights: Tensors) -> Tensors:
+    return {**weights, "surplus": torch.zeros(1)}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [(without_one, "decoder_norm.weight is missing"), (with_one_more, "surplus is not part of the network")],
+)
+def test_weights_that_do_not_fit_are_named(model_folder: Path, change: Callable[[Tensors], Tensors], told: str) -> None:
+    rewrite_weights(model_folder, change)
+    assert told in expect_fault(model_folder, "weights.safetensors")
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.float64, torch.int64, torch.bool])
+def test_weights_of_another_kind_of_number_are_refused(model_folder: Path, kind: torch.dtype) -> None:
+    rewrite_weights(model_folder, lambda weights: {name: weight.to(kind) for name, weight in weights.items()})
+    assert str(kind).removeprefix("torch.") in expect_fault(model_folder, "weights.safetensors")
+
+
+class Sentinel:
+    """Unpickling it would make a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("write", [pickle.dump, torch.save])
+def test_a_pickle_in_place_of_the_weights_is_refused_and_never_run(
+    model_folder: Path, tmp_path: Path, write: Callable[..., None]
+) -> None:
+    with (model_folder / "weights.safetensors").open("wb") as file:
+        write(Sentinel(tmp_path / "sentinel"), file)
+    reseal(model_folder)
+    expect_fault(model_folder, "weights.safetensors")
+    assert not (tmp_path / "sentinel").exists()
+
+
+@pytest.mark.parametrize(("kind", "version"), [("other.model", VERSION), (FORMAT, VERSION + 1), (FORMAT, str(VERSION))])
+def test_another_format_or_version_is_named(model_folder: Path, kind: str, version: Any) -> None:
+    (model_folder / "manifest.json").unlink()
+    write_manifest(model_folder, kind, version)
+    assert f"{kind} version {version}" in expect_fault(model_folder, "manifest.json")
+
+
+def test_a_file_or_nothing_in_place_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text")
+    for name in ("file", "nothing"):
+        assert str(tmp_path / name) in expect_fault(tmp_path / name)
+
+
+def test_a_folder_without_a_model_is_told_from_a_damaged_one(model_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "is not a model folder: it is empty; give one that attendo wrote" in expect_fault(tmp_path / "empty")
+    assert "is not a model folder: it has no manifest.json" in expect_fault(tmp_path)
+    (model_folder / "manifest.json").unlink()
+    assert "manifest.json cannot be read" in expect_fault(model_folder)
+
+
+def test_a_tokenizer_of_another_size_is_refused(model_folder: Path) -> None:
+    Words.build(["quite other words stand here and there are many more of them"]).save(model_folder, "target")
+    reseal(model_folder)
+    assert "target tokenizer has" in expect_fault(model_folder)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "config.json", "source.tokenizer.json", "scores.json"])
+def test_a_file_that_not_even_the_manifest_names_is_missed(model_folder: Path, name: str) -> None:
+    (model_folder / name).unlink()
+    reseal(model_folder)
+    expect_fault(model_folder, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", "[]"),
+        ("config.json", "[" * 100_000),
+        ("config.json", '{"vocab_size": 5, "d_modle": 8}'),
+        ("config.json", '{"vocab_size": 5, "self": 8}'),
+        ("generation.json", '{"max_lenght": 8}'),
+        ("generation.json", '{"self": 8}'),
+        ("scores.json", "nothing"),
+    ],
+)
+def test_content_that_cannot_be_meant_is_a_model_error(model_folder: Path, name: str, content: str) -> None:
+    (model_folder / name).write_text(content)
+    reseal(model_folder)
+    expect_fault(model_folder, name)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"format": FORMAT, "version": VERSION},
+        {"format": FORMAT, "version": VERSION, "files": ["config.json"]},
+        {"format": FORMAT, "version": VERSION, "files": {"config.json": 7}},
+        {"format": FORMAT, "version": VERSION, "files": {"config.json": {}}},
+        {"format": FORMAT, "version": VERSION, "files": {"../secret": {"bytes": 6, "sha256": ""}}},
+        {"format": FORMAT, "version": VERSION, "files": {"..": {"bytes": 6, "sha256": ""}}},
+    ],
+)
+def test_a_manifest_made_by_hand_is_a_model_error(model_folder: Path, content: dict[str, Any]) -> None:
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    (model_folder / "manifest.json").write_text(json.dumps({**content, "sha256": digest}))
+    expect_fault(model_folder)
+
+
+def test_half_a_surrogate_pair_in_the_manifest_is_a_model_error(model_folder: Path) -> None:
+    (model_folder / "manifest.json").write_text('{"format": "\\ud800"}')
+    expect_fault(model_folder, "manifest.json")
+
+
+def expect_fault(folder: Path, name: str = "") -> str:
+    """The one line by which the folder is refused; it names the file."""
+    with pytest.raises(ModelError) as caught:
+        load(folder, "cpu") if name == "generation.json" else load_model(folder)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(folder) in message
+    assert name in message
+    return message
+
+
+def reseal(folder: Path) -> None:
+    """Make the manifest fit what is in the folder now."""
+    (folder / "manifest.json").unlink()
+    write_manifest(folder, FORMAT, VERSION)
+
+
+def rewrite_weights(folder: Path, change: Callable[[Tensors], Tensors]) -> None:
+    weights = load_file(folder / "weights.safetensors")
+    save_file(change(weights), folder / "weights.safetensors")
+    reseal(folder)
+
+
+def test_a_save_that_was_killed_between_its_two_renames_is_put_right(model_folder: Path) -> None:
+    model_folder.rename(model_folder.with_name(f".old-{model_folder.name}"))
+    load_model(model_folder)
+    assert [path.name for path in model_folder.parent.iterdir() if path.name.endswith(model_folder.name)] == [
+        model_folder.name
+    ]
+
+
+def test_loading_leaves_the_callers_random_numbers_alone(model_folder: Path) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    load_model(model_folder)
+    assert torch.equal(torch.rand(3), expected)
+
+
+LONG_VALUES: dict[str, Any] = {"text": "x" * 100_000, "number": 10**4000, "list": ["x"] * 9_000, "null": None}
+
+
+def seal(folder: Path, name: str, content: object) -> None:
+    """Another file, and a manifest that knows of it."""
+    (folder / name).write_text(json.dumps(content), "utf-8")
+    (folder / "manifest.json").unlink()
+    write_manifest(folder, FORMAT, VERSION)
+
+
+@pytest.mark.parametrize("value", LONG_VALUES)
+@pytest.mark.parametrize("name", ["config.json", "generation.json", "source.tokenizer.json", "about.json"])
+def test_long_values_give_short_messages(model_folder: Path, name: str, value: str) -> None:
+    path = model_folder / name
+    before = json.loads(path.read_text("utf-8")) if path.is_file() else {"task": "translation"}
+    messages = []
+    for key in (*before, "k" * 50_000):
+        seal(model_folder, name, {**before, key: LONG_VALUES[value]})
+        try:
+            load(model_folder, "cpu")
+        except ModelError as error:
+            messages.append(str(error))
+    assert messages
+    assert all(name in each and "\n" not in each and len(each) < 400 + len(str(path)) for each in messages)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "bound"),
+    [
+        ("max_length_extra", 140_000, "20000"),
+        ("min_length_extra", 140_000, "20000"),
+        ("max_length_factor", 14_000.0, "100"),
+        ("mbr_candidates", 100_000, "1000"),
+        ("max_source", 10**9, "1000000"),
+        ("batch_tokens", 10**12, "10000000"),
+        ("top_k", 10**30, "10000000"),
+        ("no_repeat_ngram", 10**30, "10000000"),
+        ("seed", 10**30, "9223372036854775808"),
+        ("groups", 10**9, "1000"),
+        ("patience", 1e300, "10000"),
+        ("source_prefix", ["a"] * 101, "100"),
+    ],
+)
+def test_a_stored_setting_beyond_its_bound_is_refused(
+    model_folder: Path, setting: str, value: object, bound: str
+) -> None:
+    seal(model_folder, "generation.json", {setting: value})
+    with pytest.raises(ModelError, match=rf"generation\.json: {setting}: .*{bound}"):
+        load(model_folder, "cpu")
+
+
+@pytest.mark.parametrize("name", ["generation.json", "target.tokenizer.json", "weights.safetensors"])
+def test_a_file_that_the_manifest_does_not_name_is_not_read(model_folder: Path, name: str) -> None:
+    content = (model_folder / name).read_bytes()
+    (model_folder / name).unlink()
+    (model_folder / "manifest.json").unlink()
+    write_manifest(model_folder, FORMAT, VERSION)
+    (model_folder / name).write_bytes(content)
+    with pytest.raises(ModelError, match=rf"{name} is not named in manifest.json"):
+        load_model(model_folder)
