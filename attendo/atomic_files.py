@@ -17,9 +17,9 @@ try:
 except ImportError:  # Windows has none: there two processes are not kept apart
     fcntl = None  # type: ignore[assignment]
 
-TEMPORARY = ".tmp-"
-LOCK = ".lock"
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+TEMPORARY_PREFIX = ".tmp-"
+LOCK_SUFFIX = ".lock"
+_DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class DiskFullError(AttendoError):
@@ -27,13 +27,13 @@ class DiskFullError(AttendoError):
 
 
 @contextmanager
-def new_folder(folder: Path, needed: int = 0) -> Iterator[Path]:
+def new_folder(folder: Path, bytes_needed: int = 0) -> Iterator[Path]:
     """A place to write into; it becomes `folder`, which must not exist yet, when all went well, and vanishes if not."""
-    check_room(folder.parent, needed)
-    place = folder.with_name(f"{TEMPORARY}{folder.name}")
+    check_free_space(folder.parent, bytes_needed)
+    place = folder.with_name(f"{TEMPORARY_PREFIX}{folder.name}")
     remove(place)
     try:
-        with explained(folder, needed):
+        with explain_disk_full(folder, bytes_needed):
             place.mkdir(parents=True)
             yield place
             for path in place.iterdir():
@@ -46,51 +46,51 @@ def new_folder(folder: Path, needed: int = 0) -> Iterator[Path]:
         raise
 
 
-def check_room(folder: Path, needed: int) -> None:
+def check_free_space(folder: Path, bytes_needed: int) -> None:
     """A `DiskFullError` where fewer bytes are free than will be needed."""
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise DiskFullError("disk_space_too_small", folder=folder, free=free, needed=needed)
+    if bytes_needed > free:
+        raise DiskFullError("disk_space_too_small", folder=folder, free=free, needed=bytes_needed)
 
 
 @contextmanager
-def explained(path: Path, needed: int) -> Iterator[None]:
+def explain_disk_full(path: Path, bytes_needed: int) -> Iterator[None]:
     """A disk that fills up while writing is told by name."""
     try:
         yield
     except (OSError, AttendoError) as error:
-        if not _means_full(error):
+        if not _is_disk_full(error):
             raise
-        size = f"about {needed:,} bytes are" if needed else "more room is"
+        size = f"about {bytes_needed:,} bytes are" if bytes_needed else "more room is"
         raise DiskFullError("disk_full", path=path, size=size) from None
 
 
-def _means_full(error: Exception) -> bool:
+def _is_disk_full(error: Exception) -> bool:
     """By number, or by the system's words where a library passes on nothing else, as safetensors does."""
     if isinstance(error, OSError) and error.errno is not None:
-        return error.errno in _FULL
-    return any(os.strerror(number) in str(error) for number in _FULL)
+        return error.errno in _DISK_FULL_ERRNOS
+    return any(os.strerror(number) in str(error) for number in _DISK_FULL_ERRNOS)
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """Keeps other processes out of a folder meanwhile; the system lets go of it however this one ends."""
-    with _held(folder / LOCK, UsageError("folder_in_use", folder=folder)):
+    with _file_lock(folder / LOCK_SUFFIX, UsageError("folder_in_use", folder=folder)):
         yield
 
 
 @contextmanager
-def alone(goal: Path) -> Iterator[None]:
-    """Keeps others from writing `goal` meanwhile. Folders that are made to hold it go again if it did not come."""
-    made = [folder for folder in goal.parents if not folder.exists()]
-    if (file := next((each for each in goal.parents if each.is_file()), None)) is not None:
-        raise UsageError("parent_is_a_file", path=goal, file=file)
+def exclusive_target(target: Path) -> Iterator[None]:
+    """Keeps others from writing `target` meanwhile. Folders that are made to hold it go again if it did not come."""
+    made = [folder for folder in target.parents if not folder.exists()]
+    if (file := next((each for each in target.parents if each.is_file()), None)) is not None:
+        raise UsageError("parent_is_a_file", path=target, file=file)
     try:
-        goal.parent.mkdir(parents=True, exist_ok=True)
-        busy = UsageError("path_being_written", path=goal)
-        with _held(goal.with_name(f"{TEMPORARY}{goal.name}{LOCK}"), busy):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        busy = UsageError("path_being_written", path=target)
+        with _file_lock(target.with_name(f"{TEMPORARY_PREFIX}{target.name}{LOCK_SUFFIX}"), busy):
             yield
     finally:
         with suppress(OSError):  # something stands in them
@@ -99,19 +99,19 @@ def alone(goal: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _held(path: Path, busy: UsageError) -> Iterator[None]:
+def _file_lock(path: Path, error: UsageError) -> Iterator[None]:
     """A file that one can hold at a time, and that is gone afterwards."""
-    with explained(path, 0):
+    with explain_disk_full(path, 0):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
         if fcntl is not None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
-        raise busy from None
+        raise error from None
     if not _is_at(path, handle):  # who held it has just removed it
         os.close(handle)
-        with _held(path, busy):
+        with _file_lock(path, error):
             yield
         return
     try:
@@ -128,9 +128,9 @@ def _is_at(path: Path, handle: int) -> bool:
         return False
 
 
-def sweep(folder: Path) -> list[Path]:
+def remove_leftovers(folder: Path) -> list[Path]:
     """Remove what an interrupted write left behind, and name it."""
-    left = sorted(folder.glob(f"{TEMPORARY}*")) if folder.is_dir() else []
+    left = sorted(folder.glob(f"{TEMPORARY_PREFIX}*")) if folder.is_dir() else []
     for path in left:
         remove(path)
     return left
@@ -138,7 +138,7 @@ def sweep(folder: Path) -> list[Path]:
 
 def replace(path: Path, content: bytes) -> None:
     """One file, whole or as it was before."""
-    place = path.with_name(f"{TEMPORARY}{path.name}")
+    place = path.with_name(f"{TEMPORARY_PREFIX}{path.name}")
     write(place, content)
     sync(place)
     move(place, path)
@@ -158,8 +158,8 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def move(path: Path, place: Path) -> None:
-    path.rename(place)
+def move(path: Path, destination: Path) -> None:
+    path.rename(destination)
 
 
 def remove(path: Path) -> None:

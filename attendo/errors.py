@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from attendo.messages.message import Language
 
-SHOWN = 80  # characters of a value in a message
-_LONGEST = 2000  # characters of a message: enough for a command with two long paths
-_LIST_LONGEST = 300  # characters of several errors, unless the first alone has more
+MAX_VALUE_LENGTH = 80  # characters of a value in a message
+_MAX_MESSAGE_LENGTH = 2000  # characters of a message: enough for a command with two long paths
+_MAX_LIST_LENGTH = 300  # characters of several errors, unless the first alone has more
 
 
-def shorten(value: object, limit: int = SHOWN) -> str:
+def shorten(value: object, max_length: int = MAX_VALUE_LENGTH) -> str:
     """A value as Python writes it, cut to a short length, for a message."""
     try:
-        return cut_text(repr(value[: limit + 1] if isinstance(value, str) else value), limit)
+        return cut_text(repr(value[: max_length + 1] if isinstance(value, str) else value), max_length)
     except (ValueError, RecursionError):  # an integer of thousands of digits, or lists in lists
         return f"a large {type(value).__name__}"
 
 
-def cut_text(text: str, limit: int = SHOWN) -> str:
+def cut_text(text: str, max_length: int = MAX_VALUE_LENGTH) -> str:
     """A text without quotes, cut to a short length, for a message."""
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
-def list_names(names: Iterable[str], most: int = 8, between: str = ", ") -> str:
+def list_names(names: Iterable[str], max_names: int = 8, separator: str = ", ") -> str:
     """The first names, each cut to a short length; `…` stands for the others."""
-    shown = [cut_text(name) for name in islice(names, most + 1)]
-    return between.join((*shown[:most], "…") if len(shown) > most else shown)
+    shown = [cut_text(name) for name in islice(names, max_names + 1)]
+    return separator.join((*shown[:max_names], "…") if len(shown) > max_names else shown)
 
 
 class AttendoError(Exception):
@@ -53,7 +53,7 @@ class AttendoError(Exception):
 
     def text(self, language: "Language") -> str:
         """The message in one language; values that have a text of their own are in the same one."""
-        return cut_text(render_message(self.code, self.values, language), _LONGEST)
+        return cut_text(render_message(self.code, self.values, language), _MAX_MESSAGE_LENGTH)
 
 
 class Localized(ABC):
@@ -78,15 +78,15 @@ class MessagePart(Localized):
 
 
 class ErrorList(Localized):
-    """Several errors, joined into one value of a message. Errors beyond `limit` characters are only counted."""
+    """Several errors, joined into one value of a message. Errors beyond `max_length` characters are only counted."""
 
-    def __init__(self, errors: "Sequence[AttendoError | MessagePart]", limit: int = _LIST_LONGEST) -> None:
-        self.errors, self.limit = errors, limit  # characters
+    def __init__(self, errors: "Sequence[AttendoError | MessagePart]", max_length: int = _MAX_LIST_LENGTH) -> None:
+        self.errors, self.max_length = errors, max_length  # characters
 
     def text(self, language: "Language") -> str:
         texts = [error.text(language) for error in self.errors]
         ends = accumulate(len(text) for text in texts)
-        count = max(1, sum(end <= self.limit for end in ends))
+        count = max(1, sum(end <= self.max_length for end in ends))
         more = [AttendoError("more_faults", count=len(texts) - count).text(language)] if len(texts) > count else []
         return ("; " if language == "en" else "；").join([*texts[:count], *more])
 

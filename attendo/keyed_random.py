@@ -10,39 +10,41 @@ from numpy.typing import NDArray
 
 Keys = NDArray[np.uint64]
 
-_STEP, _FIRST, _SECOND = (np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+_SPLITMIX_INCREMENT, _SPLITMIX_MULTIPLIER_1, _SPLITMIX_MULTIPLIER_2 = (
+    np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
 
 
-def keys(*parts: int | str | Keys) -> Keys:
+def make_keys(*parts: int | str | Keys) -> Keys:
     """One key a row from what names it; integers, texts and arrays of integers broadcast against each other."""
     mixed = np.zeros(1, np.uint64)
     for part in parts:
-        mixed = _mix(mixed ^ _number(part))
+        mixed = _mix(mixed ^ _to_uint64(part))
     return mixed
 
 
-def uniform(of: Keys) -> NDArray[np.float64]:
+def uniform(keys: Keys) -> NDArray[np.float64]:
     """A number in [0, 1) for each key."""
-    return (_mix(of) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (_mix(keys) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def permutation(count: int, *parts: int | str) -> NDArray[np.int64]:
     """The numbers below `count`, shuffled."""
-    return np.argsort(keys(*parts, np.arange(count, dtype=np.uint64)), kind="stable")
+    return np.argsort(make_keys(*parts, np.arange(count, dtype=np.uint64)), kind="stable")
 
 
-def chosen(items: Sequence[int], *parts: int | str) -> int:
+def choose(items: Sequence[int], *parts: int | str) -> int:
     """One of the items."""
-    return items[int(uniform(keys(*parts))[0] * len(items))]
+    return items[int(uniform(make_keys(*parts))[0] * len(items))]
 
 
-def _number(part: int | str | Keys) -> Keys:
+def _to_uint64(part: int | str | Keys) -> Keys:
     if isinstance(part, str):
-        part = int.from_bytes(part.encode(), "little") if len(part.encode()) <= 8 else _long(part)
+        part = int.from_bytes(part.encode(), "little") if len(part.encode()) <= 8 else _hash_text(part)
     return np.asarray(part, np.uint64) if isinstance(part, int) else part.astype(np.uint64)
 
 
-def _long(text: str) -> int:
+def _hash_text(text: str) -> int:
     mixed = np.zeros(1, np.uint64)
     for byte in text.encode():
         mixed = _mix(mixed ^ np.uint64(byte))
@@ -52,7 +54,7 @@ def _long(text: str) -> int:
 def _mix(number: Keys) -> Keys:
     """SplitMix64 (Steele, Lea and Flood 2014): every bit of the result depends on every bit of the number."""
     with np.errstate(over="ignore"):
-        number = number + _STEP
-        number = (number ^ (number >> np.uint64(30))) * _FIRST
-        number = (number ^ (number >> np.uint64(27))) * _SECOND
+        number = number + _SPLITMIX_INCREMENT
+        number = (number ^ (number >> np.uint64(30))) * _SPLITMIX_MULTIPLIER_1
+        number = (number ^ (number >> np.uint64(27))) * _SPLITMIX_MULTIPLIER_2
         return number ^ (number >> np.uint64(31))

@@ -9,7 +9,7 @@ from attendo.errors import ModelError, cut_text
 
 RESTORE = "restore it from a copy"
 COPY_AGAIN = "copy the folder again"
-_MOST_BYTES = 512 * 1024**2  # of a JSON or text file: the largest vocabularies have some 40 MB
+_MAX_FILE_BYTES = 512 * 1024**2  # of a JSON or text file: the largest vocabularies have some 40 MB
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -18,8 +18,8 @@ def read_bytes(path: Path, fix: str = RESTORE) -> bytes:
     try:
         if path.exists() and not path.is_file():  # a pipe would never end
             raise ModelError("not_a_regular_file", path=path, fix=fix)
-        if (size := path.stat().st_size) > _MOST_BYTES:
-            raise ModelError("model_file_too_large", path=path, size=size, limit=_MOST_BYTES, fix=fix)
+        if (size := path.stat().st_size) > _MAX_FILE_BYTES:
+            raise ModelError("model_file_too_large", path=path, size=size, limit=_MAX_FILE_BYTES, fix=fix)
         return path.read_bytes()
     except OSError as error:
         raise ModelError("model_file_unreadable", path=path, reason=error.strerror or error, fix=fix) from None

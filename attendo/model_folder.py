@@ -26,13 +26,13 @@ from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_files import parse_json, read_bytes, read_json
 from attendo.text import Tokenizer, load_tokenizer
-from attendo.text.model_card import ModelAbout
+from attendo.text.model_card import TrainedModelCard
 
 FORMAT = "attendo.model"
 VERSION = 1
 SAMPLE = "sample.jsonl"
 ABOUT = "about.json"
-_HEADER_BYTES = 2 * 1024**2  # of a safetensors file: some 20,000 tensors, where a network has hundreds
+_MAX_HEADER_BYTES = 2 * 1024**2  # of a safetensors file: some 20,000 tensors, where a network has hundreds
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class StoredModel:
     generation: dict[str, Any] = field(default_factory=dict)
     scores: dict[str, Any] = field(default_factory=dict)
     sample: list[tuple[str, str]] = field(default_factory=list)  # validation pairs to check the model with
-    about: dict[str, Any] = field(default_factory=dict)  # fields of `ModelAbout` that are known
+    about: dict[str, Any] = field(default_factory=dict)  # fields of `TrainedModelCard` that are known
 
 
 def save_model(folder: Path, model: StoredModel) -> None:
@@ -58,7 +58,7 @@ def save_model(folder: Path, model: StoredModel) -> None:
     new.mkdir(parents=True)
     try:
         _write_model(new, model)
-        _move_into_place(new, folder)
+        _replace_folder(new, folder)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
@@ -98,7 +98,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
         config = ModelConfig(**read_json(folder / "config.json"))
     except AttendoError as error:
         raise ModelError("model_config_invalid", path=folder / "config.json", error=error) from None
-    network = _network(config, folder / "weights.safetensors")
+    network = _load_network(config, folder / "weights.safetensors")
     source, target = load_tokenizers(folder, names, config)
     generation, scores = read_json(folder / "generation.json"), read_json(folder / "scores.json")
     sample = _read_sample(folder / SAMPLE) if SAMPLE in names else []
@@ -137,35 +137,35 @@ def require_listed(folder: Path, names: Collection[str], needed: Iterable[str]) 
 def read_about(folder: Path) -> dict[str, Any]:
     """What about.json says, checked."""
     try:
-        return ModelAbout(**read_json(folder / ABOUT)).told()
+        return TrainedModelCard(**read_json(folder / ABOUT)).to_dict()
     except UsageError as error:
         raise ModelError("model_about_invalid", path=folder / ABOUT, error=error) from None
 
 
-def write_manifest(folder: Path, kind: str, version: int, facts: dict[str, Any] | None = None) -> None:
+def write_manifest(folder: Path, format_name: str, version: int, facts: dict[str, Any] | None = None) -> None:
     """Name every file of the folder with its size and SHA-256, beside whatever else should be known of it."""
-    files = {path.name: _fingerprint(path) for path in sorted(folder.iterdir())}
-    content = {"format": kind, "version": version, **({"facts": facts} if facts else {}), "files": files}
+    files = {path.name: _checksum_file(path) for path in sorted(folder.iterdir())}
+    content = {"format": format_name, "version": version, **({"facts": facts} if facts else {}), "files": files}
     _write_json(folder / "manifest.json", {**content, "sha256": _digest(content)})
 
 
-def check_manifest(folder: Path, kind: str, version: int) -> dict[str, Any]:
+def check_manifest(folder: Path, format_name: str, version: int) -> dict[str, Any]:
     """The manifest of a folder, each of whose files is there and unchanged since it was written."""
     path = folder / "manifest.json"
-    if not folder.exists() and _set_aside(folder).is_dir():  # a save was killed between its two renames
-        _set_aside(folder).rename(folder)
+    if not folder.exists() and _backup_path(folder).is_dir():  # a save was killed between its two renames
+        _backup_path(folder).rename(folder)
     if not folder.is_dir():
         raise ModelError("model_folder_not_found", folder=folder)
-    if kind == FORMAT and not path.exists() and not (folder / "weights.safetensors").exists():
+    if format_name == FORMAT and not path.exists() and not (folder / "weights.safetensors").exists():
         found = "it has no manifest.json" if any(folder.iterdir()) else "it is empty"
         raise ModelError("model_manifest_missing", folder=folder, reason=found)
     manifest = read_json(path)
     content = {key: value for key, value in manifest.items() if key != "sha256"}
     if manifest.get("sha256") != _digest(content):
         raise ModelError("manifest_checksum_mismatch", path=path)
-    if content.get("format") != kind or content.get("version") != version:
-        found = f"{_short(content.get('format'))} version {_short(content.get('version'))}"
-        raise ModelError("manifest_version_mismatch", path=path, kind=kind, version=version, found=found)
+    if content.get("format") != format_name or content.get("version") != version:
+        found = f"{_format_value(content.get('format'))} version {_format_value(content.get('version'))}"
+        raise ModelError("manifest_version_mismatch", path=path, kind=format_name, version=version, found=found)
     files = content.get("files")
     if not isinstance(files, dict) or not all(isinstance(expected, dict) for expected in files.values()):
         raise ModelError("manifest_lists_no_files", path=path)
@@ -181,8 +181,8 @@ def _check_file(path: Path, expected: dict[str, Any]) -> None:
         raise ModelError("folder_file_missing", path=path)
     if path.stat().st_size != expected.get("bytes"):
         found, meant = path.stat().st_size, expected.get("bytes")
-        raise ModelError("file_size_mismatch", path=path, size=found, expected=_short(meant))
-    if _fingerprint(path) != expected:
+        raise ModelError("file_size_mismatch", path=path, size=found, expected=_format_value(meant))
+    if _checksum_file(path) != expected:
         raise ModelError("file_checksum_mismatch", path=path)
 
 
@@ -191,23 +191,23 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         with path.open("rb") as file:
             header = int.from_bytes(file.read(8), "little")
-        if header > _HEADER_BYTES:  # a million tensors without a number in them would take a gigabyte
-            raise ModelError("safetensors_header_too_large", path=path, size=header, limit=_HEADER_BYTES)
+        if header > _MAX_HEADER_BYTES:  # a million tensors without a number in them would take a gigabyte
+            raise ModelError("safetensors_header_too_large", path=path, size=header, limit=_MAX_HEADER_BYTES)
         return load_file(path)
     except (OSError, SafetensorError) as error:
         raise ModelError("safetensors_unreadable", path=path, reason=cut_text(str(error))) from None
 
 
-def _network(config: ModelConfig, path: Path) -> Transformer:
+def _load_network(config: ModelConfig, path: Path) -> Transformer:
     """With the weights of a file; it is made only where there are enough of them for it."""
     weights = read_tensors(path)
-    numbers, least = sum(weight.numel() for weight in weights.values()), _least_parameters(config)
+    numbers, least = sum(weight.numel() for weight in weights.values()), _min_parameters(config)
     if least > numbers or config.num_encoder_layers + config.num_decoder_layers > len(weights):
         raise ModelError("weights_too_few", path=path, count=numbers, tensors=len(weights), needed=min(least, 10**18))
     with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
         network = Transformer(config)
     expected = dict(network.named_parameters())
-    if faults := misfits(expected, weights):
+    if faults := tensor_mismatches(expected, weights):
         raise ModelError("weights_do_not_fit", path=path, faults=list_names(faults, 5, "; "), count=len(faults))
     with torch.no_grad():
         for name, weight in expected.items():
@@ -215,7 +215,7 @@ def _network(config: ModelConfig, path: Path) -> Transformer:
     return network
 
 
-def _least_parameters(config: ModelConfig) -> int:
+def _min_parameters(config: ModelConfig) -> int:
     """Fewer than the network has, but of the same order: known before room is made for it."""
     heads = config.num_heads * max(config.head_width, config.d_value or 0)
     layers = config.num_encoder_layers + config.num_decoder_layers
@@ -224,7 +224,7 @@ def _least_parameters(config: ModelConfig) -> int:
     return config.d_model * (rows + positions + layers * (config.d_ff + heads))
 
 
-def misfits(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
+def tensor_mismatches(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
     """Every tensor that is missing, too many, or of another type or shape."""
     faults = [f"{name} is missing" for name in expected.keys() - found.keys()]
     faults += [f"{name} is not part of the network" for name in found.keys() - expected.keys()]
@@ -237,28 +237,28 @@ def misfits(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list
     return sorted(faults)
 
 
-def _move_into_place(new: Path, folder: Path) -> None:
-    old = _set_aside(folder)
+def _replace_folder(new: Path, folder: Path) -> None:
+    old = _backup_path(folder)
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)
     new.rename(folder)
     atomic_files.sync(folder.parent)
-    remove_set_aside(folder)
+    remove_backup(folder)
 
 
-def remove_set_aside(folder: Path) -> None:
+def remove_backup(folder: Path) -> None:
     """The earlier folder, if the new one stands in its place: who put it there may have been killed before this."""
     if folder.exists():
-        shutil.rmtree(_set_aside(folder), ignore_errors=True)
+        shutil.rmtree(_backup_path(folder), ignore_errors=True)
 
 
-def _set_aside(folder: Path) -> Path:
+def _backup_path(folder: Path) -> Path:
     """Where the earlier folder waits until the new one stands in its place."""
     return folder.with_name(f".old-{folder.name}")
 
 
-def _short(value: object) -> str:
+def _format_value(value: object) -> str:
     """A value without quotes, for a message."""
     return cut_text(value) if isinstance(value, str) else shorten(value)
 
@@ -283,7 +283,7 @@ def _read_sample(path: Path) -> list[tuple[str, str]]:
     return pairs
 
 
-def _fingerprint(path: Path) -> dict[str, Any]:
+def _checksum_file(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 

@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from attendo.errors import ErrorList, UsageError, cut_text, shorten
 
-_BETWEEN_WORDS = re.compile(r"[\W_]+")
+_WORD_SEPARATORS = re.compile(r"[\W_]+")
 
 
 class Settings(BaseModel):
@@ -36,37 +36,37 @@ class Settings(BaseModel):
         return type(self)(**{**self.model_dump(exclude_unset=True), **changes})
 
 
-def nearest(name: str, known: list[str]) -> str:
+def suggest_name(name: str, known: list[str]) -> str:
     """` (did you mean ...?)` for a mistyped name, or nothing where no known name is near."""
-    alike = {each: SequenceMatcher(None, _letters(each), _letters(name)).ratio() for each in known}
+    alike = {each: SequenceMatcher(None, _normalise_name(each), _normalise_name(name)).ratio() for each in known}
     near = [each for each in known if _is_near(name, each, alike[each])]
     # Of two that are as near, the same one whatever their order: some callers know them as a set.
     return f" (did you mean {max(near, key=lambda each: (alike[each], each))}?)" if near else ""
 
 
-def _is_near(name: str, other: str, alike: float) -> bool:
-    """`alike` is the share of letters that stand in the same order in both: 1 where all do."""
-    one, two = _letters(name), _letters(other)
+def _is_near(name: str, other: str, similarity: float) -> bool:
+    """`similarity` is the share of letters that stand in the same order in both: 1 where all do."""
+    one, two = _normalise_name(name), _normalise_name(other)
     if sorted(one) == sorted(two):  # of a short name, two swapped letters are much: tei is a third unlike tie
         return True
-    if alike >= 0.5 and (_begin_words_of(name, other) or _begin_words_of(other, name)):
+    if similarity >= 0.5 and (_abbreviates(name, other) or _abbreviates(other, name)):
         return True
-    return alike >= (0.75 if one[:1] == two[:1] else 0.8)  # the first letter is seldom the one that is mistyped
+    return similarity >= (0.75 if one[:1] == two[:1] else 0.8)  # the first letter is seldom the one that is mistyped
 
 
-def _begin_words_of(name: str, other: str) -> bool:
+def _abbreviates(name: str, other: str) -> bool:
     """Some words are shortened or left out: heads or n_head for num_heads."""
-    whole = _words(other)
-    return all(any(word.startswith(part) for word in whole) for part in _words(name))
+    whole = _split_words(other)
+    return all(any(word.startswith(part) for word in whole) for part in _split_words(name))
 
 
-def _letters(name: str) -> str:
+def _normalise_name(name: str) -> str:
     """Without case and underscores: who writes dModel or ROUGE-L means d_model and rougeL."""
-    return "".join(_words(name))
+    return "".join(_split_words(name))
 
 
-def _words(name: str) -> list[str]:
-    return _BETWEEN_WORDS.split(name.casefold())
+def _split_words(name: str) -> list[str]:
+    return _WORD_SEPARATORS.split(name.casefold())
 
 
 def _explain(settings: type[BaseModel], fault: ErrorDetails) -> UsageError:
@@ -75,7 +75,7 @@ def _explain(settings: type[BaseModel], fault: ErrorDetails) -> UsageError:
         section = fault["input"]
         if isinstance(section, dict) and section:  # a section that is not there: its first setting may be elsewhere
             name = f"{name}.{cut_text(str(next(iter(section))))}"
-        return UsageError("unknown_setting", name=name, suggestion=_suggest(settings, name))
+        return UsageError("unknown_setting", name=name, suggestion=_suggest_setting(settings, name))
     if fault["type"] == "missing":
         return UsageError("setting_missing", name=name)
     given = shorten(fault["input"])
@@ -88,16 +88,16 @@ def _explain(settings: type[BaseModel], fault: ErrorDetails) -> UsageError:
     return UsageError("setting_invalid", name=name, reason=message[:1].lower() + message[1:], given=given)
 
 
-def _suggest(settings: type[BaseModel], name: str) -> str:
+def _suggest_setting(settings: type[BaseModel], name: str) -> str:
     """The setting of this name in another section; else a near name in its own section, or in any."""
     *path, last = name.split(".")
     everywhere = _list_settings(settings)
     same = [each for each in everywhere if each.split(".")[-1] == last]
     if same:
         return f" (did you mean {' or '.join(same[:2])}?)"
-    if near := nearest(last, list(_inner(settings, tuple(path)).model_fields)):
+    if near := suggest_name(last, list(_find_section(settings, tuple(path)).model_fields)):
         return near
-    if near := nearest(last, list({each.split(".")[-1] for each in everywhere})):
+    if near := suggest_name(last, list({each.split(".")[-1] for each in everywhere})):
         meant = near.removeprefix(" (did you mean ").removesuffix("?)")
         return f" (did you mean {next(each for each in everywhere if each.split('.')[-1] == meant)}?)"
     return ""
@@ -114,7 +114,7 @@ def _list_settings(settings: type[BaseModel]) -> list[str]:
     return found
 
 
-def _inner(settings: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseModel]:
+def _find_section(settings: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseModel]:
     """The settings class that a dotted path of field names leads to."""
     for part in path:
         annotation = settings.model_fields[str(part)].annotation if str(part) in settings.model_fields else None

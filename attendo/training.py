@@ -7,23 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from attendo.data.prepare import Preparing
-from attendo.doctor import quick_faults
+from attendo.doctor import run_quick_checks
 from attendo.errors import AttendoError, UsageError
-from attendo.runs.auto_config import Choice
-from attendo.runs.config import RunConfig, stored_config
-from attendo.runs.new_run import is_data, read_settings, resolve_settings
+from attendo.runs.auto_config import SettingChoice
+from attendo.runs.config import RunConfig, load_run_config
+from attendo.runs.new_run import is_data_file, read_settings, resolve_settings
 from attendo.runs.run import Run
 from attendo.runs.run_folder import check_free, make_folder
 from attendo.text_model import TextModel, load, pick_device
-from attendo.train.distributed import World, joined
+from attendo.train.distributed import Distributed, init_distributed
 from attendo.train.loop import DivergedError, Report
-from attendo.train.validation import Metric
+from attendo.train.validation import MetricFunction
 
 # Settings of [data] that may be given without their table.
-_FILES = ("source", "target", "file", "text", "source_field", "target_field", "text_field", "valid_source")
-_OF_DATA = (*_FILES, "valid_target", "valid_file", "valid_text", "prepared")
+_FILE_SETTINGS = ("source", "target", "file", "text", "source_field", "target_field", "text_field", "valid_source")
+_DATA_SETTINGS = (*_FILE_SETTINGS, "valid_target", "valid_file", "valid_text", "prepared")
 _IN_MEMORY = {"pairs": "file", "valid_pairs": "valid_file", "texts": "text", "valid_texts": "valid_text"}
-_OF_TRAIN = ("steps", "epochs")
+_TRAIN_SETTINGS = ("steps", "epochs")
 
 
 def train(
@@ -31,7 +31,7 @@ def train(
     *,
     out: str | Path | None = None,
     resume: str | Path | None = None,
-    metrics: Mapping[str, Metric] | None = None,
+    metrics: Mapping[str, MetricFunction] | None = None,
     device: str = "auto",
     overwrite: bool = False,
     **settings: Any,
@@ -53,14 +53,14 @@ def train(
     if resume is not None:
         if run_file is not None or out is not None or settings or overwrite:
             raise UsageError("resume_with_other_arguments")
-        return Training(Path(resume), stored_config(Path(resume)), (), device, metrics, resumes=True)
+        return Training(Path(resume), load_run_config(Path(resume)), (), device, metrics, resumes=True)
     if out is None:
         raise UsageError("run_folder_missing")
     folder = Path(out)
     check_free(folder, overwrite)
-    given = _values(settings, folder)
+    given = _group_by_table(settings, folder)
     place = None if run_file is None else Path(run_file)
-    if place is not None and is_data(place):
+    if place is not None and is_data_file(place):
         given.setdefault("data", {})["file"], place = place, None
     new = resolve_settings(read_settings(place, {}), (), place, given)
     return Training(folder, new.config, new.choices, device, metrics, overwrites=overwrite)
@@ -76,9 +76,9 @@ class Training:
         self,
         folder: Path,
         config: RunConfig,
-        choices: Iterable[Choice],
+        choices: Iterable[SettingChoice],
         device: str,
-        metrics: Mapping[str, Metric] | None,
+        metrics: Mapping[str, MetricFunction] | None,
         resumes: bool = False,
         overwrites: bool = False,
     ) -> None:
@@ -90,13 +90,13 @@ class Training:
 
     def __iter__(self) -> Iterator[Preparing | Report]:
         """Prepare the data, then train to the end and write the model. A second loop goes on where the first ended."""
-        with joined(self._device) as (world, device):
+        with init_distributed(self._device) as (world, device):
             run = self._open(device, world)
             yield from run.prepare()
             self.config = run.config
             run.build()
             self.step = run.trainer.step
-            self._look(run)
+            self._run_quick_checks(run)
             yield from self._train(run)
 
     def run(self) -> TextModel:
@@ -114,23 +114,23 @@ class Training:
         of = f"step {self.step} of {self.config.train.steps}"
         return f"<attendo.train into {self.folder}: {of}; loop over it, or call run()>"
 
-    def _open(self, device: Any, world: World) -> Run:
+    def _open(self, device: Any, world: Distributed) -> Run:
         if self._resumes:
             run = Run.resume(self.folder, device, world)
         else:
             run = Run.begin(self.config, self.folder, device, self._overwrites, world)
-        run.own_metrics = self._metrics
+        run.user_metrics = self._metrics
         self._resumes = True
         return run
 
-    def _look(self, run: Run) -> None:
+    def _run_quick_checks(self, run: Run) -> None:
         """As `attendo train` does: a fault of data or network ends the run before its first step."""
         self.warnings += run.warnings
         if run.trainer.step or run.world.size > 1:
             return
-        for finding in quick_faults(run):
+        for finding in run_quick_checks(run):
             if finding.level == "fault" and finding.stops:
-                raise finding.error()
+                raise finding.to_error()
             self.warnings.append(finding.line)
 
     def _train(self, run: Run) -> Iterator[Report]:
@@ -142,21 +142,21 @@ class Training:
         except DivergedError:
             raise
         except BaseException:  # GeneratorExit too: the loop was left
-            if run.trainer.all_told and run.world.size == 1:
+            if run.trainer.all_reported and run.world.size == 1:
                 with suppress(AttendoError, OSError, RuntimeError, MemoryError):  # what went wrong first is to be told
                     run.save()
             raise
 
 
-def _values(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def _group_by_table(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Settings by name, as a run file has them by table."""
     values: dict[str, Any] = {}
     for name, value in settings.items():
         if name in _IN_MEMORY:
-            table, name, value = "data", _IN_MEMORY[name], _write_down(value, name, folder)
-        elif name in _OF_DATA:
+            table, name, value = "data", _IN_MEMORY[name], _write_jsonl(value, name, folder)
+        elif name in _DATA_SETTINGS:
             table = "data"
-        elif name in _OF_TRAIN:
+        elif name in _TRAIN_SETTINGS:
             table = "train"
         else:
             table, _, name = name.rpartition(".")
@@ -171,10 +171,10 @@ def _values(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return values
 
 
-def _write_down(given: Iterable[Any], name: str, folder: Path) -> Path:
+def _write_jsonl(items: Iterable[Any], name: str, folder: Path) -> Path:
     """Text in memory becomes a file of the run folder, so that the run can go on from there."""
     lines = []
-    for number, each in enumerate(given):
+    for number, each in enumerate(items):
         pair = name.endswith("pairs")
         parts = list(each) if pair and not isinstance(each, str) else [each]
         if len(parts) != 1 + pair or not all(isinstance(part, str) for part in parts):

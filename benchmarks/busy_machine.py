@@ -175,7 +175,7 @@ def _prepare_validate(folder: Path) -> Iterator[Callable[[], int]]:
     for _ in run.prepare():
         pass
     run.build()
-    validate = Validator(run.model, run.data.valid[:128], run.trainer.learner)
+    validate = Validator(run.model, run.data.valid[:128], run.trainer.updater)
     with keep_threads():
         yield lambda: len(validate(0).samples) and 128
 

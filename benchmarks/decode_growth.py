@@ -22,11 +22,11 @@ import torch
 from growth_pictures import draw
 
 from attendo import Transformer
-from attendo.bench.comparison import facts, forced_work
-from attendo.bench.random_network import random_network
-from attendo.bench.systems import DTYPES, answering
+from attendo.bench.comparison import collect_environment, make_forced_workloads
+from attendo.bench.random_network import make_random_network
+from attendo.bench.systems import DTYPES, prepare_generation
 from attendo.decode.engines import CachedEngine, Engine, FastEngine
-from attendo.text_model import evaluating
+from attendo.text_model import eval_mode
 
 BEAMS = (1, 4)
 ALL_AT_ONCE = 1 << 40  # positions: one batch
@@ -41,15 +41,15 @@ def main() -> None:
     path = given.output / f"decode-growth-{device.type}.json"
     known: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     if not given.draw:
-        network = random_network(given.preset, given.vocabulary).to(device, DTYPES[given.precision])
+        network = make_random_network(given.preset, given.vocabulary).to(device, DTYPES[given.precision])
         known["facts"] = {
-            **facts(device),
+            **collect_environment(device),
             **{
                 name: getattr(given, name)
                 for name in ("preset", "vocabulary", "source_length", "batch", "steps", "precision")
             },
         }
-        with evaluating(network):
+        with eval_mode(network):
             if "time" in given.what:
                 known["time"] = list(times(network, given.lengths, given.batch, given.source_length, given.rounds))
             if "memory" in given.what:
@@ -127,8 +127,8 @@ def _engines(network: Transformer) -> dict[str, Engine]:
 def _call(
     engine: Engine, network: Transformer, beam: int, batch: int, source_length: int, steps: int
 ) -> Callable[[], object]:
-    (work,) = forced_work(network.config, source_length, steps, [beam], [batch])
-    return answering(engine, work)
+    (work,) = make_forced_workloads(network.config, source_length, steps, [beam], [batch])
+    return prepare_generation(engine, work)
 
 
 def _numbers(text: str) -> list[int]:

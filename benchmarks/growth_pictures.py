@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attendo.explore.curves_figure import FAINT, look, style
+from attendo.explore.curves_figure import FAINT, plot_style, run_style
 
 SIZE = (7.4, 3.1)  # inches
 ENGINES = ("cached", "fast")
@@ -42,7 +42,7 @@ def _picture(
     path: Path, rows: Sequence[dict[str, Any]], labels: tuple[str, str, str], value: Callable[[dict[str, Any]], float]
 ) -> Path:
     x, below, beside = labels
-    with style(""):
+    with plot_style(""):
         figure = Figure(figsize=SIZE, layout="constrained", facecolor="white")
         for number, (beam, title) in enumerate(BEAMS.items()):
             panel = figure.add_subplot(1, 2, number + 1)
@@ -54,7 +54,7 @@ def _picture(
             panel.set_xlim(left=0)
             panel.set_ylim(bottom=0)
             panel.yaxis.set_major_formatter("{x:,.0f}")
-        samples = [Line2D([], [], marker="o", markersize=3, **look(order)) for order in range(len(ENGINES))]
+        samples = [Line2D([], [], marker="o", markersize=3, **run_style(order)) for order in range(len(ENGINES))]
         samples.append(Line2D([], [], color=FAINT, linewidth=0.8, linestyle=(0, (4, 2))))
         names = [*(f"{engine} engine" for engine in ENGINES), "the straight line nearest to the points"]
         figure.legend(samples, names, loc="outside upper left", ncols=3)
@@ -66,5 +66,7 @@ def _line(panel: Axes, points: Points, order: int) -> None:
     places, values = np.array(points[0], float), np.array(points[1])
     slope, start = np.polyfit(places, values, 1)
     ends = np.array([0.0, places.max()])
-    panel.plot(ends, start + slope * ends, color=look(order)["color"], linewidth=0.8, linestyle=(0, (4, 2)), alpha=0.7)
-    panel.plot(places, values, marker="o", markersize=3, **look(order))
+    panel.plot(
+        ends, start + slope * ends, color=run_style(order)["color"], linewidth=0.8, linestyle=(0, (4, 2)), alpha=0.7
+    )
+    panel.plot(places, values, marker="o", markersize=3, **run_style(order))

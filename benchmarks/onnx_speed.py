@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from attendo.bench.comparison import forced_work
-from attendo.bench.random_network import random_network
-from attendo.bench.systems import CTranslate2, answering
+from attendo.bench.comparison import make_forced_workloads
+from attendo.bench.random_network import make_random_network
+from attendo.bench.systems import CTranslate2Runner, prepare_generation
 from attendo.interop.onnx.engine import OnnxEngine
-from attendo.interop.onnx.quantization import observed, random_examples
+from attendo.interop.onnx.quantization import activation_ranges, random_examples
 from attendo.interop.onnx.session import OnnxNetwork
 
 _SOURCE, _STEPS, _ALL_AT_ONCE = 20, 24, 1 << 40
@@ -29,14 +29,14 @@ _SOURCE, _STEPS, _ALL_AT_ONCE = 20, 24, 1 << 40
 def main() -> None:
     options = _options()
     torch.set_num_threads(options.threads)
-    network = random_network(options.preset, options.vocabulary)
-    onnx = OnnxNetwork.of(network, observed(network, random_examples(network)), options.threads)
+    network = make_random_network(options.preset, options.vocabulary)
+    onnx = OnnxNetwork.from_network(network, activation_ranges(network, random_examples(network)), options.threads)
     print("beam batch  system                   tokens/s  attendo is   by processor time  attendo is")
     with TemporaryDirectory() as folder:
         cpu = torch.device("cpu")
-        rivals = [CTranslate2(network, "int8", cpu, 64, Path(folder, str(n)), dealt=bool(n)) for n in (0, 1)]
-        for work in forced_work(network.config, _SOURCE, _STEPS, options.beams, options.batches):
-            calls = [answering(OnnxEngine(onnx, _ALL_AT_ONCE), work), *(each.prepare(work) for each in rivals)]
+        rivals = [CTranslate2Runner(network, "int8", cpu, 64, Path(folder, str(n)), dealt=bool(n)) for n in (0, 1)]
+        for work in make_forced_workloads(network.config, _SOURCE, _STEPS, options.beams, options.batches):
+            calls = [prepare_generation(OnnxEngine(onnx, _ALL_AT_ONCE), work), *(each.prepare(work) for each in rivals)]
             taken = _medians(calls, options.rounds)
             for name, (clock, processor) in zip(["attendo", *(each.name for each in rivals)], taken, strict=True):
                 speeds = [work.batch * _STEPS / each for each in (clock, processor)]

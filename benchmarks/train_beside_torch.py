@@ -21,7 +21,7 @@ from attendo.data.bucketing import group_by_length
 from attendo.runs.corpora import BuiltinCorpus
 from attendo.runs.demo import demo_config
 from attendo.text.factory import build_tokenizers
-from attendo.train.loss import summed_loss
+from attendo.train.loss import cross_entropy_sum
 
 PAIRS = 8192
 
@@ -63,7 +63,7 @@ def _batches(count: int, dropout: float) -> tuple[list[Batch], ModelConfig]:
     examples = [Example(source.encode(left), target.encode(right)) for left, right in pairs]
     groups = list(group_by_length(examples, settings.train.batch_tokens))
     random.Random(settings.seed).shuffle(groups)
-    config = settings.network(source.vocab_size, target.vocab_size)
+    config = settings.make_model_config(source.vocab_size, target.vocab_size)
     return [collate(group) for group in groups[:count]], config.replace(dropout=dropout, attention_dropout=None)
 
 
@@ -73,7 +73,7 @@ def _stepper(network: nn.Module, compiled: bool, label_smoothing: float) -> Call
 
     def step(batch: Batch) -> None:
         logits = forward(batch.source_ids, batch.target_ids, batch.source_mask)
-        loss = summed_loss(logits, batch.labels, label_smoothing) / batch.target_ids.numel()
+        loss = cross_entropy_sum(logits, batch.labels, label_smoothing) / batch.target_ids.numel()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()

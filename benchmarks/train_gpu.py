@@ -22,11 +22,11 @@ from attendo import ModelConfig, Transformer
 from attendo.data.batch import Batch
 from attendo.data.prepared import open_prepared
 from attendo.data.sampler import BatchStream
-from attendo.nn.attention import kernels_for_any_shape
+from attendo.nn.attention import without_cudnn_attention
 from attendo.runs.config import RunConfig, read_run_file
 from attendo.runs.run import Run
 from attendo.train.config import TrainConfig
-from attendo.train.update import Learner
+from attendo.train.update import Updater
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "multi30k_en_de.toml"
 
@@ -54,7 +54,7 @@ def multi30k(arguments: argparse.Namespace) -> None:
     placed = stream.batches(workers=2, pin=True)
     batches = [each.batch for each in islice(placed, arguments.batches)]
     placed.close()
-    network = config.network(data.source_tokenizer.vocab_size, data.target_tokenizer.vocab_size)
+    network = config.make_model_config(data.source_tokenizer.vocab_size, data.target_tokenizer.vocab_size)
     shapes = {(batch.source_ids.shape, batch.target_ids.shape) for batch in batches}
     print(f"{len(batches)} batches of at most {config.train.batch_tokens} positions a side, {len(shapes)} shapes")
     print(f"{_padding(batches):.1%} of the positions are padding")
@@ -103,7 +103,7 @@ def base(arguments: argparse.Namespace) -> None:
 
 
 def _ours(config: ModelConfig, settings: TrainConfig) -> Callable[[Batch], object]:
-    learner = Learner(Transformer(config).cuda(), settings)
+    learner = Updater(Transformer(config).cuda(), settings)
     return lambda batch: learner.update([batch])
 
 
@@ -132,7 +132,7 @@ def _plain_loop(
         if not settings.r_drop:
             return cross_entropy(network(batch.source_ids, batch.target_ids, batch.source_mask), batch.labels)
         if one_pass:
-            twice = batch.repeated(2)
+            twice = batch.repeat(2)
             first, second = network(twice.source_ids, twice.target_ids, twice.source_mask).chunk(2)
         else:
             first, second = (network(batch.source_ids, batch.target_ids, batch.source_mask) for _ in range(2))
@@ -145,7 +145,7 @@ def _plain_loop(
 
     def step(batch: Batch) -> None:
         batch = batch.to("cuda")
-        with half, kernels_for_any_shape() if any_shape else nullcontext():
+        with half, without_cudnn_attention() if any_shape else nullcontext():
             loss = forward(batch)
         optimizer.zero_grad()
         loss.backward()

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from attendo.interop.certificate import Bounds, Certificate
 from attendo.interop.certify import certify, random_sources
-from attendo.interop.compared_systems import OurNetwork, TransformersParty
-from attendo.interop.huggingface.imported import Imported
+from attendo.interop.compared_systems import TorchSystem, TransformersSystem
+from attendo.interop.huggingface.imported import ImportedModel
 
 VOCABULARY = 60
 SIZES: dict[str, Any] = {
@@ -74,14 +74,17 @@ def written(model: Any, folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def certificate(imported: Imported, count: int, target_prefix: tuple[int, ...] = ()) -> Certificate:
+def certificate(imported: ImportedModel, count: int, target_prefix: tuple[int, ...] = ()) -> Certificate:
     """Ours beside theirs on random sentences."""
     sources = short_sources(imported, count)
-    ours, theirs = OurNetwork(imported.network, "hf", target_prefix), TransformersParty.of(imported, target_prefix)
+    ours, theirs = (
+        TorchSystem(imported.network, "hf", target_prefix),
+        TransformersSystem.from_import(imported, target_prefix),
+    )
     return certify(ours, theirs, sources, Bounds(same_tokens=1.0, mean_difference=1e-5, largest_difference=1e-4))
 
 
-def short_sources(imported: Imported, count: int) -> list[list[int]]:
+def short_sources(imported: ImportedModel, count: int) -> list[list[int]]:
     """At most 3 tokens: the limit of an answer follows its source."""
     return [source[:3] for source in random_sources(imported.source.size, count)]
 

@@ -58,9 +58,9 @@ def pieces_model(lines: list[str], kind: str, size: int = 160, **settings: Any) 
 
 
 def piece_names(model: bytes) -> list[str]:
-    from attendo.text.sentencepiece import pieces
+    from attendo.text.sentencepiece import iter_pieces
 
-    return [piece.text for piece in pieces(model)]
+    return [piece.text for piece in iter_pieces(model)]
 
 
 def write_marian(folder: Path, languages: bool = False) -> dict[str, int]:
@@ -110,9 +110,11 @@ def _written_by(kind: Any, folder: Path, pieces: str, trained: dict[str, Any], *
 
 def write_bart(folder: Path) -> dict[str, int]:
     """Byte pairs learnt from some lines: the plainest way."""
-    from attendo.text.byte_level_bpe import _LETTERS
+    from attendo.text.byte_level_bpe import _BYTE_TO_CHARACTER
 
-    words = [[_LETTERS[byte] for byte in f" {word}".encode()] for line in some_lines() for word in line.split()]
+    words = [
+        [_BYTE_TO_CHARACTER[byte] for byte in f" {word}".encode()] for line in some_lines() for word in line.split()
+    ]
     merges: list[tuple[str, str]] = []
     for _ in range(80):
         counts: dict[tuple[str, str], int] = {}
@@ -124,7 +126,7 @@ def write_bart(folder: Path) -> dict[str, int]:
         words = [_joined(word, best) for word in words]
     lines = ["#version: 0.2", *(" ".join(pair) for pair in merges)]
     (folder / "merges.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    letters = sorted(_LETTERS)[:-2]
+    letters = sorted(_BYTE_TO_CHARACTER)[:-2]
     names = ["<s>", "<pad>", "</s>", "<unk>", *letters, *("".join(pair) for pair in merges), "<mask>"]
     return write_vocabulary(folder / "vocab.json", list(dict.fromkeys(names)))
 

@@ -10,17 +10,19 @@ from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel
 from attendo.text import EOS, Characters, Words
-from attendo.text.model_card import TURN
+from attendo.text.model_card import TURN_SEPARATOR
 from attendo.text_model import TextModel
 
-QUIET = "ignore::attendo.pipelines.text_pipeline.NotWholeWarning"  # for answers of what is untrained, which seldom end
+QUIET = (
+    "ignore::attendo.pipelines.text_pipeline.IncompleteWarning"  # for answers of what is untrained, which seldom end
+)
 TURNS = ["the cat sat", "a dog ran home", "I love NLP", "I saw the small cat"]
 
 
 @cache
 def answering(turns: bool = False, **about: Any) -> TextModel:
     """Reads a source; `turns`: also the symbol between the turns of a conversation."""
-    source = Words.build(SOURCES, symbols=(TURN,) if turns else ())
+    source = Words.build(SOURCES, symbols=(TURN_SEPARATOR,) if turns else ())
     target = Words.build(TARGETS)
     sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": target.vocab_size}
     return _loud(StoredModel(_network(**sizes), source, target, {"max_length_extra": 5}, about=dict(about)))

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attendo.data.batch import Sequences
+from attendo.data.batch import RaggedArray
 from attendo.data.config import DataConfig
-from attendo.data.corpus_files import Corpus, Row
+from attendo.data.corpus_files import Corpus, CorpusRow
 from attendo.data.prepare import prepare
-from attendo.data.prepared import Prepared, PreparedCorpus, open_prepared
+from attendo.data.prepared import PreparedCorpus, PreparedData, open_prepared
 from attendo.data.shards import ShardSet, ShardWriter
 from attendo.text import Words
 from attendo.text.config import TokenizerConfig
@@ -29,9 +29,9 @@ class ListCorpus:
     weight: float = 1.0
     faults: dict[int, str] = field(default_factory=dict)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CorpusRow]:
         for number, (source, target) in enumerate(self.pairs, start=1):
-            yield Row(number, source, target, self.faults.get(number))
+            yield CorpusRow(number, source, target, self.faults.get(number))
 
 
 def sentences(count: int, seed: int = 0) -> list[TextPair]:
@@ -43,7 +43,7 @@ def sentences(count: int, seed: int = 0) -> list[TextPair]:
     ]
 
 
-def prepare_all(folder: Path, *training: Corpus, valid: Corpus | None = None, **settings: Any) -> Prepared:
+def prepare_all(folder: Path, *training: Corpus, valid: Corpus | None = None, **settings: Any) -> PreparedData:
     """Prepare the corpora with words as tokens, and open the result."""
     tokenizer = settings.pop("tokenizer", WORDS)
     seed = settings.pop("seed", 1)
@@ -54,7 +54,7 @@ def prepare_all(folder: Path, *training: Corpus, valid: Corpus | None = None, **
 
 def from_lengths(
     folder: Path, corpora: Sequence[Sequence[tuple[int, int]]], weights: Sequence[float] = (), shard_bytes: int = 500
-) -> Prepared:
+) -> PreparedData:
     """Data whose pairs have these numbers of source and target tokens. The ids of a pair tell its number."""
     tokenizer = Words.build(["nothing"])
     opened, number, vocabulary = [], 0, 4 + sum(map(len, corpora))
@@ -62,11 +62,14 @@ def from_lengths(
         writer = ShardWriter(folder, f"train-{place:02d}", 2, shard_bytes)
         for few in (pairs[first : first + 8] for first in range(0, len(pairs), 8)):
             ids = [([4 + number + n] * source, [4 + number + n] * target) for n, (source, target) in enumerate(few)]
-            writer.add(Sequences.of([source for source, _ in ids]), Sequences.of([target for _, target in ids]))
+            writer.add(
+                RaggedArray.from_lists([source for source, _ in ids]),
+                RaggedArray.from_lists([target for _, target in ids]),
+            )
             number += len(few)
         shards = ShardSet(folder, writer.close(), (vocabulary, vocabulary))
         weight = weights[place] if weights else 1.0
         opened.append(PreparedCorpus(f"corpus {place}", weight, shards, sum(map(sum, pairs)), {}))
-    return Prepared(
+    return PreparedData(
         folder, tokenizer, tokenizer, tuple(opened), [], number, 0, 0, max_length=1024, settings_hash="", fingerprint=""
     )

@@ -14,37 +14,47 @@ from typing import Any, get_args
 import torch
 
 from attendo import __version__
-from attendo.bench.systems import PACKAGES, RIVALS, Ours, Precision, System, Work, load_rival, version
+from attendo.bench.systems import (
+    BASELINES,
+    PACKAGES,
+    AttendoRunner,
+    Precision,
+    SystemRunner,
+    Workload,
+    load_baseline,
+    package_version,
+)
 from attendo.data.corpus_files import read_lines
 from attendo.errors import DataError, ModelError, UsageError
-from attendo.metrics.scores import measure, score_of
+from attendo.metrics.measure import compute_score
+from attendo.metrics.scores import make_metric
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.settings import nearest
+from attendo.settings import suggest_name
 from attendo.text import CONTROL_PIECES, Tokenizer
 
 Ids = list[list[int]]
 _WARM_UP = 4  # more calls of each system on a GPU before the clock runs: memory, plans and recordings are made in them
 
 
-class Scoring:
+class BleuScorer:
     """BLEU of answers as `attendo evaluate` computes it: cased, and cut by 13a unless the script asks for another."""
 
     def __init__(self, references: Sequence[str], tokenizer: Tokenizer) -> None:
-        self._measure, self._tokenizer = measure("bleu", references, None), tokenizer
+        self._metric, self._tokenizer = make_metric("bleu", references, None), tokenizer
 
     @property
     def signature(self) -> str:
-        return self._measure.signature
+        return self._metric.signature
 
-    def bleu(self, answers: Sequence[Sequence[int]]) -> float:
+    def bleu(self, outputs: Sequence[Sequence[int]]) -> float:
         """Of ids in the order of the references."""
-        texts = [self._tokenizer.decode(answer) for answer in answers]
-        return score_of(self._measure, self._measure.statistics(texts)).value
+        texts = [self._tokenizer.decode(answer) for answer in outputs]
+        return compute_score(self._metric, self._metric.statistics(texts)).value
 
 
 @dataclass(frozen=True)
-class Rival:
+class Baseline:
     """Another system, and what it computes in."""
 
     name: str
@@ -57,22 +67,22 @@ class BenchmarkPlan:
 
     network: Transformer
     precision: Precision
-    rivals: Sequence[Rival]
-    works: Sequence[Work]
+    baselines: Sequence[Baseline]
+    workloads: Sequence[Workload]
     rounds: int
     device: torch.device
-    scoring: Scoring | None = None
+    scorer: BleuScorer | None = None
 
 
 @dataclass(frozen=True)
-class Doing:
+class Progress:
     """What comes next, for whoever waits."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class SkippedSystem:
     """A rival that takes no part."""
 
     name: str
@@ -102,26 +112,26 @@ class Measurement:
         return self.tokens / self.median
 
 
-Report = Doing | LeftOut | Measurement
+BenchmarkReport = Progress | SkippedSystem | Measurement
 
 
-def compare(plan: BenchmarkPlan, clock: Callable[[], float] = time.perf_counter) -> Iterator[Report]:
+def compare(plan: BenchmarkPlan, clock: Callable[[], float] = time.perf_counter) -> Iterator[BenchmarkReport]:
     """Load each system once, then for each piece of work: let all answer, look whether they agree, time them."""
-    systems: list[System] = [Ours(plan.network, plan.precision, plan.device)]
-    longest = max(work.longest for work in plan.works)
+    systems: list[SystemRunner] = [AttendoRunner(plan.network, plan.precision, plan.device)]
+    longest = max(work.max_positions for work in plan.workloads)
     with TemporaryDirectory(prefix="attendo-bench-") as folder:
-        for n, rival in enumerate(plan.rivals):
-            yield Doing(f"loading {rival.name} {rival.precision}")
+        for n, rival in enumerate(plan.baselines):
+            yield Progress(f"loading {rival.name} {rival.precision}")
             place = Path(folder, str(n))
             try:
-                systems.append(load_rival(rival.name, rival.precision, plan.network, plan.device, longest, place))
+                systems.append(load_baseline(rival.name, rival.precision, plan.network, plan.device, longest, place))
             except ModelError as error:
-                yield LeftOut(f"{rival.name} {rival.precision}", str(error))
-        for work in plan.works:
+                yield SkippedSystem(f"{rival.name} {rival.precision}", str(error))
+        for work in plan.workloads:
             yield from _measure(systems, work, plan, clock)
 
 
-def share_alike(one: Ids, other: Ids) -> float:
+def token_agreement(one: Ids, other: Ids) -> float:
     """Of all places that either has a token at, the share at which both have the same."""
     places = sum(max(len(a), len(b)) for a, b in zip(one, other, strict=True))
     alike = sum(x == y for a, b in zip(one, other, strict=True) for x, y in zip(a, b, strict=False))
@@ -129,37 +139,37 @@ def share_alike(one: Ids, other: Ids) -> float:
 
 
 def _measure(
-    systems: Sequence[System], work: Work, plan: BenchmarkPlan, clock: Callable[[], float]
-) -> Iterator[Report]:
-    calls = [system.prepare(work) for system in systems]
+    systems: Sequence[SystemRunner], workload: Workload, plan: BenchmarkPlan, clock: Callable[[], float]
+) -> Iterator[BenchmarkReport]:
+    calls = [system.prepare(workload) for system in systems]
     said: list[Ids] = []
     for system, call in zip(systems, calls, strict=True):
-        yield Doing(f"beam {work.beam}, batch {work.batch}: {system.name} answers")
-        said.append(system.ids(call()))
+        yield Progress(f"beam {workload.beam}, batch {workload.batch}: {system.name} answers")
+        said.append(system.extract_ids(call()))
         for _ in range(_WARM_UP if plan.device.type == "cuda" else 0):
             call()
     times: list[list[float]] = [[] for _ in systems]
     for turn in range(plan.rounds):
-        yield Doing(f"beam {work.beam}, batch {work.batch}: round {turn + 1} of {plan.rounds}")
+        yield Progress(f"beam {workload.beam}, batch {workload.batch}: round {turn + 1} of {plan.rounds}")
         for n in range(len(systems)):
             which = (n + turn) % len(systems)  # nobody always comes after the same one
-            times[which].append(_timed(calls[which], clock))
+            times[which].append(_time_call(calls[which], clock))
     ours = statistics.median(times[0])
     for n, system in enumerate(systems):
-        rival = {"ratio": statistics.median(times[n]) / ours, "same": share_alike(said[0], said[n])} if n else {}
-        tokens = sum(len(answer) + (len(answer) < work.most) for answer in said[n])
-        bleu = plan.scoring.bleu(said[n]) if plan.scoring is not None else None
-        yield Measurement(system.name, work.beam, work.batch, tokens, tuple(times[n]), **rival, bleu=bleu)
+        rival = {"ratio": statistics.median(times[n]) / ours, "same": token_agreement(said[0], said[n])} if n else {}
+        tokens = sum(len(answer) + (len(answer) < workload.max_tokens) for answer in said[n])
+        bleu = plan.scorer.bleu(said[n]) if plan.scorer is not None else None
+        yield Measurement(system.name, workload.beam, workload.batch, tokens, tuple(times[n]), **rival, bleu=bleu)
 
 
-def _timed(call: Callable[[], Any], clock: Callable[[], float]) -> float:
+def _time_call(call: Callable[[], Any], clock: Callable[[], float]) -> float:
     begin = clock()
     call()
     return clock() - begin
 
 
 @dataclass(frozen=True)
-class Sentences:
+class BenchmarkSentences:
     """Sources as ids, and what each should be answered with where that is known."""
 
     path: Path
@@ -167,37 +177,39 @@ class Sentences:
     references: Sequence[str] | None = None
 
 
-def parse_rivals(text: str, precision: Precision) -> list[Rival]:
+def parse_baselines(text: str, precision: Precision) -> list[Baseline]:
     """`ctranslate2:int8,transformers`: names, each with a precision of its own or that of attendo."""
     rivals = []
     for word in filter(None, (each.strip() for each in text.split(","))):
         name, _, own = word.partition(":")
-        if name not in RIVALS:
+        if name not in BASELINES:
             raise UsageError(
-                "unknown_rival", name=name, suggestion=nearest(name, list(RIVALS)), known=", ".join(RIVALS)
+                "unknown_rival", name=name, suggestion=suggest_name(name, list(BASELINES)), known=", ".join(BASELINES)
             )
         if own and own not in get_args(Precision):
             raise UsageError("unknown_rival_precision", rival=word, precision=own, known=", ".join(get_args(Precision)))
-        rivals.append(Rival(name, own or precision))  # type: ignore[arg-type]
+        rivals.append(Baseline(name, own or precision))  # type: ignore[arg-type]
     return rivals
 
 
-def forced_work(
+def make_forced_workloads(
     config: ModelConfig, source_length: int, steps: int, beams: Sequence[int], batches: Sequence[int]
-) -> list[Work]:
+) -> list[Workload]:
     """Random sources of one length, eos included, and answers of exactly `steps` tokens."""
     first, size = len(CONTROL_PIECES), config.source_vocab_size or 0
     if size <= first:
         raise UsageError("vocabulary_only_control_tokens", size=size)
     generator = torch.Generator().manual_seed(1)
     ids = torch.randint(first, size, (max(batches), max(1, source_length - 1)), generator=generator).tolist()
-    works = [Work(ids[:batch], beam, batch, least=steps, most=steps) for beam in beams for batch in batches]
-    if works[0].longest > (room := _room(config)):
-        raise UsageError("sequences_exceed_positions", limit=room, length=works[0].longest)
+    works = [
+        Workload(ids[:batch], beam, batch, min_tokens=steps, max_tokens=steps) for beam in beams for batch in batches
+    ]
+    if works[0].max_positions > (room := _max_positions(config)):
+        raise UsageError("sequences_exceed_positions", limit=room, length=works[0].max_positions)
     return works
 
 
-def read_sentences(path: Path, tokenizer: Tokenizer, references: Path | None = None) -> Sentences:
+def read_sentences(path: Path, tokenizer: Tokenizer, references: Path | None = None) -> BenchmarkSentences:
     """The lines of a file that are not empty, each with the line of the references that stands beside it."""
     lines = list(read_lines(path))
     expected = list(read_lines(references)) if references is not None else lines
@@ -214,38 +226,40 @@ def read_sentences(path: Path, tokenizer: Tokenizer, references: Path | None = N
     if not kept:
         raise DataError("file_has_no_text", path=path)
     sources, beside = zip(*kept, strict=True)
-    return Sentences(path, sources, beside if references is not None else None)
+    return BenchmarkSentences(path, sources, beside if references is not None else None)
 
 
-def natural_work(sentences: Sentences, config: ModelConfig, beams: Sequence[int], batches: Sequence[int]) -> list[Work]:
+def make_natural_workloads(
+    sentences: BenchmarkSentences, config: ModelConfig, beams: Sequence[int], batches: Sequence[int]
+) -> list[Workload]:
     """For all sentences the same limit, twice the longest source and 20 tokens more."""
     sources = sentences.sources
-    longest, room = max(map(len, sources)), _room(config)
+    longest, room = max(map(len, sources)), _max_positions(config)
     if longest >= room:
         raise DataError("line_exceeds_positions", path=sentences.path, length=longest, limit=room)
     most = int(min(2 * longest + 20, room - 1))
-    return [Work(sources, beam, batch, least=0, most=most) for beam in beams for batch in batches]
+    return [Workload(sources, beam, batch, min_tokens=0, max_tokens=most) for beam in beams for batch in batches]
 
 
-def _room(config: ModelConfig) -> float:
+def _max_positions(config: ModelConfig) -> float:
     return config.max_length if config.positions == "learned" else math.inf
 
 
-def facts(device: torch.device) -> dict[str, Any]:
+def collect_environment(device: torch.device) -> dict[str, Any]:
     """Hardware, versions and threads. A rival that is not installed has no version."""
     return {
-        "hardware": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "hardware": torch.cuda.get_device_name(device) if device.type == "cuda" else _read_processor_name(),
         "device": str(device),
         "threads": torch.get_num_threads(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "attendo": __version__,
         "torch": torch.__version__,
-        **{name: version(name) for name in PACKAGES.values()},
+        **{name: package_version(name) for name in PACKAGES.values()},
     }
 
 
-def _processor() -> str:
+def _read_processor_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:

@@ -8,11 +8,11 @@ from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock
 from attendo.text import BOS, EOS, PAD
 
-_NEVER = -1e4  # a bias that a half-precision number can hold
+_SUPPRESSED_BIAS = -1e4  # a bias that a half-precision number can hold
 
 
 @torch.no_grad()
-def random_network(preset: str, vocab_size: int, seed: int = 1) -> Transformer:
+def make_random_network(preset: str, vocab_size: int, seed: int = 1) -> Transformer:
     """Built as Marian builds its networks: post-norm, sines before cosines, one table for all, a bias on the logits.
 
     With plain first values the decoder repeats a single token whatever the source says, and a system with a broken
@@ -24,7 +24,7 @@ def random_network(preset: str, vocab_size: int, seed: int = 1) -> Transformer:
     )
     generator = torch.Generator().manual_seed(seed)
     network = Transformer(config, generator).eval()
-    network.output.bias[[PAD, BOS, EOS]] = _NEVER
+    network.output.bias[[PAD, BOS, EOS]] = _SUPPRESSED_BIAS
     for module in network.modules():
         if isinstance(module, MultiHeadAttention):
             module.project.weight[: config.d_model] *= 4

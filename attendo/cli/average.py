@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-MOST = 5  # checkpoints, unless more are asked for
+DEFAULT_CHECKPOINTS = 5  # checkpoints, unless more are asked for
 
 
 def average(
@@ -20,7 +20,7 @@ def average(
 ) -> None:
     """Average the weights of a run's last checkpoints: often better than the best of them."""
     from attendo.errors import UsageError
-    from attendo.runs.weights import averaged_model
+    from attendo.runs.weights import average_model
     from attendo.train.checkpoint import Checkpoints
 
     if not (run / "run.toml").is_file():
@@ -30,6 +30,6 @@ def average(
     kept = Checkpoints(run / "checkpoints").steps()
     if len(kept) < (last or 1):
         raise UsageError("too_few_checkpoints", folder=run, count=len(kept), last=last or 1)
-    steps = kept[-(last or MOST) :]
-    averaged_model(run, steps).save(out)
+    steps = kept[-(last or DEFAULT_CHECKPOINTS) :]
+    average_model(run, steps).save(out)
     typer.echo(f"mean of steps {', '.join(map(str, steps))} written to {out}", err=True)

@@ -13,12 +13,12 @@ import typer
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
-    from attendo.bench.comparison import BenchmarkPlan, Measurement, Scoring, Sentences
+    from attendo.bench.comparison import BenchmarkPlan, BenchmarkSentences, BleuScorer, Measurement
     from attendo.bench.load_test import ConsistencyResult, Load, LoadMeasurement, LoadTestPlan
     from attendo.text_model import TextModel
 
-LENGTH = 32  # of sources and answers, unless given
-_CLIENTS = 32  # side by side, unless given
+DEFAULT_LENGTH = 32  # of sources and answers, unless given
+_DEFAULT_CLIENTS = 32  # side by side, unless given
 
 
 def generate(
@@ -31,8 +31,12 @@ def generate(
     ] = "transformers,ctranslate2",
     batch: Annotated[str, typer.Option(help="Sentences side by side; one measurement each.")] = "1,64,256",
     beam: Annotated[str, typer.Option(help="Rows of a sentence; 1 is greedy. One measurement each.")] = "1,4",
-    source_length: Annotated[int | None, typer.Option(min=2, help=f"Source tokens; {LENGTH} unless given.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help=f"Tokens of every answer; {LENGTH} unless given.")] = None,
+    source_length: Annotated[
+        int | None, typer.Option(min=2, help=f"Source tokens; {DEFAULT_LENGTH} unless given.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help=f"Tokens of every answer; {DEFAULT_LENGTH} unless given.")
+    ] = None,
     natural: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Sources to answer, each answer as long as it comes.")
     ] = None,
@@ -66,34 +70,38 @@ def generate(
         raise UsageError("references_without_natural")
     beams, batches = _parse_integers("--beam", beam), _parse_integers("--batch", batch)
 
-    from attendo.bench.comparison import BenchmarkPlan, forced_work, natural_work, parse_rivals
-    from attendo.bench.random_network import random_network
+    from attendo.bench.comparison import BenchmarkPlan, make_forced_workloads, make_natural_workloads, parse_baselines
+    from attendo.bench.random_network import make_random_network
     from attendo.interop.load import load
     from attendo.metrics import check_metric
     from attendo.text_model import pick_device
 
     if references is not None:
         check_metric("bleu")
-    entrants, where = parse_rivals(rivals, precision), pick_device(device)
+    entrants, where = parse_baselines(rivals, precision), pick_device(device)
     loaded = load(model, "cpu") if model is not None else None
-    network = loaded.network if loaded else random_network(preset or "base", vocabulary or 32_000)
+    network = loaded.network if loaded else make_random_network(preset or "base", vocabulary or 32_000)
     scoring = None
     if natural is not None and loaded is not None:
-        sentences, scoring = _read(natural, references, loaded)
-        works = natural_work(sentences, network.config, beams, batches)
+        sentences, scoring = _read_natural(natural, references, loaded)
+        works = make_natural_workloads(sentences, network.config, beams, batches)
     else:
-        works = forced_work(network.config, source_length or LENGTH, steps or LENGTH, beams, batches)
+        works = make_forced_workloads(
+            network.config, source_length or DEFAULT_LENGTH, steps or DEFAULT_LENGTH, beams, batches
+        )
     of = str(model) if model else f"random weights, preset {preset or 'base'}"
-    _run(BenchmarkPlan(network, precision, entrants, works, rounds, where, scoring), of, as_json)
+    _run_benchmark(BenchmarkPlan(network, precision, entrants, works, rounds, where, scoring), of, as_json)
 
 
-def _read(natural: Path, references: Path | None, model: "TextModel") -> tuple["Sentences", "Scoring | None"]:
-    from attendo.bench.comparison import Scoring, read_sentences
+def _read_natural(
+    natural: Path, references: Path | None, model: "TextModel"
+) -> tuple["BenchmarkSentences", "BleuScorer | None"]:
+    from attendo.bench.comparison import BleuScorer, read_sentences
 
     sentences = read_sentences(natural, model.source_tokenizer, references)
     if sentences.references is None:
         return sentences, None
-    return sentences, Scoring(sentences.references, model.target_tokenizer)
+    return sentences, BleuScorer(sentences.references, model.target_tokenizer)
 
 
 def _parse_integers(option: str, text: str) -> list[int]:
@@ -103,44 +111,49 @@ def _parse_integers(option: str, text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _run(plan: "BenchmarkPlan", of: str, as_json: bool) -> None:
-    from attendo.bench.comparison import Doing, LeftOut, Measurement, compare, facts
+def _run_benchmark(plan: "BenchmarkPlan", network_name: str, as_json: bool) -> None:
+    from attendo.bench.comparison import Measurement, Progress, SkippedSystem, collect_environment, compare
 
-    known = {**facts(plan.device), **_task(plan, of)}
-    _print(json.dumps({"facts": known}) if as_json else _format_benchmark_header(known))
+    known = {**collect_environment(plan.device), **_describe_task(plan, network_name)}
+    _print_now(json.dumps({"facts": known}) if as_json else _format_benchmark_header(known))
     if not as_json:
-        bleu = "" if plan.scoring is None else f"  {'BLEU':>6}"
-        _print(
-            f"{'beam':>4} {'batch':>5}  {'system':{_WIDTH}} {'tokens/s':>10}  {'attendo / it':>12}  same tokens{bleu}"
+        bleu = "" if plan.scorer is None else f"  {'BLEU':>6}"
+        _print_now(
+            f"{'beam':>4} {'batch':>5}  {'system':{_SYSTEM_WIDTH}} {'tokens/s':>10}  {'attendo / it':>12}  "
+            f"same tokens{bleu}"
         )
     for report in compare(plan):
         match report:
-            case Doing():
+            case Progress():
                 print(report.text, file=sys.stderr, flush=True)
-            case LeftOut():
-                _print(json.dumps(asdict(report)) if as_json else f"left out: {report.name}: {report.reason}")
+            case SkippedSystem():
+                _print_now(json.dumps(asdict(report)) if as_json else f"left out: {report.name}: {report.reason}")
             case Measurement():
-                _print(json.dumps({**asdict(report), "tokens_per_second": report.speed}) if as_json else _row(report))
+                _print_now(
+                    json.dumps({**asdict(report), "tokens_per_second": report.speed})
+                    if as_json
+                    else _format_benchmark_row(report)
+                )
 
 
-def _task(plan: "BenchmarkPlan", of: str) -> dict[str, Any]:
-    first = plan.works[0]
+def _describe_task(plan: "BenchmarkPlan", network_name: str) -> dict[str, Any]:
+    first = plan.workloads[0]
     if first.forced:
-        lengths = f"{len(first.sources[0]) + 1} source tokens, {first.most} forced steps"
+        lengths = f"{len(first.sources[0]) + 1} source tokens, {first.max_tokens} forced steps"
     else:
         lengths = f"{len(first.sources):,} sources, natural lengths"
     return {
-        "network": of,
+        "network": network_name,
         "parameters": sum(parameter.numel() for parameter in plan.network.parameters()),
         "precision": plan.precision,
         "lengths": lengths,
         "rounds": plan.rounds,
-        "bleu": plan.scoring.signature if plan.scoring is not None else None,
+        "bleu": plan.scorer.signature if plan.scorer is not None else None,
     }
 
 
 def _format_benchmark_header(facts: dict[str, Any]) -> str:
-    versions = ", ".join(f"{name} {facts[name]}" for name in _VERSIONS if facts[name])
+    versions = ", ".join(f"{name} {facts[name]}" for name in _PACKAGE_NAMES if facts[name])
     bleu = f"\nBLEU {facts['bleu']}" if facts["bleu"] else ""
     return (
         f"{facts['hardware']}, {facts['device']}, {facts['threads']} of {facts['cores']} threads; {versions}\n"
@@ -149,19 +162,21 @@ def _format_benchmark_header(facts: dict[str, Any]) -> str:
     )
 
 
-_VERSIONS = ("attendo", "torch", "transformers", "ctranslate2")
-_WIDTH = 29  # of the longest name: ctranslate2 fp32 by sentences
+_PACKAGE_NAMES = ("attendo", "torch", "transformers", "ctranslate2")
+_SYSTEM_WIDTH = 29  # of the longest name: ctranslate2 fp32 by sentences
 
 
-def _row(measured: "Measurement") -> str:
-    ratio = "" if measured.ratio is None else f"{measured.ratio:.2f}"
-    same = "" if measured.same is None else f"{measured.same:.1%}"
-    bleu = "" if measured.bleu is None else f"{measured.bleu:.2f}"
-    start = f"{measured.beam:4} {measured.batch:5}  {measured.system:{_WIDTH}} {measured.speed:10,.0f}"
+def _format_benchmark_row(measurement: "Measurement") -> str:
+    ratio = "" if measurement.ratio is None else f"{measurement.ratio:.2f}"
+    same = "" if measurement.same is None else f"{measurement.same:.1%}"
+    bleu = "" if measurement.bleu is None else f"{measurement.bleu:.2f}"
+    start = (
+        f"{measurement.beam:4} {measurement.batch:5}  {measurement.system:{_SYSTEM_WIDTH}} {measurement.speed:10,.0f}"
+    )
     return f"{start}  {ratio:>12}  {same:>11}  {bleu:>6}".rstrip()
 
 
-def _print(line: str) -> None:
+def _print_now(line: str) -> None:
     """At once: whoever ends a long run early keeps what it has told."""
     print(line, flush=True)
 
@@ -176,7 +191,7 @@ def serve(
         typer.Option(help="With --model: beside it the same server with ctranslate2 or onnx, or with another folder."),
     ] = None,
     clients: Annotated[
-        str | None, typer.Option(help=f"Clients that ask again when answered; 1,{_CLIENTS} without --rate.")
+        str | None, typer.Option(help=f"Clients that ask again when answered; 1,{_DEFAULT_CLIENTS} without --rate.")
     ] = None,
     rate: Annotated[
         str | None, typer.Option(help="Requests a second that come whatever becomes of them; one load each.")
@@ -219,9 +234,9 @@ def serve(
     if rival is not None and model is None:
         raise UsageError("rival_without_model")
 
-    from attendo.bench.load_test import Load, LoadTestPlan, texts_of
+    from attendo.bench.load_test import Load, LoadTestPlan, load_texts
 
-    several = _parse_numbers("--clients", clients or ("" if rate else f"1,{_CLIENTS}"))
+    several = _parse_numbers("--clients", clients or ("" if rate else f"1,{_DEFAULT_CLIENTS}"))
     common: dict[str, Any] = {
         "seconds": seconds,
         "deadline": deadline,
@@ -231,23 +246,25 @@ def serve(
     }
     loads = [Load(clients=round(each), **common) for each in several]
     loads += [Load(rate=each, **common) for each in _parse_numbers("--rate", rate or "")]
-    fields, headers = _fields(body, key)
-    asked = texts_of(texts, count)
+    fields, headers = _parse_body_fields(body, key)
+    asked = load_texts(texts, count)
     options = [] if device == "auto" else ["--device", device]
     options += ["--languages", languages] if languages else []
     import asyncio
 
-    with _servers(url, model, rival, options) as servers:
+    with _start_servers(url, model, rival, options) as servers:
         plan = LoadTestPlan(servers, loads, asked, api, fields, headers, rounds, warm_up)
         if check_equal:
-            raise typer.Exit(asyncio.run(_compare(plan, _most_clients(loads), as_json)))
-        raise typer.Exit(asyncio.run(_measure(plan, as_json)))
+            raise typer.Exit(asyncio.run(_check_equal_texts(plan, _max_clients(loads), as_json)))
+        raise typer.Exit(asyncio.run(_measure_load(plan, as_json)))
 
 
 @contextmanager
-def _servers(url: str | None, model: Path | None, rival: str | None, options: list[str]) -> Iterator[Mapping[str, str]]:
+def _start_servers(
+    url: str | None, model: Path | None, baseline: str | None, options: list[str]
+) -> Iterator[Mapping[str, str]]:
     """By name; those that are started have said that they are ready, and end with the block."""
-    from attendo.bench.load_test import exported, ready, started
+    from attendo.bench.load_test import export_temporarily, start_server, wait_until_ready
 
     if model is None:
         yield {"server": f"http://127.0.0.1{url}" if str(url).startswith(":") else str(url)}
@@ -256,67 +273,67 @@ def _servers(url: str | None, model: Path | None, rival: str | None, options: li
 
     with ExitStack() as stack:
         folders = {"attendo": model}
-        if rival in ("ctranslate2", "onnx"):
-            _tell(f"exporting to {rival}")
-            folders[rival] = stack.enter_context(exported(model, rival))
-        elif rival is not None:
-            folders[Path(rival).name] = Path(rival)
+        if baseline in ("ctranslate2", "onnx"):
+            _report(f"exporting to {baseline}")
+            folders[baseline] = stack.enter_context(export_temporarily(model, baseline))
+        elif baseline is not None:
+            folders[Path(baseline).name] = Path(baseline)
         servers = {}
         for name, folder in folders.items():
-            _tell(f"starting {name}")
-            servers[name] = stack.enter_context(started([folder], *options)).url
-            asyncio.run(ready(servers[name]))
+            _report(f"starting {name}")
+            servers[name] = stack.enter_context(start_server([folder], *options)).url
+            asyncio.run(wait_until_ready(servers[name]))
         yield servers
 
 
-async def _measure(plan: "LoadTestPlan", as_json: bool) -> int:
-    from attendo.bench.load_test import Doing, measured
+async def _measure_load(plan: "LoadTestPlan", as_json: bool) -> int:
+    from attendo.bench.load_test import LoadProgress, run_load_test
 
     found: list[LoadMeasurement] = []
-    async for report in measured(plan):
-        if isinstance(report, Doing):
-            _tell(report.text)
+    async for report in run_load_test(plan):
+        if isinstance(report, LoadProgress):
+            _report(report.text)
         else:
             found.append(report)
     if as_json:
         for each in found:
             print(json.dumps(asdict(each)), flush=True)
     else:
-        print(_format_load_header(plan), *_table(found), sep="\n", flush=True)
-    for reason in dict.fromkeys(why for each in found for why in _reasons(each)):
-        _tell(reason)
-    answered, unwanted = (sum(map(count, found)) for count in (_answered, _unwanted))
+        print(_format_load_header(plan), *_format_load_table(found), sep="\n", flush=True)
+    for reason in dict.fromkeys(why for each in found for why in _list_reasons(each)):
+        _report(reason)
+    answered, unwanted = (sum(map(count, found)) for count in (_count_answered, _count_unsuccessful))
     if unwanted and not answered:
-        _tell("not one request was answered: there is nothing to measure")
+        _report("not one request was answered: there is nothing to measure")
     return int(unwanted > 0 and answered == 0)
 
 
-def _reasons(each: "LoadMeasurement") -> Iterator[str]:
+def _list_reasons(each: "LoadMeasurement") -> Iterator[str]:
     """Of what failed, and of what was rejected for another reason than that there was too much of it."""
     yield from (f"failed: {why}" for why in each.summary.failures)
     yield from (f"rejected with {status}: {told}" for status, told in each.summary.told.items() if status != 429)
 
 
-def _answered(each: "LoadMeasurement") -> int:
+def _count_answered(each: "LoadMeasurement") -> int:
     return each.summary.answered
 
 
-def _unwanted(each: "LoadMeasurement") -> int:
+def _count_unsuccessful(each: "LoadMeasurement") -> int:
     """Who left, left; these would have stayed."""
     return sum(each.summary.rejected.values()) + each.summary.failed + each.summary.late
 
 
-async def _compare(plan: "LoadTestPlan", clients: int, as_json: bool) -> int:
-    from attendo.bench.load_test import compared
+async def _check_equal_texts(plan: "LoadTestPlan", clients: int, as_json: bool) -> int:
+    from attendo.bench.load_test import check_consistency
 
     code = 0
-    async for each in compared(plan, clients):
+    async for each in check_consistency(plan, clients):
         code |= not each.equal
-        print(json.dumps(asdict(each) | {"equal": each.equal}) if as_json else _verdict(each), flush=True)
+        print(json.dumps(asdict(each) | {"equal": each.equal}) if as_json else _format_consistency(each), flush=True)
     return code
 
 
-def _verdict(found: "ConsistencyResult") -> str:
+def _format_consistency(found: "ConsistencyResult") -> str:
     same = found.texts - found.unanswered - len(found.different)
     lines = [
         f"{found.server}: {same} of {found.texts} texts are the same from {found.clients} clients at once as alone"
@@ -336,10 +353,10 @@ def _format_load_header(plan: "LoadTestPlan") -> str:
     )
 
 
-def _table(found: list["LoadMeasurement"]) -> Iterator[str]:
+def _format_load_table(found: list["LoadMeasurement"]) -> Iterator[str]:
     """A column for every status that a request was rejected with, and none for what nobody told."""
     statuses = sorted({status for each in found for status in each.summary.rejected})
-    rows = [dict(_cells(each, statuses)) for each in found]
+    rows = [dict(_format_load_cells(each, statuses)) for each in found]
     names = [name for name in rows[0] if any(row[name] for row in rows)]
     widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
     for row in (dict(zip(names, names, strict=True)), *rows):
@@ -348,7 +365,7 @@ def _table(found: list["LoadMeasurement"]) -> Iterator[str]:
         yield "  ".join([*words, *(f"{row[name]:>{widths[name]}}" for name in rest)]).rstrip()
 
 
-def _cells(each: "LoadMeasurement", statuses: list[int]) -> Iterator[tuple[str, str]]:
+def _format_load_cells(each: "LoadMeasurement", statuses: list[int]) -> Iterator[tuple[str, str]]:
     summary = each.summary
     yield from {"server": each.server, "load": each.load}.items()
     yield from {"offered": f"{summary.offered:,}", "answered": f"{summary.answered:,}"}.items()
@@ -363,7 +380,7 @@ def _cells(each: "LoadMeasurement", statuses: list[int]) -> Iterator[tuple[str, 
     yield "attendo / it", "" if each.first_beside_it is None else f"{each.first_beside_it:.2f}"
 
 
-def _fields(body: str, key: str | None) -> tuple[dict[str, Any], dict[str, str]]:
+def _parse_body_fields(body: str, key: str | None) -> tuple[dict[str, Any], dict[str, str]]:
     """What every request gets: fields of its body, and headers."""
     try:
         fields = json.loads(body)
@@ -374,8 +391,8 @@ def _fields(body: str, key: str | None) -> tuple[dict[str, Any], dict[str, str]]
     return fields, {} if key is None else {"Authorization": f"Bearer {key}"}
 
 
-def _most_clients(loads: list["Load"]) -> int:
-    return max((load.clients for load in loads if load.clients is not None), default=_CLIENTS)
+def _max_clients(loads: list["Load"]) -> int:
+    return max((load.clients for load in loads if load.clients is not None), default=_DEFAULT_CLIENTS)
 
 
 def _parse_numbers(option: str, text: str) -> list[float]:
@@ -389,5 +406,5 @@ def _parse_numbers(option: str, text: str) -> list[float]:
     return found
 
 
-def _tell(text: str) -> None:
+def _report(text: str) -> None:
     print(text, file=sys.stderr, flush=True)

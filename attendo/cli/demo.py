@@ -30,22 +30,22 @@ def demo(
     """
     from rich.console import Console
 
-    from attendo.cli.progress import follow
+    from attendo.cli.progress import run_training
     from attendo.demo_task import BuiltinTask
     from attendo.runs.demo import demo_config, evaluate
     from attendo.runs.run import Run
     from attendo.text_model import pick_device
 
     run = Run.begin(demo_config(seed), out, pick_device(device), overwrite=_is_demo(out))
-    done = follow(run)
+    done = run_training(run)
     if done.stopped:
-        done.say(f"stopped early; the model as far as it has come: attendo generate {done.model_folder}")
+        done.print_line(f"stopped early; the model as far as it has come: attendo generate {done.model_folder}")
         raise typer.Exit(done.exit_code)
-    done.say("translating 1,000 sentence pairs it never saw ...")
+    done.print_line("translating 1,000 sentence pairs it never saw ...")
     scores = evaluate(run.model, BuiltinTask(seed))
     run.model.scores.update(scores.summary())
     run.model.save(done.model_folder)
-    _show(Console(), run, scores, _facts(run, scores, done.seconds))
+    _show(Console(), run, scores, _collect_facts(run, scores, done.seconds))
 
 
 def _is_demo(folder: Path) -> bool:
@@ -56,13 +56,16 @@ def _is_demo(folder: Path) -> bool:
     return path.is_file() and read_run_file(path).get("data", {}).get("task") == "builtin"
 
 
-def _facts(run: "Run", scores: "DemoScores", seconds: float) -> list[tuple[str, str]]:
+def _collect_facts(run: "Run", scores: "DemoScores", seconds: float) -> list[tuple[str, str]]:
     import torch
 
     head, device = scores.best_head, run.model.device
     hardware = f"{torch.get_num_threads()} CPU threads" if device.type == "cpu" else torch.cuda.get_device_name(device)
     return [
-        ("exact match", f"{scores.exact_match:.1%} ({scores.right} of {len(scores.translations)} pairs it never saw)"),
+        (
+            "exact match",
+            f"{scores.exact_match:.1%} ({scores.num_correct} of {len(scores.translations)} pairs it never saw)",
+        ),
         ("alignment accuracy", f"{head.accuracy:.1%} (decoder layer {head.layer}, head {head.head}, counted from 0)"),
         ("training time", f"{seconds:.0f} s on {hardware}"),
         ("parameters", f"{sum(weight.numel() for weight in run.model.network.parameters()):,}"),
@@ -70,26 +73,26 @@ def _facts(run: "Run", scores: "DemoScores", seconds: float) -> list[tuple[str, 
 
 
 def _show(console: "Console", run: "Run", scores: "DemoScores", facts: list[tuple[str, str]]) -> None:
-    from attendo.explore.heatmap_terminal import terminal
-    from attendo.runs.demo import SHOWN, best_map, write_pictures
+    from attendo.explore.heatmap_terminal import render_map_terminal
+    from attendo.runs.demo import EXAMPLE_SENTENCE, select_best_map, write_pictures
 
-    trace = run.model.trace(SHOWN)
+    trace = run.model.trace(EXAMPLE_SENTENCE)
     pictures = write_pictures(run.folder, trace, scores.best_head, facts)
     lines = ["", *(f"{name} {value}" for name, value in facts), ""]
-    for each in scores.shown(SHOWN_TRANSLATIONS):
-        expected = "" if each.right else f"   (expected: {each.pair.target})"
-        lines += [f"{'✓' if each.right else '✗'} {each.pair.source}", f"  {each.text}{expected}"]
-    _say(console, *lines, "")
-    console.print(terminal(best_map(trace, scores.best_head), console.width))
+    for each in scores.select_examples(SHOWN_TRANSLATIONS):
+        expected = "" if each.is_correct else f"   (expected: {each.pair.target})"
+        lines += [f"{'✓' if each.is_correct else '✗'} {each.pair.source}", f"  {each.text}{expected}"]
+    _print_lines(console, *lines, "")
+    console.print(render_map_terminal(select_best_map(trace, scores.best_head), console.width))
     folder = run.folder / "model"
-    _say(
+    _print_lines(
         console,
         "",
         f"pictures  {'  '.join(map(str, pictures))}",
         f"model     {folder}",
         "",
         "Next:",
-        f"  echo '{SHOWN}' | attendo generate {folder}",
+        f"  echo '{EXAMPLE_SENTENCE}' | attendo generate {folder}",
         f"  attendo describe {folder}",
         f"  attendo explore {folder}     # look inside and change things, in the browser",
         f"  attendo serve {folder}       # an API that clients of others already speak",
@@ -104,5 +107,5 @@ def _missing_extra() -> list[str]:
     return [] if find_spec("fastapi") else ["explore and serve need: pip install 'attendo[serve]'"]
 
 
-def _say(console: "Console", *lines: str) -> None:
+def _print_lines(console: "Console", *lines: str) -> None:
     console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)

@@ -8,7 +8,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from attendo.explore.describe import Description, Row, Shape
+    from attendo.explore.describe import Description, NetworkOperation, Shape
     from attendo.model.config import ModelConfig
 
 
@@ -30,7 +30,7 @@ def describe(
     ] = None,
 ) -> None:
     """Show what a network is made of: every operation, its shapes, its parameters."""
-    config, about = _config(model, vocab_size, change or [])
+    config, about = _load_config(model, vocab_size, change or [])
     if config.decoder_only and source_length is not None:
         from attendo.errors import UsageError
 
@@ -42,7 +42,7 @@ def describe(
 
     source_length = source_length or _SOURCE_LENGTH
     description = describe_network(config, source_length, target_length)
-    tokens = f"{target_length} tokens" if config.decoder_only else _tokens(source_length, target_length)
+    tokens = f"{target_length} tokens" if config.decoder_only else _format_tokens(source_length, target_length)
     console = Console()
     console.print(f"{model}: {description.parameters:,} parameters", highlight=False, markup=False, soft_wrap=True)
     console.print(
@@ -51,22 +51,22 @@ def describe(
         highlight=False,
     )
     if measured := about.get("trained_on"):
-        console.print(_trained_on(measured), highlight=False, soft_wrap=True)
-    console.print(_table(description))
+        console.print(_describe_training_data(measured), highlight=False, soft_wrap=True)
+    console.print(_build_table(description))
 
 
-def _tokens(source: int, target: int) -> str:
+def _format_tokens(source: int, target: int) -> str:
     return f"{source} source tokens and {target} target tokens"
 
 
-def _trained_on(measured: dict[str, Any]) -> str:
-    lengths = measured.get("tokens") or {}
+def _describe_training_data(stats: dict[str, Any]) -> str:
+    lengths = stats.get("tokens") or {}
     percentiles = ", ".join(f"{percent}% up to {length}" for percent, length in lengths.items())
-    several = f"{measured['several_sentences']:.1%} have several sentences"
+    several = f"{stats['several_sentences']:.1%} have several sentences"
     return f"trained on sources of which {several}" + (f"; tokens: {percentiles}" if percentiles else "")
 
 
-def _config(model: str, vocab_size: int | None, changes: list[str]) -> "tuple[ModelConfig, dict[str, Any]]":
+def _load_config(model: str, vocab_size: int | None, changes: list[str]) -> "tuple[ModelConfig, dict[str, Any]]":
     """The settings of the network, and what the folder says of the model."""
     from attendo.errors import UsageError
     from attendo.model.config import PRESETS, ModelConfig
@@ -77,19 +77,21 @@ def _config(model: str, vocab_size: int | None, changes: list[str]) -> "tuple[Mo
         return ModelConfig.preset(model, **apply_changes({"vocab_size": vocab_size or 30_000}, changes)), {}
     if changes or vocab_size:
         raise UsageError("preset_options_with_model")
-    from attendo.interop.load import model_folder
+    from attendo.interop.load import require_model_folder
     from attendo.model_folder import load_model
     from attendo.runs.load import is_checkpoint, load_checkpoint
 
     if not Path(model).is_dir() and "/" not in model:
         raise UsageError("model_or_preset_not_found", model=model, presets=", ".join(PRESETS))
     stored = (
-        load_checkpoint(Path(model), "cpu").stored if is_checkpoint(Path(model)) else load_model(model_folder(model))
+        load_checkpoint(Path(model), "cpu").stored_model
+        if is_checkpoint(Path(model))
+        else load_model(require_model_folder(model))
     )
     return stored.network.config, stored.about
 
 
-def _table(description: "Description") -> "Table":
+def _build_table(description: "Description") -> "Table":
     from rich import box
     from rich.table import Table
 
@@ -103,16 +105,21 @@ def _table(description: "Description") -> "Table":
         total = f"{part.times} × {part.parameters:,}" if part.times > 1 else f"{part.parameters:,}"
         table.add_row(f"{part.name}{times}", "", "", total, style="bold")
         for row in part.rows:
-            table.add_row(*_cells(row))
+            table.add_row(*_format_cells(row))
         table.add_section()
     return table
 
 
-def _cells(row: "Row") -> tuple[str, str, str, str]:
-    own = f"{row.parameters:,}" if row.parameters else ("" if row.shared else "–")
-    shared = f"shared with {row.shared}" if row.shared else ""
-    return f"  {row.operation}", _shape(row.input), _shape(row.output), " + ".join(filter(None, (own, shared)))
+def _format_cells(row: "NetworkOperation") -> tuple[str, str, str, str]:
+    own = f"{row.parameters:,}" if row.parameters else ("" if row.shared_with else "–")
+    shared = f"shared with {row.shared_with}" if row.shared_with else ""
+    return (
+        f"  {row.operation}",
+        _format_shape(row.input),
+        _format_shape(row.output),
+        " + ".join(filter(None, (own, shared))),
+    )
 
 
-def _shape(shape: "Shape") -> str:
+def _format_shape(shape: "Shape") -> str:
     return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")" if shape else ""

@@ -41,7 +41,7 @@ def doctor(
 
     The exit code is 0 where there is no fault, 3 for a fault of the data, 4 for one of the network.
     """
-    from attendo.cli.train import check_ahead, new_config
+    from attendo.cli.train import check_ahead, make_config
 
     if run_file is None and not (source and target):
         raise UsageError("doctor_input_missing")
@@ -52,54 +52,54 @@ def doctor(
     check_ahead(device)
     chosen: list[str] = []
     files = {"source": source, "target": target, "folder": data}
-    config = new_config(run_file, files, change or [], tell=chosen.append)
+    config = make_config(run_file, files, change or [], report=chosen.append)
     findings = []
-    for finding in _examined(config, device, quick, (test_source, test_target)):
+    for finding in _examine(config, device, quick, (test_source, test_target)):
         findings.append(finding)
         if as_json:
             print(json.dumps(finding.as_json(), ensure_ascii=False), flush=True)
         else:
-            _say(finding)
+            _report_finding(finding)
     if not as_json:
-        _show(findings)
+        _print_findings(findings)
     for line in chosen if show else ():
         typer.echo(line, err=True)
     raise typer.Exit(_exit_code(findings))
 
 
-def _examined(
+def _examine(
     config: "RunConfig", device: str, quick: bool, test: tuple[Path | None, Path | None]
 ) -> Iterator["Finding"]:
     """Text is prepared in a folder that goes when this ends."""
-    from attendo.cli.progress import show_preparing
+    from attendo.cli.progress import prepare_with_progress
     from attendo.data.config import CorpusConfig
     from attendo.data.filtering import TooManyBadLinesError
-    from attendo.doctor import examine, too_many_bad_lines
-    from attendo.doctor.duplicates import unseen_pairs
+    from attendo.doctor import examine, report_too_many_bad_lines
+    from attendo.doctor.duplicates import read_test_pairs
     from attendo.runs.run import Run
     from attendo.text_model import pick_device
 
     with TemporaryDirectory(prefix="attendo-doctor-") as folder:
         run = Run(config, Path(folder), pick_device(device))
         try:
-            show_preparing(run)
+            prepare_with_progress(run)
         except TooManyBadLinesError:
             listing = run.data_folder.with_name(f"{run.data_folder.name}.bad-lines.tsv")
-            yield too_many_bad_lines(listing, config.data.max_bad_ratio)
+            yield report_too_many_bad_lines(listing, config.data.max_bad_ratio)
             return
         run.build()
         given = CorpusConfig(source=test[0], target=test[1]) if test[0] is not None else None
-        yield from examine(run, quick, {} if quick else unseen_pairs(config, given))
+        yield from examine(run, quick, {} if quick else read_test_pairs(config, given))
 
 
-def _say(finding: "Finding") -> None:
+def _report_finding(finding: "Finding") -> None:
     """As it comes, so that nobody waits in the dark; what it says in full is in the table."""
     from rich.console import Console
 
     Console(stderr=True).print(f"[{COLOURS[finding.level]}]{finding.level:8}[/] {finding.check}", highlight=False)
 
 
-def _show(findings: list["Finding"]) -> None:
+def _print_findings(findings: list["Finding"]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -110,11 +110,11 @@ def _show(findings: list["Finding"]) -> None:
     table.add_column("level", no_wrap=True)
     table.add_column("found")
     for finding in findings:
-        table.add_row(finding.check, Text(finding.level, COLOURS[finding.level]), _told(finding))
+        table.add_row(finding.check, Text(finding.level, COLOURS[finding.level]), _format_finding(finding))
     Console().print(table)
 
 
-def _told(finding: "Finding") -> "RenderableType":
+def _format_finding(finding: "Finding") -> "RenderableType":
     """As it is, because a sentence may look like markup."""
     from rich.text import Text
 

@@ -11,46 +11,46 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attendo.cli.generate import Beam, LengthPenalty, Like
-from attendo.cli.stdin import lines_of, one_line
+from attendo.cli.stdin import name_line_in_errors, to_single_line
 from attendo.cli.threads import Threads
 from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from attendo.metrics import Comparison, Likelihoods, Measured, Score
+    from attendo.metrics import Comparison, Likelihoods, MetricValues, Score
     from attendo.text_model import Result, TextModel
 
 Facts = dict[str, Any]
-By = dict[str, tuple[int, "list[Score]"]]  # of each label, how many lines it has and their scores
+ScoresByLabel = dict[str, tuple[int, "list[Score]"]]  # of each label, how many lines it has and their scores
 LINES_AT_ONCE = 512  # of like length, between two moves of the bar
-_METRICS = (
+_METRIC_HELP = (
     "bleu, chrf, ter, rouge1, rouge2, rougeL, exact_match, error_rate, word_error_rate, distinct1, distinct2, "
     "perplexity, perplexity_per_word, perplexity_per_character; several with commas between."
 )
-_ALSO_CALLED = {"wer": "word_error_rate", "rouge": "rougeL", "em": "exact_match", "ppl": "perplexity"}
+_METRIC_ALIASES = {"wer": "word_error_rate", "rouge": "rougeL", "em": "exact_match", "ppl": "perplexity"}
 
 
 @dataclass(frozen=True)
-class Lines:
+class EvaluationSet:
     """Lines to translate, beside each all that is right, and its label where there are labels."""
 
-    source: Path  # the file
+    source_path: Path  # the file
     sources: list[str]
     references: list[tuple[str, ...]]
     labels: list[str] | None
 
 
-def read_test(source: Path, references: Sequence[Path], by: Path | None) -> Lines:
+def read_evaluation_set(source: Path, references: Sequence[Path], by: Path | None) -> EvaluationSet:
     from attendo.data.corpus_files import read_lines
 
     sources = list(read_lines(source))
-    read = [read_beside(source, sources, path) for path in references]
-    labels = None if by is None else [line.strip() for line in read_beside(source, sources, by)]
+    read = [read_matching_lines(source, sources, path) for path in references]
+    labels = None if by is None else [line.strip() for line in read_matching_lines(source, sources, by)]
     if not sources:
         raise DataError("source_file_empty", path=source)
-    return Lines(source, sources, [_all_right(line) for line in zip(*read, strict=True)], labels)
+    return EvaluationSet(source, sources, [_drop_missing_references(line) for line in zip(*read, strict=True)], labels)
 
 
-def read_beside(source: Path, sources: Sequence[str], path: Path) -> list[str]:
+def read_matching_lines(source: Path, sources: Sequence[str], path: Path) -> list[str]:
     """The lines of a file, as many as the source has."""
     from attendo.data.corpus_files import read_lines
 
@@ -62,13 +62,13 @@ def read_beside(source: Path, sources: Sequence[str], path: Path) -> list[str]:
     return lines
 
 
-def read_other(other: Path | None, source: Path, sources: Sequence[str]) -> list[str] | None:
+def read_translations(other: Path | None, source: Path, sources: Sequence[str]) -> list[str] | None:
     """The lines of a file; a model has yet to write them."""
     if other is None or other.is_dir():
         return None
     if not other.exists():
         raise UsageError("comparison_not_found", path=other)
-    return read_beside(source, sources, other)
+    return read_matching_lines(source, sources, other)
 
 
 def check_output(output: Path | None, inputs: Sequence[Path | None]) -> None:
@@ -81,37 +81,39 @@ def check_output(output: Path | None, inputs: Sequence[Path | None]) -> None:
     output.open("a").close()
 
 
-def _all_right(line: tuple[str, ...]) -> tuple[str, ...]:
+def _drop_missing_references(line: tuple[str, ...]) -> tuple[str, ...]:
     """An empty line in one of several files says that there is no further reference, unless all are empty."""
     return tuple(each for each in line if each.strip()) or line[:1]
 
 
-def tell(scores: "Sequence[Score]", by: By, facts: Facts | None) -> None:
+def print_scores(scores: "Sequence[Score]", by: ScoresByLabel, facts: Facts | None) -> None:
     """As one JSON object where there are facts to go with the scores."""
     if facts is not None:
         labelled = {
             label: {"lines": lines, "scores": {each.name: each.value for each in found}}
             for label, (lines, found) in by.items()
         }
-        scored = {each.name: _as_json(each) for each in scores}
+        scored = {each.name: _score_to_dict(each) for each in scores}
         print(json.dumps({**facts, "scores": scored, **({"by": labelled} if by else {})}, ensure_ascii=False))
         return
     for each in scores:
         print(f"{each.name} {each.value:.2f} {each.signature}")
     if by:
-        rows = [(label or "(none)", str(lines), *_values(found)) for label, (lines, found) in by.items()]
+        rows = [(label or "(none)", str(lines), *_format_values(found)) for label, (lines, found) in by.items()]
         _print_table([("label", "lines", *(each.name for each in scores)), *rows])
 
 
-def tell_compared(comparisons: "Sequence[Comparison]", names: tuple[object, object], facts: Facts | None) -> None:
+def print_comparisons(comparisons: "Sequence[Comparison]", names: tuple[object, object], facts: Facts | None) -> None:
     if facts is not None:
-        scores = {each.one.name: _as_json(each.one) for each in comparisons}
-        compared = {each.one.name: _compared_as_json(each) for each in comparisons}
+        scores = {each.one.name: _score_to_dict(each.one) for each in comparisons}
+        compared = {each.one.name: _comparison_to_dict(each) for each in comparisons}
         print(json.dumps({**facts, "scores": scores, "other": str(names[1]), "comparisons": compared}))
         return
-    _print_table([("score", "model", "other", "difference", "95% interval", "p"), *map(_row, comparisons)])
+    _print_table(
+        [("score", "model", "other", "difference", "95% interval", "p"), *map(_format_comparison, comparisons)]
+    )
     for each in comparisons:
-        print(f"{each.one.name}: {_in_words(each, *names)}")
+        print(f"{each.one.name}: {_describe_comparison(each, *names)}")
     for each in comparisons:
         print(f"{each.one.name} {each.signature}")
 
@@ -123,17 +125,17 @@ def _print_table(rows: Sequence[Sequence[str]]) -> None:
         print("  ".join([first.ljust(widths[0]), *cells]))
 
 
-def _values(scores: "Sequence[Score]") -> list[str]:
+def _format_values(scores: "Sequence[Score]") -> list[str]:
     return [f"{each.value:.2f}" for each in scores]
 
 
-def _row(each: "Comparison") -> tuple[str, ...]:
+def _format_comparison(each: "Comparison") -> tuple[str, ...]:
     low, high = each.interval
     values = (f"{each.one.value:.2f}", f"{each.other.value:.2f}", f"{each.difference:+.2f}")
     return (each.one.name, *values, f"{low:+.2f} to {high:+.2f}", f"{each.p_value:.3f}")
 
 
-def _in_words(each: "Comparison", model: object, other: object) -> str:
+def _describe_comparison(each: "Comparison", model: object, other: object) -> str:
     if each.significant:
         better, worse = (model, other) if each.one_is_better else (other, model)
         return f"{better} is better than {worse}, significant at 0.05"
@@ -142,11 +144,11 @@ def _in_words(each: "Comparison", model: object, other: object) -> str:
     return "not significant at 0.05"
 
 
-def _as_json(score: "Score") -> dict[str, str | float | bool]:
+def _score_to_dict(score: "Score") -> dict[str, str | float | bool]:
     return {"value": score.value, "signature": score.signature, "higher_is_better": score.higher_is_better}
 
 
-def _compared_as_json(each: "Comparison") -> dict[str, Any]:
+def _comparison_to_dict(each: "Comparison") -> dict[str, Any]:
     return {
         "other": each.other.value,
         "difference": each.difference,
@@ -168,7 +170,7 @@ def evaluate(
             help="What it should become, line by line beside it; repeatable, where several answers are right."
         ),
     ],
-    metric: Annotated[str, typer.Option(help=_METRICS)] = "bleu,chrf",
+    metric: Annotated[str, typer.Option(help=_METRIC_HELP)] = "bleu,chrf",
     by: Annotated[
         Path | None, typer.Option(metavar="LABELS", help="File of labels, one a line: scores of each label as well.")
     ] = None,
@@ -191,10 +193,12 @@ def evaluate(
     than chance.
     """
     options = {"beam": beam, "length_penalty": length_penalty, "like": like}
-    asked = _Asked(_names(metric), {name: value for name, value in options.items() if value is not None}, output)
+    asked = _EvaluationRequest(
+        _parse_metrics(metric), {name: value for name, value in options.items() if value is not None}, output
+    )
     asked.check(by, compare)
-    lines = read_test(source, reference, by)
-    others = read_other(compare, source, lines.sources)
+    lines = read_evaluation_set(source, reference, by)
+    others = read_translations(compare, source, lines.sources)
     check_output(output, [source, *reference, by, compare])
 
     from attendo.runs.load import load
@@ -203,21 +207,25 @@ def evaluate(
     other_model = load(compare, device) if compare is not None and others is None else None
     for each in filter(None, (text_model, other_model)):
         asked.check_model(each)
-    one = _side_of(text_model, lines, asked, f"{model}: " if other_model else "")
+    one = _run_system(text_model, lines, asked, f"{model}: " if other_model else "")
     if output is not None:
-        output.write_text("".join(f"{one_line(text)}\n" for text in one.texts), "utf-8")
-    facts = {"model": str(model), "lines": len(lines.sources), **_decoding_facts(text_model, one, asked)}
+        output.write_text("".join(f"{to_single_line(text)}\n" for text in one.texts), "utf-8")
+    facts = {"model": str(model), "lines": len(lines.sources), **_describe_decoding(text_model, one, asked)}
     told = facts if as_json else None
     if compare is None:
-        found = [_measured(name, one, lines) for name in asked.names]
-        tell([each.score for each in found], _by(found, lines.labels), told)
+        found = [_score(name, one, lines) for name in asked.names]
+        print_scores([each.score for each in found], _group_by_label(found, lines.labels), told)
     else:
-        other = _Side(others or ()) if other_model is None else _side_of(other_model, lines, asked, f"{compare}: ")
-        tell_compared([_compared(name, one, other, lines) for name in asked.names], (model, compare), told)
+        other = (
+            _SystemOutput(others or ())
+            if other_model is None
+            else _run_system(other_model, lines, asked, f"{compare}: ")
+        )
+        print_comparisons([_compare(name, one, other, lines) for name in asked.names], (model, compare), told)
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _EvaluationRequest:
     """The scores, how to decode, and where translations go."""
 
     names: list[str]
@@ -225,7 +233,7 @@ class _Asked:
     output: Path | None
 
     @property
-    def of_models(self) -> list[str]:
+    def model_metrics(self) -> list[str]:
         """The scores that need no translation."""
         from attendo.metrics import PERPLEXITIES
 
@@ -233,11 +241,11 @@ class _Asked:
 
     @property
     def translates(self) -> bool:
-        return len(self.of_models) < len(self.names) or self.output is not None
+        return len(self.model_metrics) < len(self.names) or self.output is not None
 
     def check_model(self, model: "TextModel") -> None:
         """One that continues text has no answers, which would end."""
-        if model.decoder_only and (others := [name for name in self.names if name not in self.of_models]):
+        if model.decoder_only and (others := [name for name in self.names if name not in self.model_metrics]):
             from attendo.metrics import PERPLEXITIES
 
             known = ", ".join(PERPLEXITIES)
@@ -248,7 +256,7 @@ class _Asked:
         from attendo.decode.config import GenerationConfig
         from attendo.metrics import check_comparable
 
-        GenerationConfig().changed(**{name: value for name, value in self.options.items() if name != "like"})
+        GenerationConfig().override(**{name: value for name, value in self.options.items() if name != "like"})
         if self.options and not self.translates:
             name = next(iter(self.options)).replace("_", "-")
             raise UsageError("decoding_option_without_translation", option=name, metrics=", ".join(self.names))
@@ -258,12 +266,12 @@ class _Asked:
             raise UsageError("by_with_compare")
         for name in self.names:
             check_comparable(name)
-        if self.of_models and compare.is_file():
-            raise UsageError("perplexity_of_translation_file", metric=self.of_models[0], path=compare)
+        if self.model_metrics and compare.is_file():
+            raise UsageError("perplexity_of_translation_file", metric=self.model_metrics[0], path=compare)
 
 
 @dataclass(frozen=True)
-class _Side:
+class _SystemOutput:
     """What a model answered, and how probable it finds the references; as far as that was asked for."""
 
     texts: Sequence[str] = ()
@@ -271,10 +279,10 @@ class _Side:
     likelihoods: "Likelihoods | None" = None
 
 
-def _names(metric: str) -> list[str]:
+def _parse_metrics(metric: str) -> list[str]:
     from attendo.metrics import PERPLEXITIES, check_metric
     from attendo.metrics.scores import METRICS
-    from attendo.settings import nearest
+    from attendo.settings import suggest_name
 
     known = [*METRICS, *PERPLEXITIES]
     names = list(dict.fromkeys(name.strip() for name in metric.split(",") if name.strip()))
@@ -282,77 +290,79 @@ def _names(metric: str) -> list[str]:
         raise UsageError("metric_list_empty")
     for name in names:
         if name not in known:
-            meant = nearest(_ALSO_CALLED.get(name.lower(), name), known)
+            meant = suggest_name(_METRIC_ALIASES.get(name.lower(), name), known)
             raise UsageError("unknown_metric", name=name, suggestion=meant, known=", ".join(known))
         if name not in PERPLEXITIES:
             check_metric(name)
     return names
 
 
-def _side_of(model: "TextModel", lines: Lines, asked: _Asked, name: str) -> _Side:
-    from attendo.metrics import likelihoods
+def _run_system(model: "TextModel", data: EvaluationSet, request: _EvaluationRequest, name: str) -> _SystemOutput:
+    from attendo.metrics import compute_likelihoods
 
-    results = _translate(model, lines, asked.options) if asked.translates else []
-    _say_faults(results, name, ends=not model.decoder_only)
-    with lines_of(lines.source, places=[n for n, right in enumerate(lines.references) for _ in right]):
-        found = likelihoods(model, lines.sources, lines.references) if asked.of_models else None
-    return _Side([result.text for result in results], results, found)
+    results = _translate(model, data, request.options) if request.translates else []
+    _report_faults(results, name, ends=not model.decoder_only)
+    with name_line_in_errors(
+        data.source_path, line_indices=[n for n, right in enumerate(data.references) for _ in right]
+    ):
+        found = compute_likelihoods(model, data.sources, data.references) if request.model_metrics else None
+    return _SystemOutput([result.text for result in results], results, found)
 
 
-def _measured(name: str, side: _Side, lines: Lines) -> "Measured":
-    from attendo.metrics import PERPLEXITIES, perplexity, scored
+def _score(name: str, output: _SystemOutput, data: EvaluationSet) -> "MetricValues":
+    from attendo.metrics import PERPLEXITIES, compute_metric, perplexity
 
     if name in PERPLEXITIES:
-        assert side.likelihoods is not None  # they were asked for
-        return perplexity(name, side.likelihoods)
-    return scored(name, side.texts, lines.references)
+        assert output.likelihoods is not None  # they were asked for
+        return perplexity(name, output.likelihoods)
+    return compute_metric(name, output.texts, data.references)
 
 
-def _compared(name: str, one: _Side, other: _Side, lines: Lines) -> "Comparison":
+def _compare(name: str, one: _SystemOutput, other: _SystemOutput, data: EvaluationSet) -> "Comparison":
     from attendo.metrics import PERPLEXITIES, compare, compare_perplexity
 
     if name in PERPLEXITIES:
         assert one.likelihoods is not None
         assert other.likelihoods is not None
         return compare_perplexity(name, one.likelihoods, other.likelihoods)
-    return compare(name, one.texts, other.texts, lines.references)
+    return compare(name, one.texts, other.texts, data.references)
 
 
-def _by(found: "Sequence[Measured]", labels: Sequence[str] | None) -> By:
+def _group_by_label(found: "Sequence[MetricValues]", labels: Sequence[str] | None) -> ScoresByLabel:
     if labels is None:
         return {}
-    scores = [each.by(labels) for each in found]
+    scores = [each.score_by_label(labels) for each in found]
     return {label: (count, [each[label] for each in scores]) for label, count in Counter(labels).items()}
 
 
-def _decoding_facts(model: "TextModel", side: _Side, asked: _Asked) -> dict[str, Any]:
-    if not asked.translates:
+def _describe_decoding(model: "TextModel", output: _SystemOutput, request: _EvaluationRequest) -> dict[str, Any]:
+    if not request.translates:
         return {}
-    config = model.settings(**asked.options)
-    cut = sum(result.cut for result in side.results)
+    config = model.settings(**request.options)
+    cut = sum(result.cut for result in output.results)
     return {"cut": cut, "beam": config.beam, "length_penalty": config.length_penalty}
 
 
-def _translate(model: "TextModel", lines: Lines, options: dict[str, Any]) -> "list[Result]":
+def _translate(model: "TextModel", data: EvaluationSet, options: dict[str, Any]) -> "list[Result]":
     """In the order of the sources; like lengths together, so that little is padded."""
     from rich.console import Console
     from rich.progress import Progress
 
-    console, sources = Console(stderr=True), lines.sources
+    console, sources = Console(stderr=True), data.sources
     order = sorted(range(len(sources)), key=lambda n: len(sources[n]))
     results: dict[int, Result] = {}
     with Progress(console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("translating", total=len(sources))
         for first in range(0, len(order), LINES_AT_ONCE):
             group = order[first : first + LINES_AT_ONCE]
-            with lines_of(lines.source, places=group):
+            with name_line_in_errors(data.source_path, line_indices=group):
                 found = model.generate([sources[n] for n in group], **options)
             results.update(zip(group, found, strict=True))
             progress.advance(task, len(group))
     return [results[n] for n in range(len(sources))]
 
 
-def _say_faults(results: "Sequence[Result]", model: str, ends: bool) -> None:
+def _report_faults(results: "Sequence[Result]", model: str, ends: bool) -> None:
     cut, unknown = sum(result.cut for result in results), sum(bool(result.unknown) for result in results)
     if unknown:
         print(f"{model}{unknown} of {len(results)} lines have words that the vocabulary does not have", file=sys.stderr)

@@ -25,20 +25,20 @@ def explore(
 
     Prints the address of the page. Ctrl-C ends it. Needs `pip install 'attendo\\[serve]'`.
     """
-    from attendo.serve.server import listening, opening, serve
+    from attendo.serve.server import bind, open_browser, serve
 
-    with listening(host, port) as place:  # a port that is taken is told before a model is read
+    with bind(host, port) as place:  # a port that is taken is told before a model is read
         from attendo.serve.app import create_app
-        from attendo.serve.scheduling.registry import named_models
+        from attendo.serve.scheduling.registry import make_model_specs
         from attendo.serve.settings import LOOPBACK, ServeSettings
         from attendo.text_model import load
 
         app = create_app(
-            named_models(models, [load(folder, device) for folder in models]),
+            make_model_specs(models, [load(folder, device) for folder in models]),
             ServeSettings(hosts=(*LOOPBACK, host.lower()), drain_seconds=1.0),
         )
         if host not in LOOPBACK:
             print(f"whoever reaches {host} can use this page: there is no password", file=sys.stderr)
         print(place.address, flush=True)
-        code = serve(app, place, begun=lambda: None if no_open else opening(place.address), quiet=True)
+        code = serve(app, place, on_ready=lambda: None if no_open else open_browser(place.address), quiet=True)
     raise typer.Exit(code)

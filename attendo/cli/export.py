@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attendo.cli.signals import tidying
+from attendo.cli.signals import cleanup_on_signal
 from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from attendo.interop.argos import Languages
+    from attendo.interop.argos import LanguagePair
     from attendo.text_model import TextModel
 
 
@@ -20,7 +20,7 @@ Format = Literal["ctranslate2", "hf", "onnx", "argos"]
 Precision = Literal["float32", "float16", "int8"]
 
 
-@tidying()
+@cleanup_on_signal()
 def export(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; for argos a file named .argosmodel.")],
@@ -44,11 +44,11 @@ def export(
 
     Exit code 0: written, and the same. 4: they differ, or the format cannot hold the model; then nothing is written.
     """
-    languages = _languages(to, from_lang, to_lang)
+    languages = _parse_languages(to, from_lang, to_lang)
     if target is not None and source is None:
         raise UsageError("target_without_source")
-    from attendo.interop.certify import sentences_of
-    from attendo.interop.export import NotTheSameError, check_packages
+    from attendo.interop.certify import collect_sentences
+    from attendo.interop.export import ModelMismatchError, check_packages
     from attendo.interop.export import export as write
     from attendo.interop.load import load
     from attendo.metrics import check_metric
@@ -56,40 +56,40 @@ def export(
     check_packages(to)
     if target is not None:
         check_metric("bleu")
-    text_model = _changed(load(model, "cpu"), change or [])
-    texts, references = (None if path is None else _lines(path) for path in (source, target))
-    sentences = sentences_of(text_model, texts, references)
+    text_model = _apply_settings(load(model, "cpu"), change or [])
+    texts, references = (None if path is None else _read_sentences(path) for path in (source, target))
+    sentences = collect_sentences(text_model, texts, references)
     try:
         certificate = write(text_model, out, to, precision, sentences, languages, max_loss)
-    except NotTheSameError as error:
-        _show(json.dumps(error.certificate.as_json()) if as_json else error.certificate.as_table())
+    except ModelMismatchError as error:
+        _print_now(json.dumps(error.certificate.as_json()) if as_json else error.certificate.as_table())
         raise
-    _show(json.dumps(certificate.as_json()) if as_json else certificate.as_table())
+    _print_now(json.dumps(certificate.as_json()) if as_json else certificate.as_table())
     typer.echo(f"{precision} model for {to} written to {out}", err=True)
 
 
-def _languages(to: Format, from_lang: str, to_lang: str) -> "Languages | None":
+def _parse_languages(to: Format, from_lang: str, to_lang: str) -> "LanguagePair | None":
     if to != "argos":
         if from_lang or to_lang:
             raise UsageError("language_options_not_argos", format=to)
         return None
     if not from_lang or not to_lang:
         raise UsageError("argos_languages_missing")
-    from attendo.interop.argos import Languages
+    from attendo.interop.argos import LanguagePair
 
-    return Languages(from_lang, to_lang)
+    return LanguagePair(from_lang, to_lang)
 
 
-def _changed(model: "TextModel", changes: Sequence[str]) -> "TextModel":
+def _apply_settings(model: "TextModel", changes: Sequence[str]) -> "TextModel":
     if not changes:
         return model
     from attendo.runs.config import apply_changes
     from attendo.text_model import TextModel
 
-    return TextModel(replace(model.stored, generation=apply_changes({**model.stored.generation}, changes)))
+    return TextModel(replace(model.stored_model, generation=apply_changes({**model.stored_model.generation}, changes)))
 
 
-def _lines(path: Path) -> list[str]:
+def _read_sentences(path: Path) -> list[str]:
     from attendo.data.corpus_files import read_lines
 
     lines = list(read_lines(path))
@@ -98,5 +98,5 @@ def _lines(path: Path) -> list[str]:
     return lines
 
 
-def _show(text: str) -> None:
+def _print_now(text: str) -> None:
     print(text, flush=True)

@@ -12,9 +12,9 @@ from attendo.errors import UsageError
 if TYPE_CHECKING:
     from attendo.model.config import ModelConfig
 
-WINDOW = 256  # tokens of an example of running text, where learned positions reach so far
+MAX_WINDOW = 256  # tokens of an example of running text, where learned positions reach so far
 # A model that has learned needs small steps, and not many of them.
-GENTLE = ("train.peak_lr=2e-4", "train.schedule=linear")
+FINETUNE_DEFAULTS = ("train.peak_lr=2e-4", "train.schedule=linear")
 
 
 def finetune(
@@ -41,29 +41,29 @@ def finetune(
     Pairs for a model that answers, running text for one that continues. Every validation tells the scores on the new
     validation text and, beside them, on the old model's own.
     """
-    from attendo.cli.progress import follow, say_end
-    from attendo.cli.train import check_ahead, new_config
-    from attendo.interop.load import model_folder
+    from attendo.cli.progress import report_end, run_training
+    from attendo.cli.train import check_ahead, make_config
+    from attendo.interop.load import require_model_folder
     from attendo.model_folder import load_model
     from attendo.runs.config import toml_literal
     from attendo.runs.run import Run
     from attendo.runs.run_folder import check_free
     from attendo.text_model import pick_device
-    from attendo.train.distributed import joined
+    from attendo.train.distributed import init_distributed
 
     check_ahead(device)
     check_free(out, overwrite)
     # A model that is damaged, not there or of the other kind is told before a run folder is made.
-    fixed = _fitting(model, load_model(model_folder(model)).network.config, (source, target), text)
+    fixed = _fit_to_network(model, load_model(require_model_folder(model)).network.config, (source, target), text)
     frozen = [f"train.freeze={toml_literal(freeze)}"] if freeze else []
-    changes = [*GENTLE, *fixed, *frozen, f"start_from={toml_literal(str(model))}", *(change or [])]
-    config = new_config(None, {"source": source, "target": target, "text": text}, changes)
-    with joined(pick_device(device)) as (world, own_device):
-        done = follow(Run.begin(config, out, own_device, overwrite, world))
-    say_end(done)
+    changes = [*FINETUNE_DEFAULTS, *fixed, *frozen, f"start_from={toml_literal(str(model))}", *(change or [])]
+    config = make_config(None, {"source": source, "target": target, "text": text}, changes)
+    with init_distributed(pick_device(device)) as (world, own_device):
+        done = run_training(Run.begin(config, out, own_device, overwrite, world))
+    report_end(done)
 
 
-def _fitting(
+def _fit_to_network(
     model: Path, network: "ModelConfig", pairs: tuple[list[Path] | None, ...], text: list[Path] | None
 ) -> list[str]:
     """The text must be of the kind that the model learns from. What its network decides comes back as changes."""
@@ -72,4 +72,4 @@ def _fitting(
     if not network.decoder_only and (text or not all(pairs)):
         raise UsageError("sentence_pairs_required", model=model)
     learned = network.decoder_only and network.positions == "learned"
-    return [f"data.window={min(network.max_length, WINDOW)}"] if learned else []
+    return [f"data.window={min(network.max_length, MAX_WINDOW)}"] if learned else []

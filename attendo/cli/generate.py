@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
-from attendo.cli.stdin import Standing, input_blocks, new_file
+from attendo.cli.stdin import LineCounter, read_input_blocks, replace_text_file
 from attendo.cli.threads import Threads
 from attendo.errors import DataError, ModelError
 
@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from attendo.text_model import Result, TextModel
 
 # Options of the command itself; the others are the library's, by the same names.
-_OWN = ("model", "texts", "ensemble", "as_json", "errors", "device", "threads", "constraint", "n_best", "output")
+_COMMAND_OPTIONS = (
+    "model",
+    "texts",
+    "ensemble",
+    "as_json",
+    "errors",
+    "device",
+    "threads",
+    "constraint",
+    "n_best",
+    "output",
+)
 _SEARCH, _SAMPLES, _WORDS = "Search", "Samples", "What is said"
 _LENGTHS, _OUTPUT, _MACHINE = "Lengths", "Output", "Machine"
 
@@ -176,7 +187,7 @@ def generate(
     folder has it (generation.json).
     """
     given = dict(locals())
-    for name in _OWN:
+    for name in _COMMAND_OPTIONS:
         given.pop(name)
     pieces = given.pop("alignments_of") == "pieces"
     given["alignments"] = alignments or alignments_of is not None
@@ -191,34 +202,34 @@ def generate(
 
     def written(number: int, result: "Result") -> Iterator[str]:
         if as_json:
-            yield answers.as_json(number, result, several=n_best is not None)
+            yield answers.format_json(number, result, all_hypotheses=n_best is not None)
         elif n_best is not None:
-            yield from answers.n_best(number, result, pieces)
+            yield from answers.format_n_best(number, result, pieces)
         else:
-            yield answers.plain(result, pieces)
+            yield answers.format_plain(result, pieces)
 
-    blocks = input_blocks(errors) if texts is None else iter([list(texts)])
-    with nullcontext(sys.stdout) if output is None else new_file(output) as out:
-        _filter(text_model, blocks, options, written, out)
+    blocks = read_input_blocks(errors) if texts is None else iter([list(texts)])
+    with nullcontext(sys.stdout) if output is None else replace_text_file(output) as out:
+        _generate_all(text_model, blocks, options, written, out)
 
 
-def _filter(
+def _generate_all(
     model: "TextModel",
     blocks: Iterator[list[str]],
     options: dict[str, Any],
-    written: Callable[[int, "Result"], Iterator[str]],
+    format_result: Callable[[int, "Result"], Iterator[str]],
     out: TextIO,
 ) -> None:
     from attendo.cli import output as answers
 
-    number, standing, split = 0, Standing(), list[int]()
+    number, standing, split = 0, LineCounter(), list[int]()
     for texts in blocks:
-        for results in _answered(model, texts, number, options):
+        for results in _generate_until_error(model, texts, number, options):
             for result in results:
-                for warning in answers.warnings(number, result, ends=not model.decoder_only):
+                for warning in answers.list_warnings(number, result, ends=not model.decoder_only):
                     standing.clear()
                     print(warning, file=sys.stderr)
-                for line in written(number, result):
+                for line in format_result(number, result):
                     print(line, file=out)
                 number += 1
                 if result.joined:
@@ -227,31 +238,33 @@ def _filter(
             standing.add(len(results))
     standing.clear()
     if split:
-        print(answers.split_lines(split, number, by_default=options["split"] is None), file=sys.stderr)
+        print(answers.format_split_summary(split, number, by_default=options["split"] is None), file=sys.stderr)
 
 
-def _answered(
-    model: "TextModel", texts: Sequence[str], before: int, options: dict[str, Any]
+def _generate_until_error(
+    model: "TextModel", texts: Sequence[str], lines_before: int, options: dict[str, Any]
 ) -> "Iterator[list[Result]]":
     """A line that has no answer ends it, but not before the lines above it are answered."""
     from attendo.text_model import NotANumberError, TooLongError
-    from attendo.text_model.options import behind_place
+    from attendo.text_model.options import message_without_position
 
     try:
-        yield _generated(model, texts, options)
+        yield _generate(model, texts, options)
     except (TooLongError, NotANumberError) as error:
-        yield _generated(model, texts[: error.number], options)
+        yield _generate(model, texts[: error.number], options)
         kind = DataError if isinstance(error, TooLongError) else ModelError
-        raise kind("line_without_answer", line=before + error.number + 1, problem=behind_place(error)) from None
+        raise kind(
+            "line_without_answer", line=lines_before + error.number + 1, problem=message_without_position(error)
+        ) from None
 
 
-def _generated(model: "TextModel", texts: Sequence[str], options: dict[str, Any]) -> "list[Result]":
+def _generate(model: "TextModel", texts: Sequence[str], options: dict[str, Any]) -> "list[Result]":
     """An empty line stays empty, also of a decoder-only model, which could go on from nothing."""
-    from attendo.text_model.results import EMPTY
+    from attendo.text_model.results import EMPTY_RESULT
 
     results = model.generate(texts, **options)
     return (
-        [each if text.strip() else EMPTY for text, each in zip(texts, results, strict=True)]
+        [each if text.strip() else EMPTY_RESULT for text, each in zip(texts, results, strict=True)]
         if model.decoder_only
         else results
     )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from attendo.errors import UsageError
-from attendo.explore.head_strings import COLUMNS, number_name, say
-from attendo.explore.i18n import Language, said, speaking
+from attendo.explore.head_strings import COLUMN_HEADINGS, report_string, statistic_name
+from attendo.explore.i18n import Language, localise, localised_errors
 
 if TYPE_CHECKING:
-    from attendo.explore.head_stats import HeadReport, Order, Sentence
+    from attendo.explore.head_stats import HeadOrder, HeadReport, Sentence
 
 BUILTIN = "builtin"
 BUILTIN_PAIRS = 1000
@@ -32,7 +32,8 @@ def heads(
         typer.Option(metavar="FILE", help="Its translations; the model's own greedy answers unless given."),
     ] = None,
     gold: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Gold links, such as 0-0 1-2 3?4 (? is possible, not sure).")
+        Path | None,
+        typer.Option(metavar="FILE", help="Gold links, such as 0-0 1-2 3?4 (? is possible, not sure)."),
     ] = None,
     links: Annotated[
         Literal["words", "tokens"], typer.Option(help="What the gold links count: words between spaces, or tokens.")
@@ -55,26 +56,28 @@ def heads(
 
     Numbers are means over all tokens of the file. Heads and layers are counted from 0.
     """
-    with speaking(lang):
-        form = _form(output)
-        sentences = _sentences(file, target, gold, links)
+    with localised_errors(lang):
+        form = _check_format(output)
+        sentences = _load_sentences(file, target, gold, links)
         from attendo.explore.head_stats import measure_heads
-        from attendo.interop.load import load, model_folder
+        from attendo.interop.load import load, require_model_folder
 
-        report = measure_heads(load(model_folder(model), device), sentences)
+        report = measure_heads(load(require_model_folder(model), device), sentences)
         warning = "" if output is None else _draw(report, sort, output, form, lang)
         if as_json:
             print(json.dumps(report.as_json(sort), ensure_ascii=False))
         else:
             _show(report, sort, lang)
         if warning:
-            print(say("warning", lang, warning), file=sys.stderr)
+            print(report_string("warning", lang, warning), file=sys.stderr)
         if output is not None:
-            print(say("picture", lang, number_name(report.number(sort), lang), output), file=sys.stderr)
-        _keep(model, report, store, lang)
+            print(
+                report_string("picture", lang, statistic_name(report.sort_field(sort), lang), output), file=sys.stderr
+            )
+        _store_head(model, report, store, lang)
 
 
-def _form(output: Path | None) -> str:
+def _check_format(output: Path | None) -> str:
     """Before any work: whether the picture can be drawn."""
     if output is None:
         return ""
@@ -87,17 +90,17 @@ def _form(output: Path | None) -> str:
     return form
 
 
-def _draw(report: "HeadReport", order: "Order", output: Path, form: str, language: Language) -> str:
+def _draw(report: "HeadReport", order: "HeadOrder", output: Path, file_format: str, language: Language) -> str:
     """What there is to warn of."""
     from attendo.explore.head_report import draw_heads
 
-    picture, warning = draw_heads(report, order, form, language)
+    picture, warning = draw_heads(report, order, file_format, language)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_bytes(picture)
     return warning
 
 
-def _sentences(
+def _load_sentences(
     file: str, target: Path | None, gold: Path | None, links: Literal["words", "tokens"]
 ) -> "list[Sentence]":
     from attendo.explore.head_report import read_sentences
@@ -107,38 +110,46 @@ def _sentences(
     if target is not None or gold is not None:
         raise UsageError("builtin_with_target_or_gold", task=BUILTIN)
     from attendo.demo_task import BuiltinTask
-    from attendo.explore.gold_alignment import Gold
+    from attendo.explore.gold_alignment import GoldLinks
     from attendo.explore.head_stats import Sentence
 
     found = []
     for pair in BuiltinTask().heldout(BUILTIN_PAIRS):
-        links_of_pair = Gold(frozenset(pair.alignment), frozenset(), pair.source_words, pair.target_words)
+        links_of_pair = GoldLinks(frozenset(pair.alignment), frozenset(), pair.source_words, pair.target_words)
         found.append(Sentence(pair.source, pair.target, links_of_pair, f"{pair.source!r} of the built-in task"))
     return found
 
 
-def _show(report: "HeadReport", order: "Order", language: Language) -> None:
-    for line in _table(report, order, language):
+def _show(report: "HeadReport", order: "HeadOrder", language: Language) -> None:
+    for line in _format_table(report, order, language):
         print(line)
-    best, name = report.best, say(report.alignment, language)
-    against = say("gold", language, report.gold_links) if report.gold_links else say("all_heads", language)
+    best, name = report.best, report_string(report.alignment_metric, language)
+    against = (
+        report_string("gold", language, report.gold_links)
+        if report.gold_links
+        else report_string("all_heads", language)
+    )
     print()
-    print(say("counted", language, report.sentences, report.source_tokens, report.target_tokens))
-    print(say("best", language, best.site, best.head, name, getattr(best, report.alignment), against))
+    print(report_string("counted", language, report.sentences, report.source_tokens, report.target_tokens))
+    print(report_string("best", language, best.site, best.head, name, getattr(best, report.alignment_metric), against))
     if report.last_layer_error_rate is not None:
-        print(say("last_layer", language, report.last_layer_error_rate))
+        print(report_string("last_layer", language, report.last_layer_error_rate))
 
 
-def _table(report: "HeadReport", order: "Order", language: Language) -> list[str]:
+def _format_table(report: "HeadReport", order: "HeadOrder", language: Language) -> list[str]:
     """In 80 columns, with a mark at the best alignment head."""
     from rich.cells import cell_len
 
-    shown = {field: said(COLUMNS, field, language) for field in COLUMNS if report.gold_links or field != "error_rate"}
+    shown = {
+        field: localise(COLUMN_HEADINGS, field, language)
+        for field in COLUMN_HEADINGS
+        if report.gold_links or field != "error_rate"
+    }
     widths = {field: max(_WIDTHS.get(field, 5), cell_len(name)) for field, name in shown.items()}
-    ranked = report.ranked(order)
+    ranked = report.rank(order)
     widest = max(len(each.site) for each in ranked)
-    place, head = _padded(say("place", language), -widest), _padded(say("head", language), 4)
-    rows = [f"{place} {head}  {' '.join(_padded(name, widths[field]) for field, name in shown.items())}"]
+    place, head = _pad(report_string("place", language), -widest), _pad(report_string("head", language), 4)
+    rows = [f"{place} {head}  {' '.join(_pad(name, widths[field]) for field, name in shown.items())}"]
     for each in ranked:
         found = ((getattr(each, field), width) for field, width in widths.items())
         cells = [" " * width if value is None else f"{value:{width}.3f}" for value, width in found]
@@ -147,7 +158,7 @@ def _table(report: "HeadReport", order: "Order", language: Language) -> list[str
     return rows
 
 
-def _padded(text: str, width: int) -> str:
+def _pad(text: str, width: int) -> str:
     """To the right, or with a negative width to the left; a Chinese character is two cells wide."""
     from rich.cells import cell_len
 
@@ -155,16 +166,16 @@ def _padded(text: str, width: int) -> str:
     return text + room if width < 0 else room + text
 
 
-def _keep(model: Path, report: "HeadReport", store: bool, language: Language) -> None:
+def _store_head(model: Path, report: "HeadReport", store: bool, language: Language) -> None:
     if not store:
-        print(say("not_kept", language), file=sys.stderr)
+        print(report_string("not_kept", language), file=sys.stderr)
         return
     from attendo.explore.alignment_head import store_alignment_head
 
     entry = store_alignment_head(model, report)
     best, mean = report.best.error_rate, report.last_layer_error_rate
     if best is None or mean is None:
-        print(say("by_agreement", language), file=sys.stderr)
+        print(report_string("by_agreement", language), file=sys.stderr)
     elif best >= mean:
-        print(say("no_better", language, best, mean), file=sys.stderr)
-    print(say("kept", language, model, entry["layer"], entry["head"]), file=sys.stderr)
+        print(report_string("no_better", language, best, mean), file=sys.stderr)
+    print(report_string("kept", language, model, entry["layer"], entry["head"]), file=sys.stderr)

@@ -6,15 +6,15 @@ from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
-WIDTH = 100  # columns at most: longer lines are hard to read
-_COLUMN = 26  # columns at most for the names of options; longer names get a line of their own
+MAX_WIDTH = 100  # columns at most: longer lines are hard to read
+_MAX_NAME_WIDTH = 26  # columns at most for the names of options; longer names get a line of their own
 _FOLDERS = ("data", "documents_folder", "ensemble", "folder", "model", "models", "out", "run", "runs", "store")
 
 # Names and explanations, by section.
-Rows = dict[str, list[tuple[str, str]]]
+HelpRows = dict[str, list[tuple[str, str]]]
 
 
-def write_help(command: Any, context: Any, formatter: Any, commands: Rows | None = None) -> None:
+def write_help(command: Any, context: Any, formatter: Any, commands: HelpRows | None = None) -> None:
     """The help of a command; `commands` are those of a group."""
     command.format_usage(context, formatter)
     formatter.write_paragraph()
@@ -22,7 +22,7 @@ def write_help(command: Any, context: Any, formatter: Any, commands: Rows | None
     options = _list_options(command, context)
     for heading, rows in {**_list_arguments(command), **(commands or {}), **options}.items():
         with formatter.section(heading):
-            formatter.write_dl(rows, col_max=_COLUMN)
+            formatter.write_dl(rows, col_max=_MAX_NAME_WIDTH)
     if command.epilog:
         formatter.write_paragraph()
         formatter.write_text(command.epilog)
@@ -45,15 +45,15 @@ def show_help(
     print(command.get_help(parent))
 
 
-def _list_arguments(command: Any) -> Rows:
+def _list_arguments(command: Any) -> HelpRows:
     arguments = [each for each in command.params if each.param_type_name == "argument" and not each.hidden]
     rows = [(_name_argument(each), _explain(each)) for each in arguments]
     return {"Arguments": rows} if rows else {}
 
 
-def _list_options(command: Any, context: Any) -> Rows:
+def _list_options(command: Any, context: Any) -> HelpRows:
     """By section. Options without one come first, but help alone comes last."""
-    found: Rows = {"Options": []}
+    found: HelpRows = {"Options": []}
     for each in command.get_params(context):
         if each.param_type_name == "option" and not each.hidden:
             rows = found.setdefault(each.rich_help_panel or "Options", [])
@@ -113,7 +113,7 @@ def _list_notes(parameter: Any) -> Iterator[str]:
         yield f"default: {parameter.default}"
 
 
-def _describe_range(least: float | None, most: float | None) -> str:
-    if most is None:
-        return f"from {least}"
-    return f"up to {most}" if least is None else f"{least} to {most}"
+def _describe_range(min_value: float | None, max_value: float | None) -> str:
+    if max_value is None:
+        return f"from {min_value}"
+    return f"up to {max_value}" if min_value is None else f"{min_value} to {max_value}"

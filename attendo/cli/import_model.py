@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from attendo.cli.signals import tidying
+from attendo.cli.signals import cleanup_on_signal
 from attendo.errors import UsageError, require_package
 
 
-@tidying()
+@cleanup_on_signal()
 def import_model(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="A model of transformers: config.json and safetensors.")
@@ -37,7 +37,7 @@ def import_model(
     if not no_proof:
         require_package("transformers", "hf", "the proof of an import, which --no-proof leaves out,")
     from attendo.data.corpus_files import read_lines
-    from attendo.interop.export import NotTheSameError
+    from attendo.interop.export import ModelMismatchError
     from attendo.interop.import_model import from_folder
     from attendo.interop.import_model import import_model as write
 
@@ -45,12 +45,12 @@ def import_model(
     imported = from_folder(folder, source_language=source_language, target_language=target_language)
     try:
         certificate = write(imported, out, texts, prove=not no_proof)
-    except NotTheSameError as error:
+    except ModelMismatchError as error:
         print(json.dumps(error.certificate.as_json()) if as_json else error.certificate.as_table(), flush=True)
         raise
     if certificate is not None:
         print(json.dumps(certificate.as_json()) if as_json else certificate.as_table(), flush=True)
-    typer.echo(f"{imported.folder.kind} model written to {out}", err=True)
+    typer.echo(f"{imported.folder.model_type} model written to {out}", err=True)
     if certificate is None or as_json:  # the table has them
         for remark in imported.remarks():
             typer.echo(remark, err=True)

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attendo import __version__
-from attendo.cli.help import WIDTH, Rows, describe_argument, write_help
+from attendo.cli.help import MAX_WIDTH, HelpRows, describe_argument, write_help
 from attendo.cli.signals import find_exit_code
 from attendo.cli.values import convert_lightly
 from attendo.errors import AttendoError, ModelError, UsageError
@@ -21,9 +21,9 @@ from attendo.errors import AttendoError, ModelError, UsageError
 ClickException: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 # Commands by section of the help: where each function is, and the first line of its docstring.
-Table = Mapping[str, Mapping[str, tuple[str, str]]]
+CommandTable = Mapping[str, Mapping[str, tuple[str, str]]]
 
-COMMANDS: Table = {
+COMMANDS: CommandTable = {
     "Train": {
         "demo": ("demo:demo", "Train a small English → Chinese Transformer here and now, and look inside it."),
         "prepare": (
@@ -109,7 +109,7 @@ COMMANDS: Table = {
     "": {"translate": ("generate:generate", "The same as generate.")},
 }
 
-BENCH: Table = {
+BENCH: CommandTable = {
     "Commands": {
         "generate": (
             "bench:generate",
@@ -123,16 +123,16 @@ BENCH: Table = {
 class _Commands(Mapping[str, Any]):
     """Commands by name; one is imported when it is asked for."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: CommandTable) -> None:
         self._entries = {name: entry for section in table.values() for name, entry in section.items()}
-        self._made: dict[str, Any] = {}
+        self._loaded: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            self._made[name] = self._make(name)
-        return self._made[name]
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name)
+        return self._loaded[name]
 
-    def _make(self, name: str) -> Any:
+    def _load(self, name: str) -> Any:
         module, function = self._entries[name][0].split(":")
         found = getattr(import_module(f"attendo.cli.{module}"), function)
         if isinstance(found, typer.Typer):
@@ -182,10 +182,10 @@ class Command(TyperCommand):
             raise
 
 
-class Group(TyperGroup):
+class LazyGroup(TyperGroup):
     """Commands that are imported when they are called."""
 
-    table: Table
+    table: CommandTable
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -204,7 +204,7 @@ class Group(TyperGroup):
         """Usage, commands by section, options; no command is imported for it."""
         write_help(self, context, formatter, self.list_helps())
 
-    def list_helps(self) -> Rows:
+    def list_helps(self) -> HelpRows:
         """Name and first line of the help of every command, by section; hidden ones have none."""
         return {
             section: [(name, text) for name, (_, text) in entries.items()]
@@ -220,26 +220,26 @@ class Group(TyperGroup):
             raise typer.Abort from error
 
 
-class _Attendo(Group):
+class _AttendoGroup(LazyGroup):
     table = COMMANDS
 
 
-class _Bench(Group):
+class _BenchGroup(LazyGroup):
     table = BENCH
 
 
 app = typer.Typer(
-    cls=_Attendo,
+    cls=_AttendoGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": MAX_WIDTH},
     help="The encoder–decoder Transformer you can train, run and see through.",
     epilog="Start with: attendo demo",
 )
 bench = typer.Typer(
-    cls=_Bench,
+    cls=_BenchGroup,
     name="bench",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -271,7 +271,7 @@ def main() -> None:
     except OSError as error:
         code = _fail(f"{error.filename or 'output'}: {error.strerror}", 1)
     except (RuntimeError, MemoryError) as error:
-        code = _out_of_memory(error)
+        code = _report_out_of_memory(error)
     except SystemExit as leaving:
         # click and rich leave with 1 when whoever read our output has seen enough (`| head -1`). That is no failure.
         code = 0 if isinstance(leaving.__context__, BrokenPipeError) else leaving.code
@@ -322,13 +322,13 @@ def _refuse_missing(path: Path, metavar: str | None, command: str | None) -> Non
         raise UsageError("run_file_not_found", path=path)
 
 
-def _out_of_memory(error: Exception) -> int:
+def _report_out_of_memory(error: Exception) -> int:
     """Any other fault is ours, and told in full."""
-    from attendo.nn.devices import ran_out, told
+    from attendo.nn.devices import is_out_of_memory, oom_message
 
-    if not ran_out(error):
+    if not is_out_of_memory(error):
         raise error
-    return _fail(told(error), 1)
+    return _fail(oom_message(error), 1)
 
 
 def _fail(message: str, code: int) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from attendo.errors import UsageError
-from attendo.explore.i18n import said, speaking
+from attendo.explore.i18n import localise, localised_errors
 
 
 def plot(
@@ -26,12 +26,12 @@ def plot(
 
     Prints the path of the picture: curves.png in the run folder, or here when there are several runs.
     """
-    from attendo.explore.curves import metrics_file, read_histories
+    from attendo.explore.curves import metrics_path, read_histories
     from attendo.explore.curves_figure import FORMATS, draw_curves
     from attendo.explore.heatmap_figure import require_matplotlib
 
     require_matplotlib("attendo plot")
-    path = output or (metrics_file(runs[0]).parent if len(runs) == 1 else Path()) / "curves.png"
+    path = output or (metrics_path(runs[0]).parent if len(runs) == 1 else Path()) / "curves.png"
     form = path.suffix.removeprefix(".").lower()
     if form not in FORMATS:
         raise UsageError("unknown_curves_format", path=path)
@@ -74,32 +74,32 @@ def plot_attention(
     A decoder-only model has no source: of it the decoder is drawn.
     Prints the path of the picture.
     """
-    with speaking(lang):
-        form = _form(output)
+    with localised_errors(lang):
+        form = _check_format(output)
         if every and head is not None:
             raise UsageError("all_heads_with_head", heads=head)
         if not text.strip():
             raise UsageError("attention_text_empty")
-        from attendo.explore.head_stats import check_readable
-        from attendo.explore.heatmap_figure import draw_maps, lettered
-        from attendo.explore.heatmaps import WORDS, Choice, picture_words
+        from attendo.explore.head_stats import check_text_length
+        from attendo.explore.heatmap_figure import choose_language_and_fonts, draw_maps
+        from attendo.explore.heatmaps import MAP_STRINGS, MapSelection, picture_strings
         from attendo.runs.load import load
 
         text_model = load(model, device)
-        check_readable(text_model, text)
-        chosen = Choice.of(text_model, site, layer, head, every)
-        own, _, english = lettered(picture_words(lang), lang, form)
-        maps, axis = chosen.maps(text_model, text, target, own)
+        check_text_length(text_model, text)
+        chosen = MapSelection.from_options(text_model, site, layer, head, every)
+        own, _, english = choose_language_and_fonts(picture_strings(lang), lang, form)
+        maps, axis = chosen.compute_maps(text_model, text, target, own)
         picture, lacking = draw_maps(maps, axis, chosen.columns, form, lang)
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_bytes(picture)
         for warning in filter(None, (english, lacking)):
-            print(said(WORDS, "warning", lang, warning), file=sys.stderr)
-        print(said(WORDS, "written", lang, chosen.told(lang), output), file=sys.stderr)
+            print(localise(MAP_STRINGS, "warning", lang, warning), file=sys.stderr)
+        print(localise(MAP_STRINGS, "written", lang, chosen.describe(lang), output), file=sys.stderr)
         print(output)
 
 
-def _form(output: Path) -> str:
+def _check_format(output: Path) -> str:
     """Before any work: whether the picture can be drawn."""
     from attendo.explore.heatmap_figure import FORMATS, require_matplotlib
 

@@ -9,7 +9,7 @@ from attendo.cli.train import (
     Field,
     File,
     MaxBadRatio,
-    PlaceOfSettings,
+    RunFile,
     Source,
     SourceField,
     Target,
@@ -21,13 +21,13 @@ from attendo.cli.train import (
 
 if TYPE_CHECKING:
     from attendo.data.prepare import Tokenizers
-    from attendo.data.prepared import Prepared
+    from attendo.data.prepared import PreparedData
     from attendo.runs.config import RunConfig
     from attendo.text.config import TokenizerConfig
 
 
 def prepare(
-    run_file: PlaceOfSettings = None,
+    run_file: RunFile = None,
     source: Source = None,
     target: Target = None,
     file: File = None,
@@ -55,28 +55,28 @@ def prepare(
         from attendo.data.prepared import open_prepared
 
         whole = open_prepared(verify, verify=True)
-        print(f"{verify} is whole: {_amount(whole)}")
+        print(f"{verify} is whole: {_format_size(whole)}")
         return
     if out is None:
         raise UsageError("prepared_folder_missing")
 
-    from attendo.cli.progress import follow_preparing
-    from attendo.cli.train import changed, new_config
+    from attendo.cli.progress import show_preparation
+    from attendo.cli.train import make_config, merge_changes
     from attendo.data.prepare import prepare as prepare_data
     from attendo.data.prepared import open_prepared
-    from attendo.runs.corpora import corpora
+    from attendo.runs.corpora import make_corpora
 
     names: dict[str, Any] = {"source": source, "target": target, "file": file, "source_field": source_field}
     names |= {"target_field": target_field, "valid_source": valid_source, "valid_target": valid_target}
     names |= {"text": text, "text_field": field, "folder": data}
-    changes = changed(change, {"--max-bad-ratio": ("data.max_bad_ratio", max_bad_ratio)})
-    config = new_config(run_file, names, changes, told="tokenizer.")
+    changes = merge_changes(change, {"--max-bad-ratio": ("data.max_bad_ratio", max_bad_ratio)})
+    config = make_config(run_file, names, changes, shown_prefix="tokenizer.")
     if config.data.prepared is not None:
         raise UsageError("data_already_prepared", folder=config.data.prepared)
-    training, valid = corpora(config.data, config.seed)
-    follow_preparing(prepare_data(training, valid, config.data, _tokenizer(config), config.seed, out))
+    training, valid = make_corpora(config.data, config.seed)
+    show_preparation(prepare_data(training, valid, config.data, _choose_tokenizer(config), config.seed, out))
     done = open_prepared(out)
-    print(f"{_amount(done)}, written to {out}")
+    print(f"{_format_size(done)}, written to {out}")
     for corpus in done.corpora:
         if corpus.cut:
             print(f"{corpus.name}: {corpus.cut:,} sources cut to data.cut_source")
@@ -85,13 +85,13 @@ def prepare(
     typer.echo(f"next: attendo train --set data.prepared={out} --out runs/NAME", err=True)
 
 
-def _amount(data: "Prepared") -> str:
+def _format_size(data: "PreparedData") -> str:
     if data.window is None or data.valid_windows is None:
         return f"{data.pairs:,} pairs, {len(data.valid):,} to validate with"
     return f"{data.pairs:,} windows of {data.window} tokens, {len(data.valid_windows):,} to validate with"
 
 
-def _tokenizer(config: "RunConfig") -> "TokenizerConfig | Tokenizers":
+def _choose_tokenizer(config: "RunConfig") -> "TokenizerConfig | Tokenizers":
     """How to cut the text; a model that goes on learning has its own way."""
     if config.start_from is None:
         return config.tokenizer

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attendo.cli.signals import interruptible
+from attendo.cli.signals import defer_signals
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
 
-    from attendo.recipes.jobs import Job
-    from attendo.recipes.recipe import Planned, Recipe
-    from attendo.recipes.results import Outcome, Row
+    from attendo.recipes.jobs import TrainingJob
+    from attendo.recipes.recipe import PlannedRun, Recipe
+    from attendo.recipes.results import RecipeOutcome, RecipeTestResult
     from attendo.runs.config import RunConfig
     from attendo.runs.recipe_config import Expectation
     from attendo.runs.run import Run
 
-_WORDS = {True: "pass", False: "fail", None: "not judged"}
-_WIDTH = 100  # of the list of recipes
-_LEFT = ("test", "score", "variant", "part", "expected", "published", "verdict")  # columns that are words
+_VERDICTS = {True: "pass", False: "fail", None: "not judged"}
+_LIST_WIDTH = 100  # of the list of recipes
+_LEFT_ALIGNED = ("test", "score", "variant", "part", "expected", "published", "verdict")  # columns that are words
 
 
 def reproduce(
@@ -52,11 +52,11 @@ def reproduce(
     if show:
         if recipe is not None:
             raise UsageError("list_with_recipe", recipe=recipe)
-        _list()
+        _print_recipes()
         return
     if recipe is None:
         raise UsageError("recipe_missing")
-    chosen = _chosen(recipe, seeds, variants)
+    chosen = _choose_recipe(recipe, seeds, variants)
     folder = chosen.data_folder(data)
     _check_device(device)
     chosen.check_files(folder)
@@ -67,32 +67,32 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _list() -> None:
-    from attendo.recipes.recipe import read_recipe, recipe_paths
+def _print_recipes() -> None:
+    from attendo.recipes.recipe import list_recipes, read_recipe
 
-    print("\n".join(listing([read_recipe(path) for path in recipe_paths().values()])))
+    print("\n".join(format_recipes([read_recipe(path) for path in list_recipes().values()])))
 
 
-def _chosen(name: str, seeds: str | None, variants: str | None) -> "Recipe":
+def _choose_recipe(name: str, seeds: str | None, variants: str | None) -> "Recipe":
     """With scores that can be computed here, which is asked before the long work."""
     from attendo.metrics import METRICS, check_metric
     from attendo.recipes.recipe import find_recipe
 
-    numbers, names = _several("--seeds", seeds, "1,2"), _several("--variants", variants, "A,B")
+    numbers, names = _parse_list("--seeds", seeds, "1,2"), _parse_list("--variants", variants, "A,B")
     if wrong := [each for each in numbers if not each.isdecimal()]:
         raise UsageError("seeds_not_integers", value=wrong[0])
-    recipe = find_recipe(name).choose(tuple(dict.fromkeys(map(int, numbers))), tuple(dict.fromkeys(names)))
-    for test in recipe.judged.test:
+    recipe = find_recipe(name).select(tuple(dict.fromkeys(map(int, numbers))), tuple(dict.fromkeys(names)))
+    for test in recipe.criteria.test:
         if test.metric in METRICS:
             check_metric(test.metric)
     return recipe
 
 
-def _several(option: str, given: str | None, like: str) -> list[str]:
+def _parse_list(option: str, value: str | None, example: str) -> list[str]:
     """What an option lists. One that lists nothing, as a script's empty variable, does not mean all."""
-    found = [each.strip() for each in (given or "").split(",") if each.strip()]
-    if given is not None and not found:
-        raise UsageError("option_list_empty", option=option, value=given, example=like)
+    found = [each.strip() for each in (value or "").split(",") if each.strip()]
+    if value is not None and not found:
+        raise UsageError("option_list_empty", option=option, value=value, example=example)
     return found
 
 
@@ -102,133 +102,134 @@ def _check_device(device: str) -> None:
     pick_device(device)
 
 
-def _train(recipe: "Recipe", runs: "Sequence[Planned]", folder: Path | None, device: str, at_once: int) -> None:
+def _train(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, device: str, max_jobs: int) -> None:
     """Those that are not complete yet."""
-    from attendo.recipes.files import checksums, learned_from
-    from attendo.recipes.run_state import keep_texts, state_of
+    from attendo.recipes.files import compute_checksums, list_training_files
+    from attendo.recipes.run_state import read_run_state, write_text_checksums
 
     texts: dict[str | None, dict[str, str]] = {}  # by variant: its seeds learn from the same
-    left: list[tuple[Planned, RunConfig, bool]] = []
+    left: list[tuple[PlannedRun, RunConfig, bool]] = []
     for run in runs:
-        config = _config(recipe, run, folder)
+        config = _make_config(recipe, run, folder)
         if run.variant not in texts:
-            texts[run.variant] = checksums(learned_from(config.data))
-        state = state_of(run.folder, config, texts[run.variant])
+            texts[run.variant] = compute_checksums(list_training_files(config.data))
+        state = read_run_state(run.folder, config, texts[run.variant])
         if state == "complete":
-            _say(f"{run.name}: complete, in {run.folder}")
+            _report(f"{run.name}: complete, in {run.folder}")
         else:
             left.append((run, config, state == "begun"))
-    if at_once > 1:
+    if max_jobs > 1:
         for run in [run for run, _, begun in left if not begun]:
-            keep_texts(run.folder, texts[run.variant])
-        _train_at_once([_job(recipe, run, folder, device, begun) for run, _, begun in left], at_once)
+            write_text_checksums(run.folder, texts[run.variant])
+        _train_in_parallel([_make_job(recipe, run, folder, device, begun) for run, _, begun in left], max_jobs)
         return
     for number, (run, config, begun) in enumerate(left, start=1):
-        _say(f"{run.name}: training {number} of {len(left)}, in {run.folder}")
+        _report(f"{run.name}: training {number} of {len(left)}, in {run.folder}")
         _train_one(run, config, device, None if begun else texts[run.variant])
 
 
-def _config(recipe: "Recipe", run: "Planned", folder: Path | None) -> "RunConfig":
+def _make_config(recipe: "Recipe", run: "PlannedRun", folder: Path | None) -> "RunConfig":
     """As `attendo train` would have it."""
-    from attendo.cli.train import new_config
+    from attendo.cli.train import make_config
 
-    return new_config(recipe.path, {"source": None, "target": None, "folder": folder}, run.changes)
+    return make_config(recipe.path, {"source": None, "target": None, "folder": folder}, run.changes)
 
 
-def _train_one(run: "Planned", config: "RunConfig", device: str, texts: dict[str, str] | None) -> None:
+def _train_one(run: "PlannedRun", config: "RunConfig", device: str, texts: dict[str, str] | None) -> None:
     """`texts` are what it will have learned from, if it is a new one."""
-    from attendo.cli.progress import follow
+    from attendo.cli.progress import run_training
     from attendo.runs.run import Run
     from attendo.text_model import pick_device
 
     own = pick_device(device)
-    done = follow(Run.resume(run.folder, own) if texts is None else _begun(run, config, own, texts))
+    done = run_training(Run.resume(run.folder, own) if texts is None else _start_run(run, config, own, texts))
     if done.stopped:
-        _say("the same command goes on from here")
+        _report("the same command goes on from here")
         raise typer.Exit(done.exit_code)
 
 
-def _begun(run: "Planned", config: "RunConfig", device: "torch.device", texts: dict[str, str]) -> "Run":
-    from attendo.recipes.run_state import keep_texts, state_of
+def _start_run(run: "PlannedRun", config: "RunConfig", device: "torch.device", texts: dict[str, str]) -> "Run":
+    from attendo.recipes.run_state import read_run_state, write_text_checksums
     from attendo.runs.run import Run
 
     try:
         begun = Run.begin(config, run.folder, device)
     except UsageError:
-        if state_of(run.folder, config, texts) == "new":
+        if read_run_state(run.folder, config, texts) == "new":
             raise
         raise UsageError("run_started_by_another_process", folder=run.folder) from None
-    keep_texts(run.folder, texts)
+    write_text_checksums(run.folder, texts)
     return begun
 
 
-def _job(recipe: "Recipe", run: "Planned", folder: Path | None, device: str, begun: bool) -> "Job":
-    from attendo.recipes.jobs import Job
+def _make_job(recipe: "Recipe", run: "PlannedRun", folder: Path | None, device: str, resumes: bool) -> "TrainingJob":
+    from attendo.recipes.jobs import TrainingJob
 
-    if begun:
+    if resumes:
         words = ["train", "--resume", str(run.folder)]
     else:
         words = ["train", str(recipe.path), "--out", str(run.folder)]
         words += [] if folder is None else ["--data", str(folder)]
         words += [word for change in run.changes for word in ("--set", change)]
     log = run.folder.with_name(f"{run.folder.name}.log")
-    return Job(run.name, [*words, "--device", device], log)
+    return TrainingJob(run.name, [*words, "--device", device], log)
 
 
-def _train_at_once(jobs: "Sequence[Job]", at_once: int) -> None:
-    from attendo.recipes.jobs import Ended, Started, run_jobs
+def _train_in_parallel(jobs: "Sequence[TrainingJob]", max_jobs: int) -> None:
+    from attendo.recipes.jobs import TrainingJobFinished, TrainingJobStarted, run_jobs
 
     done = 0
-    with interruptible() as interrupt, closing(run_jobs(jobs, at_once)) as reports:
+    with defer_signals() as interrupt, closing(run_jobs(jobs, max_jobs)) as reports:
         for report in reports:
-            if isinstance(report, Started):
-                _say(f"{report.job.name}: training, told in {report.job.log}")
-            elif isinstance(report, Ended):
+            if isinstance(report, TrainingJobStarted):
+                _report(f"{report.job.name}: training, told in {report.job.log}")
+            elif isinstance(report, TrainingJobFinished):
                 done += 1
-                _say(f"{report.job.name}: done after {report.seconds:,.0f} s, {done} of {len(jobs)}")
+                _report(f"{report.job.name}: done after {report.seconds:,.0f} s, {done} of {len(jobs)}")
             elif interrupt:
-                _say("stopping: the trainings save, and the same command goes on from there")
+                _report("stopping: the trainings save, and the same command goes on from there")
                 break
     if interrupt:
         raise typer.Exit(interrupt.exit_code)
 
 
-def _judge(recipe: "Recipe", runs: "Sequence[Planned]", folder: Path | None, device: str, place: Path) -> bool:
+def _judge(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, device: str, out: Path) -> bool:
     """Whether nothing is worse than expected, and all could be written down."""
-    from attendo.bench.comparison import facts
-    from attendo.recipes.results import outcome_of, write_results
-    from attendo.recipes.scoring import Cut, NotKept, Scoring, score_tests
+    from attendo.bench.comparison import collect_environment
+    from attendo.recipes.results import make_outcome, write_results
+    from attendo.recipes.scoring import OutputsNotSaved, ScoringStarted, TruncatedOutputs, score_tests
     from attendo.text_model import pick_device
 
     begun, found, kept = time.monotonic(), [], True
     for report in score_tests(recipe, runs, folder, device):
         match report:
-            case Scoring():
-                _say(f"scoring {report.test}: {report.of}")
-            case Cut():
-                _say(
-                    f"{report.of}: {report.cut} of {report.lines} answers to {report.test} were cut at the length limit"
+            case ScoringStarted():
+                _report(f"scoring {report.test}: {report.models}")
+            case TruncatedOutputs():
+                _report(
+                    f"{report.models}: {report.truncated} of {report.lines} answers to {report.test} were cut "
+                    "at the length limit"
                 )
-            case NotKept():
-                _say(report.why)
+            case OutputsNotSaved():
+                _report(report.reason)
                 kept = False
             case _:
                 found.append(report)
-    outcome = outcome_of(recipe, runs, found)
+    outcome = make_outcome(recipe, runs, found)
     seconds = time.monotonic() - begun
-    print("\n".join(table(outcome)), flush=True)  # before it is written down, which may fail
-    path = write_results(outcome, place, folder, facts(pick_device(device)), seconds)
-    _say(f"written to {path}")
+    print("\n".join(format_outcome(outcome)), flush=True)  # before it is written down, which may fail
+    path = write_results(outcome, out, folder, collect_environment(pick_device(device)), seconds)
+    _report(f"written to {path}")
     return outcome.passed is not False and kept
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def listing(recipes: "Sequence[Recipe]") -> Iterator[str]:
+def format_recipes(recipes: "Sequence[Recipe]") -> Iterator[str]:
     """A table of recipes: their tests with their numbers, the folder of the data, and below that what they are."""
-    cells = [list(_listed(recipe)) for recipe in recipes]
+    cells = [list(_format_recipe_rows(recipe)) for recipe in recipes]
     head = ("recipe", "test", "expected", "published", "data")
     widths = [max(map(len, column)) for column in zip(head, *chain.from_iterable(cells), strict=True)]
 
@@ -238,76 +239,81 @@ def listing(recipes: "Sequence[Recipe]") -> Iterator[str]:
     yield line(head)
     for recipe, rows in zip(recipes, cells, strict=True):
         yield from ("", *map(line, rows))
-        yield from wrap(_what(recipe), _WIDTH, initial_indent="  ", subsequent_indent="  ")
+        yield from wrap(_describe_recipe(recipe), _LIST_WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
-def table(outcome: "Outcome") -> Iterator[str]:
+def format_outcome(outcome: "RecipeOutcome") -> Iterator[str]:
     """A line a test; where there are variants, or parts of a test, one for each of them too; and the verdict."""
-    yield f"{outcome.recipe.name}: {outcome.recipe.judged.about}"
-    yield from _aligned([_cells(row) for row in outcome.rows])
-    if apart := [cells for row in outcome.rows for cells in _cells_of_variants(row)]:
+    yield f"{outcome.recipe.name}: {outcome.recipe.criteria.about}"
+    yield from _align_columns([_format_cells(row) for row in outcome.rows])
+    if apart := [cells for row in outcome.rows for cells in _format_variant_cells(row)]:
         yield ""
-        yield from _aligned(apart)
-    if outcome.recipe.expected_of is not None:
-        yield f"not judged: what is expected is {outcome.recipe.expected_of}"
+        yield from _align_columns(apart)
+    if outcome.recipe.expected_scope is not None:
+        yield f"not judged: what is expected is {outcome.recipe.expected_scope}"
     elif outcome.passed is None:
         yield "not judged: the recipe has no numbers that are expected"
     else:
         yield "pass: as expected" if outcome.passed else "fail: worse than expected"
 
 
-def _what(recipe: "Recipe") -> str:
-    judged = recipe.judged
+def _describe_recipe(recipe: "Recipe") -> str:
+    judged = recipe.criteria
     trainings = len(judged.seeds) * max(1, len(judged.variants))
     variants = f" of {len(judged.variants)} variants" if judged.variants else ""
     return f"{judged.about}; {trainings} training{'s' if trainings > 1 else ''}{variants}"
 
 
-def _listed(recipe: "Recipe") -> Iterator[tuple[str, ...]]:
-    names = chain([(recipe.name, recipe.judged.dataset or "")], repeat(("", "")))
-    for test, (name, data) in zip(recipe.judged.test, names, strict=False):
+def _format_recipe_rows(recipe: "Recipe") -> Iterator[tuple[str, ...]]:
+    names = chain([(recipe.name, recipe.criteria.dataset or "")], repeat(("", "")))
+    for test, (name, data) in zip(recipe.criteria.test, names, strict=False):
         published = "" if test.reference is None else f"{test.reference:g}"
-        yield (name, f"{test.name} {test.metric}", _expected(test) or "not measured", published, data)
+        yield (name, f"{test.name} {test.metric}", _format_expected(test) or "not measured", published, data)
 
 
-def _cells(row: "Row") -> dict[str, str]:
+def _format_cells(row: "RecipeTestResult") -> dict[str, str]:
     test, metric = row.test, row.test.metric
-    seeds = {f"seed {seed}": _number(value, metric) for seed, value in row.seeds.items()}
-    together = {} if row.together is None else {"together": _number(row.together, metric)}
-    found = {"test": test.name, "score": metric, **seeds, "mean": _number(row.mean, metric), **together}
-    return {**found, "expected": _expected(test), "published": _published(test), "verdict": _WORDS[row.passed]}
+    seeds = {f"seed {seed}": _format_number(value, metric) for seed, value in row.seeds.items()}
+    together = {} if row.ensemble is None else {"together": _format_number(row.ensemble, metric)}
+    found = {"test": test.name, "score": metric, **seeds, "mean": _format_number(row.mean, metric), **together}
+    return {
+        **found,
+        "expected": _format_expected(test),
+        "published": _format_published(test),
+        "verdict": _VERDICTS[row.passed],
+    }
 
 
-def _cells_of_variants(row: "Row") -> Iterator[dict[str, str]]:
+def _format_variant_cells(row: "RecipeTestResult") -> Iterator[dict[str, str]]:
     name = "part" if row.test.parts else "variant"
-    for variant in dict.fromkeys(each.variant for each in row.found if each.variant is not None):
-        of = row.of(variant=variant)
-        scores = {each.who: _number(each.score.value, row.test.metric) for each in of}
+    for variant in dict.fromkeys(each.variant for each in row.scores if each.variant is not None):
+        of = row.select_scores(variant=variant)
+        scores = {each.model_label: _format_number(each.score.value, row.test.metric) for each in of}
         named = {who if who == "together" else f"seed {who}": text for who, text in scores.items()}
         yield {"test": row.test.name, "score": row.test.metric, name: variant, **named}
 
 
-def _aligned(rows: Sequence[dict[str, str]]) -> Iterator[str]:
+def _align_columns(rows: Sequence[dict[str, str]]) -> Iterator[str]:
     columns = list(dict.fromkeys(name for row in rows for name in row))
     columns = [name for name in columns if any(row.get(name) for row in rows)]
     lines = [dict(zip(columns, columns, strict=True)), *rows]
     widths = {name: max(len(line.get(name, "")) for line in lines) for name in columns}
     for line in lines:
         cells = [
-            line.get(name, "").ljust(widths[name]) if name in _LEFT else line.get(name, "").rjust(widths[name])
+            line.get(name, "").ljust(widths[name]) if name in _LEFT_ALIGNED else line.get(name, "").rjust(widths[name])
             for name in columns
         ]
         yield "  ".join(cells).rstrip()
 
 
-def _expected(test: "Expectation") -> str:
+def _format_expected(test: "Expectation") -> str:
     return "" if test.expected is None else f"{test.expected:g} ± {test.spread:g}"
 
 
-def _published(test: "Expectation") -> str:
+def _format_published(test: "Expectation") -> str:
     source = "" if test.reference_source is None else f" ({test.reference_source})"
     return "" if test.reference is None else f"{test.reference:g}{source}"
 
 
-def _number(value: float, metric: str) -> str:
+def _format_number(value: float, metric: str) -> str:
     return f"{value:.4f}" if metric == "loss" else f"{value:.2f}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attendo.cli.stdin import lines_of
+from attendo.cli.stdin import name_line_in_errors
 from attendo.cli.threads import Threads
 from attendo.errors import DataError, UsageError
 
@@ -44,27 +44,27 @@ def score(
         raise UsageError("words_with_json")
     text_model = load(model, device)
     before = 0
-    for block in _blocks(source, target):
+    for block in _read_blocks(source, target):
         sources, targets = ([pair[side] for pair in block] for side in (0, 1))
-        with lines_of(source, before):
+        with name_line_in_errors(source, before):
             found = text_model.score_tokens(sources, targets)
-        _say_unknown(source, sources, text_model.source_tokenizer, before)
-        _say_unknown(target, targets, text_model.target_tokenizer, before)
+        _report_unknown(source, sources, text_model.source_tokenizer, before)
+        _report_unknown(target, targets, text_model.target_tokenizer, before)
         for scored in found:
-            print(_line(scored, normalise, words, as_json))
+            print(_format_score(scored, normalise, words, as_json))
         before += len(block)
 
 
-def _say_unknown(file: Path, texts: Sequence[str], tokenizer: "Tokenizer", before: int) -> None:
-    from attendo.cli.output import not_in_the_vocabulary
-    from attendo.text.newlines import as_line
+def _report_unknown(file: Path, texts: Sequence[str], tokenizer: "Tokenizer", lines_before: int) -> None:
+    from attendo.cli.output import format_unknown_words
+    from attendo.text.newlines import strip_line_end
 
-    for number, text in enumerate(texts, start=before + 1):
-        if words := tokenizer.unknown(as_line(text)):
-            print(f"{file} line {number}: {not_in_the_vocabulary(words)}", file=sys.stderr)
+    for number, text in enumerate(texts, start=lines_before + 1):
+        if words := tokenizer.unknown(strip_line_end(text)):
+            print(f"{file} line {number}: {format_unknown_words(words)}", file=sys.stderr)
 
 
-def _line(scored: "ScoredTarget", normalise: bool, words: bool, as_json: bool) -> str:
+def _format_score(scored: "ScoredTarget", normalise: bool, words: bool, as_json: bool) -> str:
     tokens = len(scored.pieces)
     value = scored.log_probability / (tokens if normalise else 1)
     if as_json:
@@ -74,20 +74,20 @@ def _line(scored: "ScoredTarget", normalise: bool, words: bool, as_json: bool) -
     return f"{value:.6f} ||| WordScores= {each}" if words else f"{value:.6f}"
 
 
-def _blocks(source: Path, target: Path) -> Iterator[list[tuple[str, str]]]:
-    from attendo.data.corpus_files import raw_pairs
+def _read_blocks(source: Path, target: Path) -> Iterator[list[tuple[str, str]]]:
+    from attendo.data.corpus_files import read_raw_pairs
 
-    pairs = raw_pairs(source, target)
+    pairs = read_raw_pairs(source, target)
     number = 0
     while block := list(islice(pairs, PAIRS_AT_ONCE)):
         texts = []
         for left, right in block:
             number += 1
-            texts.append((_text(left, source, number), _text(right, target, number)))
+            texts.append((_decode_line(left, source, number), _decode_line(right, target, number)))
         yield texts
 
 
-def _text(line: bytes, path: Path, number: int) -> str:
+def _decode_line(line: bytes, path: Path, number: int) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:

@@ -11,7 +11,7 @@ from attendo.cli.threads import Threads
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
-    from attendo.serve.http.middleware import Guard
+    from attendo.serve.http.middleware import RequestGuard
     from attendo.serve.settings import ServeSettings
 
 
@@ -21,7 +21,7 @@ def _read_config(context: typer.Context, file: Path | None) -> Path | None:
         return None
     import tomllib
 
-    from attendo.settings import nearest
+    from attendo.settings import suggest_name
 
     try:
         values = tomllib.loads(file.read_text("utf-8"))
@@ -33,7 +33,7 @@ def _read_config(context: typer.Context, file: Path | None) -> Path | None:
     found: dict[str, Any] = {}
     for name, value in values.items():
         if (key := name.replace("-", "_")) not in names or key in ("config", "check", "help"):
-            raise UsageError("unknown_server_option", path=file, option=name, suggestion=nearest(key, [*names]))
+            raise UsageError("unknown_server_option", path=file, option=name, suggestion=suggest_name(key, [*names]))
         found[str(names[key])] = [f"{each}={value[each]}" for each in value] if isinstance(value, dict) else value
     context.default_map = {**(context.default_map or {}), **found}
     return file
@@ -98,7 +98,7 @@ def serve(
     Exit codes: 0 ended as told, 2 a setting, 3 data, 4 a model, 70 the part that computes died or hung. Needs
     `pip install 'attendo\\[serve]'`.
     """
-    from attendo.serve.server import check_place, listening
+    from attendo.serve.server import bind, check_bindable
     from attendo.serve.server import serve as run
 
     options = {
@@ -109,38 +109,40 @@ def serve(
         "log_format": log_format,
         "log_level": log_level,
     }
-    settings = _settings(options, [host, *(allow_host or [])], key_file, change or [])
+    settings = _make_settings(options, [host, *(allow_host or [])], key_file, change or [])
     as_what = (device, precision, languages or (), task or (), threads)
     if check:
-        check_place(host, port)
-        _check(_app(models, as_what, settings))
+        check_bindable(host, port)
+        _check(_make_app(models, as_what, settings))
         return
-    with listening(host, port, everywhere=True) as place:  # a port that is taken is told before a model is read
-        app = _app(models, as_what, settings)
-        _tell(app, sys.stderr)
+    with bind(host, port, allow_wildcard=True) as place:  # a port that is taken is told before a model is read
+        app = _make_app(models, as_what, settings)
+        _report_models(app, sys.stderr)
         _warn(host, settings)
-        code = run(app, place, begun=lambda: print(place.address, flush=True))
+        code = run(app, place, on_ready=lambda: print(place.address, flush=True))
     raise typer.Exit(code)
 
 
-def _app(models: list[Path], as_what: tuple[Any, ...], settings: "ServeSettings") -> "Guard":
+def _make_app(models: list[Path], load_options: tuple[Any, ...], settings: "ServeSettings") -> "RequestGuard":
     from attendo.serve.app import create_app
-    from attendo.serve.scheduling.registry import opened
-    from attendo.serve.translation.documents import check_usable
+    from attendo.serve.scheduling.registry import load_models
+    from attendo.serve.translation.documents import check_documents_folder
 
     if settings.documents_folder is not None:
-        check_usable(settings.documents_folder)
-    return create_app(opened(models, *as_what), settings)
+        check_documents_folder(settings.documents_folder)
+    return create_app(load_models(models, *load_options), settings)
 
 
-def _settings(options: dict[str, Any], names: list[str], key_file: Path | None, changes: list[str]) -> "ServeSettings":
+def _make_settings(
+    options: dict[str, Any], host_names: list[str], key_file: Path | None, changes: list[str]
+) -> "ServeSettings":
     from attendo.runs.config import apply_changes
     from attendo.serve.http.auth import check_key, read_keys
     from attendo.serve.settings import LOOPBACK, ServeSettings
 
     given = {name: value for name, value in options.items() if value is not None}
-    everywhere = [name for name in names if name in ("0.0.0.0", "::")]
-    called = [name.lower().strip("[]") for name in names if name not in everywhere]
+    everywhere = [name for name in host_names if name in ("0.0.0.0", "::")]
+    called = [name.lower().strip("[]") for name in host_names if name not in everywhere]
     if everywhere and not called:
         raise UsageError("allow_host_missing", host=everywhere[0])
     keys = read_keys(key_file, os.environ.get("ATTENDO_KEYS"))
@@ -151,25 +153,25 @@ def _settings(options: dict[str, Any], names: list[str], key_file: Path | None, 
     return settings
 
 
-def _check(app: "Guard") -> None:
+def _check(app: "RequestGuard") -> None:
     """Every model answers once."""
     import asyncio
 
     async def answers() -> None:
-        await app.office.warm_up()
-        for each in app.office.shelf.all():
-            await each.batcher.drain()
+        await app.gateway.warm_up()
+        for each in app.gateway.registry.all():
+            await each.worker.drain()
 
     asyncio.run(answers())
-    _tell(app, sys.stdout)
+    _report_models(app, sys.stdout)
 
 
-def _tell(app: "Guard", stream: TextIO) -> None:
-    from attendo.serve.scheduling.registry import described, unfindable
+def _report_models(app: "RequestGuard", stream: TextIO) -> None:
+    from attendo.serve.scheduling.registry import describe, missing_language_warning
 
-    for each in app.office.shelf.all():
-        print(described(each), file=stream, flush=True)
-        if told := unfindable(each):
+    for each in app.gateway.registry.all():
+        print(describe(each), file=stream, flush=True)
+        if told := missing_language_warning(each):
             print(f"warning: {told}", file=sys.stderr, flush=True)
 
 

@@ -20,7 +20,7 @@ class Interrupt:
         return self.exit_code != 0
 
 
-class Stopped(SystemExit):
+class SignalExit(SystemExit):
     """SIGTERM or SIGHUP came. The line that says so is printed already."""
 
 
@@ -32,9 +32,9 @@ def catch_signals() -> None:
         signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
         if os.getpid() != process:  # a forked worker ends without a word, as it does without this handler
             os.kill(os.getpid(), number)
-        _leave(number, frame)
+        _exit_on_signal(number, frame)
 
-    for number in _ending():
+    for number in _list_ending_signals():
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, leave)
 
@@ -45,7 +45,7 @@ def find_exit_code(error: BaseException | None) -> int | None:
     Extension modules replace what is raised while they are imported by an ImportError: its causes are searched.
     """
     while error is not None:
-        if isinstance(error, Stopped):
+        if isinstance(error, SignalExit):
             return int(str(error.code))
         if isinstance(error, KeyboardInterrupt):
             return 130
@@ -54,7 +54,7 @@ def find_exit_code(error: BaseException | None) -> int | None:
 
 
 @contextmanager
-def interruptible() -> Iterator[Interrupt]:
+def defer_signals() -> Iterator[Interrupt]:
     """A signal is remembered; a second one leaves at once."""
     interrupt = Interrupt()
 
@@ -63,7 +63,7 @@ def interruptible() -> Iterator[Interrupt]:
         for each, handler in before.items():  # whichever comes next is the second one
             signal.signal(each, handler)
 
-    before = _handled([signal.SIGINT, *_ending()], remember)
+    before = _install_handlers([signal.SIGINT, *_list_ending_signals()], remember)
     try:
         yield interrupt
     finally:
@@ -72,10 +72,10 @@ def interruptible() -> Iterator[Interrupt]:
 
 
 @contextmanager
-def tidying() -> Iterator[None]:
+def cleanup_on_signal() -> Iterator[None]:
     """A signal is an exception, as Ctrl-C always is, so that half-written files go. Decorates a command too."""
 
-    before = _handled(_ending(), _leave)
+    before = _install_handlers(_list_ending_signals(), _exit_on_signal)
     try:
         yield
     finally:
@@ -83,18 +83,18 @@ def tidying() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _exit_on_signal(number: int, frame: FrameType | None) -> None:
     os.write(2, f"attendo: stopped by {signal.Signals(number).name}\n".encode())
-    raise Stopped(128 + number)
+    raise SignalExit(128 + number)
 
 
-def _ending() -> list[signal.Signals]:
+def _list_ending_signals() -> list[signal.Signals]:
     hang_up = getattr(signal, "SIGHUP", None)  # Windows has none
     if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN:  # nohup: work that is to outlive its terminal
         return [signal.SIGTERM]
     return [signal.SIGTERM, hang_up]
 
 
-def _handled(numbers: Sequence[signal.Signals], handler: _Handler) -> dict[int, Any]:
+def _install_handlers(numbers: Sequence[signal.Signals], handler: _Handler) -> dict[int, Any]:
     """From now on; what did it before comes back."""
     return {int(number): signal.signal(number, handler) for number in numbers}

@@ -15,16 +15,16 @@ from attendo.errors import DataError, ModelError, UsageError
 
 FIRST_LINES = 16  # of the first block: a person soon sees something
 LINES_AT_ONCE = 2048  # read, sorted by length and decoded together; a terminal is answered line by line
-SHOWN_AFTER = 2.0  # seconds: shorter work needs no word on how far it is
+MIN_PROGRESS_SECONDS = 2.0  # seconds: shorter work needs no word on how far it is
 
 _CHUNK = 1 << 18  # bytes read at a time
-_SOON = 0.05  # seconds: a program that writes all the time is not cut short, one that waits hardly feels it
+_POLL_SECONDS = 0.05  # seconds: a program that writes all the time is not cut short, one that waits hardly feels it
 
 # All that some program takes for the end of a line.
 _BREAKS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
-def input_blocks(errors: Literal["strict", "replace"]) -> Iterator[list[str]]:
+def read_input_blocks(errors: Literal["strict", "replace"]) -> Iterator[list[str]]:
     """A line that cannot be read ends it, but not before the lines above it are answered.
 
     Nor is anybody kept waiting who writes some lines into a pipe and waits for their answers.
@@ -33,11 +33,11 @@ def input_blocks(errors: Literal["strict", "replace"]) -> Iterator[list[str]]:
         raise UsageError("stdin_closed")
     size, later = (1, 1) if sys.stdin.isatty() else (FIRST_LINES, LINES_AT_ONCE)
     block: list[str] = []
-    source = _Source()
+    source = _StdinReader()
     try:
-        for line in _lines(source, errors):
+        for line in _decode_lines(source, errors):
             block.append(line)
-            if len(block) == size or source.waits():
+            if len(block) == size or source.is_idle():
                 yield block
                 block, size = [], later
     except DataError:
@@ -47,7 +47,7 @@ def input_blocks(errors: Literal["strict", "replace"]) -> Iterator[list[str]]:
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[TextIO]:
+def replace_text_file(path: Path) -> Iterator[TextIO]:
     """A text file that takes the place of `path` when all is written; what goes wrong leaves that as it was."""
     place = path.with_name(f".tmp-{path.name}")
     try:
@@ -62,51 +62,51 @@ def new_file(path: Path) -> Iterator[TextIO]:
         place.unlink(missing_ok=True)
 
 
-def one_line(text: str) -> str:
+def to_single_line(text: str) -> str:
     """One line in, one line out: whatever could be taken for its end is a space."""
     return _BREAKS.sub(" ", text)
 
 
 @contextmanager
-def lines_of(file: Path, before: int = 0, places: Sequence[int] | None = None) -> Iterator[None]:
-    """What is wrong with a text is told of its line: so many stand before the first text, or those at `places`."""
+def name_line_in_errors(file: Path, lines_before: int = 0, line_indices: Sequence[int] | None = None) -> Iterator[None]:
+    """What is wrong with a text is told of its line: so many stand before the first text, or those at `line_indices`."""
     from attendo.text_model import NotANumberError, TooLongError
-    from attendo.text_model.options import behind_place
+    from attendo.text_model.options import message_without_position
 
     try:
         yield
     except (TooLongError, NotANumberError) as error:
-        line = before + (error.number if places is None else places[error.number]) + 1
-        what = behind_place(error)
+        line = lines_before + (error.number if line_indices is None else line_indices[error.number]) + 1
+        what = message_without_position(error)
         if isinstance(error, NotANumberError):
             raise ModelError("line_log_probability_nan", path=file, line=line, problem=what) from None
         raise DataError("input_line_too_long", path=file, line=line, problem=what.partition(":")[0]) from None
 
 
-class Standing:
+class LineCounter:
     """How far the work is, on standard error where that is a terminal and nothing else is being shown there."""
 
     def __init__(self) -> None:
-        self._begun, self._lines, self._shown = time.monotonic(), 0, False
-        self._wanted = sys.stderr.isatty() and not sys.stdin.isatty() and not sys.stdout.isatty()
+        self._start, self._lines, self._visible = time.monotonic(), 0, False
+        self._enabled = sys.stderr.isatty() and not sys.stdin.isatty() and not sys.stdout.isatty()
 
     def add(self, lines: int) -> None:
         self._lines += lines
-        seconds = time.monotonic() - self._begun
-        if self._wanted and seconds > SHOWN_AFTER:
+        seconds = time.monotonic() - self._start
+        if self._enabled and seconds > MIN_PROGRESS_SECONDS:
             print(
                 f"\r{self._lines:,} lines, {self._lines / seconds:,.0f} a second", end="", file=sys.stderr, flush=True
             )
-            self._shown = True
+            self._visible = True
 
     def clear(self) -> None:
         """Before something else is said, and at the end."""
-        if self._shown:
+        if self._visible:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            self._shown = False
+            self._visible = False
 
 
-class _Source:
+class _StdinReader:
     """Standard input line by line, which knows whether another line is there."""
 
     def __init__(self) -> None:
@@ -114,8 +114,8 @@ class _Source:
             self._file: int | None = sys.stdin.fileno()
         except OSError:  # it is no file of the system's
             self._file = None
-        self._whole: deque[bytes] = deque()
-        self._part: list[bytes] = []  # of the line behind these
+        self._complete_lines: deque[bytes] = deque()
+        self._partial_line: list[bytes] = []  # of the line behind these
 
     def __iter__(self) -> Iterator[bytes]:
         if self._file is None:
@@ -123,29 +123,29 @@ class _Source:
             return
         while chunk := os.read(self._file, _CHUNK):
             first, *others = chunk.split(b"\n")
-            self._part.append(first)
+            self._partial_line.append(first)
             if others:
-                self._whole.extend((b"".join(self._part), *others[:-1]))
-                self._part = [others[-1]]
-            while self._whole:
-                yield self._whole.popleft()
-        if last := b"".join(self._part):
+                self._complete_lines.extend((b"".join(self._partial_line), *others[:-1]))
+                self._partial_line = [others[-1]]
+            while self._complete_lines:
+                yield self._complete_lines.popleft()
+        if last := b"".join(self._partial_line):
             yield last
 
-    def waits(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no line is there, nor comes soon; at the end of a file that is not so."""
-        if self._whole or self._file is None:
+        if self._complete_lines or self._file is None:
             return False
         try:
-            return not select.select([self._file], [], [], _SOON)[0]
+            return not select.select([self._file], [], [], _POLL_SECONDS)[0]
         except (OSError, ValueError):  # a kind of file that cannot be asked
             return False
 
 
-def _lines(source: _Source, errors: Literal["strict", "replace"]) -> Iterator[str]:
-    from attendo.data.corpus_files import raw_lines
+def _decode_lines(source: _StdinReader, errors: Literal["strict", "replace"]) -> Iterator[str]:
+    from attendo.data.corpus_files import read_raw_lines
 
-    for number, line in enumerate(raw_lines(source, "standard input"), start=1):
+    for number, line in enumerate(read_raw_lines(source, "standard input"), start=1):
         try:
             yield line.decode("utf-8", errors)
         except UnicodeDecodeError:

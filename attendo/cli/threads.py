@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 
-def _fix_threads(threads: int | None) -> int | None:
+def _set_threads(threads: int | None) -> int | None:
     """torch reads the variable when it is imported, and so do the processes that a command starts."""
     if threads is not None:
         os.environ["OMP_NUM_THREADS"] = str(threads)
@@ -24,7 +24,7 @@ Threads = Annotated[
         "--threads",
         min=1,
         metavar="N",
-        callback=_fix_threads,
+        callback=_set_threads,
         show_default=False,
         help="Number of CPU threads; by default the fastest number, found by timing, or OMP_NUM_THREADS.",
     ),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attendo.cli.stdin import input_blocks, one_line
+from attendo.cli.stdin import read_input_blocks, to_single_line
 from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -26,22 +26,22 @@ def tokenize(
     Pieces are for people to read. Only ids become the same text again.
     """
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # as the input is, whatever the locale
-    tokenizer = _tokenizer(model, side)
-    for lines in input_blocks("strict"):
+    tokenizer = _load_tokenizer(model, side)
+    for lines in read_input_blocks("strict"):
         for numbers in tokenizer.encode_many(lines):
-            print(one_line(" ".join(map(str, numbers) if ids else tokenizer.pieces(numbers))))
+            print(to_single_line(" ".join(map(str, numbers) if ids else tokenizer.pieces(numbers))))
         sys.stdout.flush()
 
 
 def detokenize(model: Model, side: Side = "target") -> None:
     """Print the text of every line of ids on standard input."""
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    tokenizer, number = _tokenizer(model, side), 0
-    for lines in input_blocks("strict"):
+    tokenizer, number = _load_tokenizer(model, side), 0
+    for lines in read_input_blocks("strict"):
         for line in lines:
             number += 1
             try:
-                print(one_line(tokenizer.decode([int(each) for each in line.split()])))
+                print(to_single_line(tokenizer.decode([int(each) for each in line.split()])))
             except ValueError:
                 raise DataError("line_not_token_ids", line=number) from None
             except UsageError as error:
@@ -49,7 +49,7 @@ def detokenize(model: Model, side: Side = "target") -> None:
         sys.stdout.flush()
 
 
-def _tokenizer(model: Path, side: Literal["source", "target"]) -> "Tokenizer":
+def _load_tokenizer(model: Path, side: Literal["source", "target"]) -> "Tokenizer":
     from attendo.runs.load import load
 
     text_model = load(model, "cpu")

@@ -8,13 +8,13 @@ import typer
 
 from attendo.cli.threads import Threads
 from attendo.errors import UsageError
-from attendo.explore.i18n import speaking
+from attendo.explore.i18n import localised_errors
 
 if TYPE_CHECKING:
-    from attendo.explore.trace_terminal import View
+    from attendo.explore.trace_terminal import TraceView
     from attendo.text_model import Trace
 
-MOST_NUMBERS = 20_000_000  # that are written: some 200 MB of JSON
+MAX_NUMBERS = 20_000_000  # that are written: some 200 MB of JSON
 
 
 def trace(
@@ -35,20 +35,20 @@ def trace(
 
     In brief unless --layer, --head or --step asks for a part.
     """
-    with speaking(lang):
+    with localised_errors(lang):
         if not text.strip():
             raise UsageError("trace_text_empty")
         whole = "--json" if as_json else "--html" if html is not None else None
         if whole and (head is not None or step is not None):
             raise UsageError("view_options_with_full_output", option=whole)
-        from attendo.explore.head_stats import check_readable
-        from attendo.explore.trace_terminal import View
+        from attendo.explore.head_stats import check_text_length
+        from attendo.explore.trace_terminal import TraceView
         from attendo.runs.load import load
 
         text_model = load(model, device)
-        check_readable(text_model, text)
+        check_text_length(text_model, text)
         found = text_model.trace(text, target, masked=not no_mask, layer=layer)
-        view = View(lang, layer, head, step)
+        view = TraceView(lang, layer, head, step)
         view.check(found)
         if whole:
             _check_size(found, whole, layer)
@@ -60,35 +60,35 @@ def trace(
             _show(found, view)
 
 
-def _check_size(found: "Trace", whole: str, layer: int | None) -> None:
+def _check_size(found: "Trace", option: str, layer: int | None) -> None:
     numbers = sum(each.numel() for each in found.values())
-    if numbers > MOST_NUMBERS:
+    if numbers > MAX_NUMBERS:
         way_out = "shorten the text" if layer is not None else "choose one with --layer, or shorten the text"
-        raise UsageError("trace_output_too_large", option=whole, count=numbers, limit=MOST_NUMBERS, remedy=way_out)
+        raise UsageError("trace_output_too_large", option=option, count=numbers, limit=MAX_NUMBERS, remedy=way_out)
 
 
-def _show(found: "Trace", view: "View") -> None:
+def _show(found: "Trace", view: "TraceView") -> None:
     from rich.console import Console
 
-    from attendo.explore.trace_terminal import walk
+    from attendo.explore.trace_terminal import render_trace
 
     console = Console(highlight=False)
-    for paragraph in walk(found, view, console.width):
+    for paragraph in render_trace(found, view, console.width):
         console.print(paragraph)
 
 
 def _print_json(found: "Trace") -> None:
-    from attendo.explore.formulas.catalogue import bound, catalogue_json
+    from attendo.explore.formulas.catalogue import bind_formula, catalogue_json
 
     content: dict[str, Any] = found.as_json()
     for each in content["tensors"]:
-        each["bound"] = bound(found.entries[each["name"]])
+        each["bound"] = bind_formula(found.entries[each["name"]])
     print(json.dumps({**content, "formulas": catalogue_json()}, ensure_ascii=False, allow_nan=False))
 
 
 def _write_page(found: "Trace", file: Path, language: Literal["en", "zh"]) -> None:
-    from attendo.explore.trace_html import page
-    from attendo.explore.trace_text import say
+    from attendo.explore.trace_html import render_trace_html
+    from attendo.explore.trace_text import trace_string
 
-    file.write_text(page(found, language), "utf-8")
-    typer.echo(say("written", language, file), err=True)
+    file.write_text(render_trace_html(found, language), "utf-8")
+    typer.echo(trace_string("written", language, file), err=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
-PlaceOfSettings = Annotated[
+RunFile = Annotated[
     Path | None,
     typer.Argument(metavar="RUN.toml", help="Settings of the run; or a .tsv, .csv or .jsonl file with both sides."),
 ]
@@ -50,7 +50,7 @@ Preset = Annotated[
 
 
 def train(
-    run_file: PlaceOfSettings = None,
+    run_file: RunFile = None,
     source: Source = None,
     target: Target = None,
     file: File = None,
@@ -89,7 +89,7 @@ def train(
 
     What is left open is chosen from the data and printed. Ctrl-C saves; --resume goes on, bit for bit.
     """
-    from attendo.runs.config import stored_config
+    from attendo.runs.config import load_run_config
     from attendo.runs.run_folder import check_free
 
     check_ahead(device, tensorboard)
@@ -98,41 +98,41 @@ def train(
     names |= {"text": text, "text_field": field, "folder": data}
     options = {"--max-bad-ratio": ("data.max_bad_ratio", max_bad_ratio), "--preset": ("preset", preset)}
     options |= {"--epochs": ("train.epochs", epochs)}
-    changes = changed(change, {**options, "--steps": ("train.steps", steps)})
+    changes = merge_changes(change, {**options, "--steps": ("train.steps", steps)})
     folder = out or Path("runs") / _stem(run_file or Path())
     if resume is not None:
         refuse_with_resume(
-            {"RUN.toml": run_file, "--out": out, "--overwrite": overwrite, **as_options(names), **options}
+            {"RUN.toml": run_file, "--out": out, "--overwrite": overwrite, **to_option_names(names), **options}
         )
-        config = resumed_config(resume, changes, override)
+        config = load_resumed_config(resume, changes, override)
     else:
         check_free(folder, overwrite or show)  # before much text is read for nothing
-        config = new_config(run_file, names, changes, needs_out=out is None and not show)
+        config = make_config(run_file, names, changes, needs_out=out is None and not show)
     if show:
-        _print_settings(config or stored_config(resume or Path()))
+        _print_settings(config or load_run_config(resume or Path()))
         return
 
     place = (resume, None) if resume is not None else (None, folder)
-    _follow(config, place, device, overwrite, stop_at, tensorboard)
+    _train(config, place, device, overwrite, stop_at, tensorboard)
 
 
-def _follow(
+def _train(
     config: "RunConfig | None",
-    place: tuple[Path | None, Path | None],
+    run_folders: tuple[Path | None, Path | None],
     device: str,
     overwrite: bool,
     stop_at: int | None,
     tensorboard: bool,
 ) -> None:
-    """`place` is the folder of the run to resume, or that of a new one."""
-    from attendo.cli.progress import follow, say_end
+    """`run_folders` is the folder of the run to resume, or that of a new one."""
+    from attendo.cli.progress import report_end, run_training
     from attendo.runs.report_sinks import TensorBoard
     from attendo.runs.run import Run
     from attendo.text_model import pick_device
-    from attendo.train.distributed import joined
+    from attendo.train.distributed import init_distributed
 
-    old, new = place
-    with joined(pick_device(device)) as (world, own_device):
+    old, new = run_folders
+    with init_distributed(pick_device(device)) as (world, own_device):
         if old is not None:
             run = Run.resume(old, own_device, world, config)
         else:
@@ -140,27 +140,27 @@ def _follow(
             assert new is not None
             run = Run.begin(config, new, own_device, overwrite, world)
         run.sinks += [TensorBoard()] if tensorboard else []
-        done = follow(run, stop_at)
-    say_end(done)
-    done.say(f"next: attendo generate {done.model_folder} < text")
+        done = run_training(run, stop_at)
+    report_end(done)
+    done.print_line(f"next: attendo generate {done.model_folder} < text")
 
 
-def new_config(
+def make_config(
     run_file: Path | None,
     files: Mapping[str, Any],
     changes: Sequence[str],
     needs_out: bool = False,
-    told: str = "",
-    tell: Callable[[str], None] | None = None,
+    shown_prefix: str = "",
+    report: Callable[[str], None] | None = None,
 ) -> "RunConfig":
-    """The settings of a new run, those left open chosen from its data; choices that begin with `told` are told.
+    """The settings of a new run, those left open chosen from its data; choices that begin with `shown_prefix` are told.
 
-    `tell` gets each as a line; they go to standard error without it.
+    `report` gets each as a line; they go to standard error without it.
     """
     from attendo.runs.config import toml_literal
-    from attendo.runs.new_run import describe_files, is_data, read_settings, resolve_settings
+    from attendo.runs.new_run import describe_files, is_data_file, read_settings, resolve_settings
 
-    if run_file is not None and is_data(run_file):
+    if run_file is not None and is_data_file(run_file):
         files, run_file, needs_out = {**files, "file": [run_file, *(files.get("file") or ())]}, None, False
     if files.get("text_field") is not None and not files.get("text"):
         raise UsageError("field_without_text")
@@ -172,12 +172,12 @@ def new_config(
     for line in describe_files(new.config.data) if speaks and files.get("file") else ():
         print(line, file=sys.stderr)
     for choice in new.choices if speaks else ():
-        if choice.name.startswith(told):
-            (tell or _tell)(f"{choice.name} = {toml_literal(choice.value)}  # {choice.reason}")
+        if choice.name.startswith(shown_prefix):
+            (report or _report)(f"{choice.name} = {toml_literal(choice.value)}  # {choice.reason}")
     return new.config
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     print(line, file=sys.stderr)
 
 
@@ -192,13 +192,13 @@ def check_ahead(device: str, tensorboard: bool = False) -> None:
 
 
 def _print_settings(config: "RunConfig") -> None:
-    from attendo.runs.config_reference import shown
-    from attendo.runs.new_run import text_settings
+    from attendo.runs.config_reference import format_resolved_config
+    from attendo.runs.new_run import load_text_settings
 
-    print(shown(config, text_settings(config.data)), end="")
+    print(format_resolved_config(config, load_text_settings(config.data)), end="")
 
 
-def changed(changes: Sequence[str] | None, options: Mapping[str, tuple[str, Any]]) -> list[str]:
+def merge_changes(changes: Sequence[str] | None, options: Mapping[str, tuple[str, Any]]) -> list[str]:
     """The changes of --set, and those that have an option of their own: its setting, and the value given."""
     changes = changes or []
     given = {option: (name, value) for option, (name, value) in options.items() if value is not None}
@@ -208,7 +208,7 @@ def changed(changes: Sequence[str] | None, options: Mapping[str, tuple[str, Any]
     return [*changes, *(f"{name}={value}" for name, value in given.values())]
 
 
-def as_options(files: Mapping[str, Any]) -> dict[str, Any]:
+def to_option_names(files: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of [data] by the names of their options."""
     other = {"text_field": "--field", "folder": "--data"}
     return {other.get(name, f"--{name.replace('_', '-')}"): value for name, value in files.items()}
@@ -225,15 +225,15 @@ def _stem(path: Path) -> str:
     return path.name.removesuffix("".join(path.suffixes[-2:] if path.suffix in (".gz", ".xz") else path.suffixes[-1:]))
 
 
-def resumed_config(folder: Path, changes: Sequence[str], override: bool) -> "RunConfig | None":
+def load_resumed_config(folder: Path, changes: Sequence[str], override: bool) -> "RunConfig | None":
     """The settings that replace the run's own; None where they stay."""
-    from attendo.runs.config import differing, stored_config
+    from attendo.runs.config import list_differences, load_run_config
 
     if not (folder / "run.toml").is_file():
         raise UsageError("resume_run_not_found", folder=folder)
-    config = stored_config(folder, changes)
+    config = load_run_config(folder, changes)
     if override:
         return config
-    if other := differing(stored_config(folder), config):
+    if other := list_differences(load_run_config(folder), config):
         raise UsageError("resume_settings_differ", folder=folder, settings=", ".join(other))
     return None

@@ -9,7 +9,7 @@ import typer
 
 def convert_lightly(parameter: Any) -> Any:
     """The same parameter; its values are converted here if its type is a simple one."""
-    if _find_kind(parameter) in (bool, int, float, str, Path) or parameter.type_descriptor.choices:
+    if _find_type(parameter) in (bool, int, float, str, Path) or parameter.type_descriptor.choices:
         parameter.get_runtime_param = partial(_Conversion, parameter)
     return parameter
 
@@ -34,7 +34,7 @@ class _Conversion:
 def _convert(parameter: Any, value: Any) -> Any:
     if choices := parameter.type_descriptor.choices:
         return _choose(choices, value)
-    kind = _find_kind(parameter)
+    kind = _find_type(parameter)
     if kind is bool:
         return value if isinstance(value, bool) else _choose(("true", "false"), str(value).lower()) == "true"
     if kind is int or kind is float:
@@ -49,11 +49,11 @@ def _choose(choices: tuple[Any, ...], value: Any) -> Any:
     raise ValueError(f"{str(value)[:60]!r} is not one of {', '.join(repr(choice) for choice in choices)}")
 
 
-def _convert_number(parameter: Any, kind: type[int] | type[float], value: Any) -> float:
+def _convert_number(parameter: Any, number_type: type[int] | type[float], value: Any) -> float:
     try:
-        number = kind(value)
+        number = number_type(value)
     except (ValueError, OverflowError):
-        what = "a whole number" if kind is int else "a number"
+        what = "a whole number" if number_type is int else "a number"
         raise ValueError(f"{str(value)[:60]!r} is not {what}") from None
     least, most = parameter.min, parameter.max
     if least is not None and not number >= least:  # NaN is not in any range
@@ -63,6 +63,6 @@ def _convert_number(parameter: Any, kind: type[int] | type[float], value: Any) -
     return number
 
 
-def _find_kind(parameter: Any) -> Any:
+def _find_type(parameter: Any) -> Any:
     kind = parameter.type_descriptor.annotation
     return get_args(kind)[0] if get_origin(kind) is list else kind

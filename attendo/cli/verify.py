@@ -43,21 +43,21 @@ def verify(
     from attendo.interop.load import load
     from attendo.runs.verify import verify as of_model_folder
     from attendo.runs.verify import verify_exported
-    from attendo.text_model.backends import OUTSIDE
+    from attendo.text_model.backends import EXTERNAL_ENGINES
 
     text_model = load(model, device)
-    exported = text_model.runtime.name in OUTSIDE
+    exported = text_model.runtime.name in EXTERNAL_ENGINES
     if exported and precision != "auto":
         raise UsageError("verify_precision_for_exported_model", precision=precision, model=model)
-    own = [] if exported else [text for text, _ in text_model.stored.sample]
-    texts = _short(text_model, (own if source is None else _texts(source))[:lines])
+    own = [] if exported else [text for text, _ in text_model.stored_model.sample]
+    texts = _drop_long_texts(text_model, (own if source is None else _read_texts(source))[:lines])
     if not texts:
         raise DataError("verify_without_sentences", path=source or model)
     found = []
     for each in verify_exported(text_model, texts) if exported else of_model_folder(text_model, texts, precision):
         found.append(each)
         if as_json:
-            print(json.dumps(_plain(each), ensure_ascii=False), flush=True)
+            print(json.dumps(_to_json(each), ensure_ascii=False), flush=True)
         elif typer.get_text_stream("stderr").isatty():
             typer.echo(f"{'same     ' if each.equal else 'DIFFERENT'} {each.path}, {each.what}", err=True)
     if not as_json:
@@ -65,23 +65,25 @@ def verify(
     raise typer.Exit(0 if all(each.equal for each in found) else 1)
 
 
-def _texts(source: Path) -> list[str]:
+def _read_texts(source: Path) -> list[str]:
     from attendo.data.corpus_files import read_lines
 
     return [line for line in read_lines(source) if line.strip()]
 
 
-def _short(model: "TextModel", texts: list[str]) -> list[str]:
-    from attendo.runs.verify import most_tokens, too_long
+def _drop_long_texts(model: "TextModel", texts: list[str]) -> list[str]:
+    from attendo.runs.verify import is_too_long, max_sentence_tokens
 
-    short = [text for text in texts if not too_long(model, text)]
+    short = [text for text in texts if not is_too_long(model, text)]
     if left_out := len(texts) - len(short):
-        told = f"{left_out} of {len(texts)} sentences have more than {most_tokens(model)} tokens and are left out"
+        told = (
+            f"{left_out} of {len(texts)} sentences have more than {max_sentence_tokens(model)} tokens and are left out"
+        )
         typer.echo(told, err=True)
     return short
 
 
-def _plain(each: "PathComparison") -> dict[str, Any]:
+def _to_json(each: "PathComparison") -> dict[str, Any]:
     """JSON has no word for what is not finite."""
     largest = each.largest if math.isfinite(each.largest) else None
     return {**asdict(each), "largest": largest, "equal": each.equal}
@@ -95,9 +97,9 @@ def _print_comparisons(found: list["PathComparison"]) -> None:
     layers, others = ([each for each in found if (each.what == SUB_LAYERS) == wanted] for wanted in (True, False))
     console = Console()
     if layers:
-        console.print(_table("sub-layer", layers, [SUB_LAYERS], "kernels beside the formula written out"))
+        console.print(_build_table("sub-layer", layers, [SUB_LAYERS], "kernels beside the formula written out"))
     beside = "the textbook" if layers else "all sentences together"
-    console.print(_table("path", others, [*STRATEGIES], f"answers beside those of {beside}"))
+    console.print(_build_table("path", others, [*STRATEGIES], f"answers beside those of {beside}"))
     for each in found:
         if not each.equal and each.example:
             console.print(f"{each.path}, {each.what}: {each.example}", markup=False, highlight=False)
@@ -108,7 +110,7 @@ def _print_comparisons(found: list["PathComparison"]) -> None:
     console.print("all paths agree" if not wrong else f"{wrong} of {len(found)} comparisons differ", highlight=False)
 
 
-def _table(first: str, found: list["PathComparison"], columns: list[str], title: str) -> "Table":
+def _build_table(first: str, found: list["PathComparison"], columns: list[str], title: str) -> "Table":
     """A row for each path, a column for what was compared."""
     from rich import box
     from rich.table import Table
@@ -118,12 +120,12 @@ def _table(first: str, found: list["PathComparison"], columns: list[str], title:
     for name in columns:
         table.add_column(name)
     for path in dict.fromkeys(each.path for each in found):
-        cells = {each.what: _cell(each) for each in found if each.path == path}
+        cells = {each.what: _format_cell(each) for each in found if each.path == path}
         table.add_row(path, *(cells.get(name, "") for name in columns))
     return table
 
 
-def _cell(each: "PathComparison") -> "Text":
+def _format_cell(each: "PathComparison") -> "Text":
     from rich.text import Text
 
     if not each.count:
@@ -150,49 +152,49 @@ def verify_resume(
     import os
     from tempfile import TemporaryDirectory
 
-    from attendo.cli.train import new_config
+    from attendo.cli.train import make_config
     from attendo.errors import UsageError
-    from attendo.runs.verify_resume import Trying, Verification, advice
+    from attendo.runs.verify_resume import ResumeVerification, TrialStep, suggest_fix
     from attendo.text_model import pick_device
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UsageError("verify_resume_under_torchrun")
-    config = new_config(run_file, {"source": None, "target": None, "folder": data}, change or [])
+    config = make_config(run_file, {"source": None, "target": None, "folder": data}, change or [])
     kind = pick_device(device).type
     with TemporaryDirectory(prefix="attendo-") as name:
         folder = Path(name)
-        verification = Verification(config, _prepared(config, folder), steps, kind)
+        verification = ResumeVerification(config, _prepare_data(config, folder), steps, kind)
         compared = []
         for report in verification.run(folder):
-            if isinstance(report, Trying):
-                typer.echo(f"{report.what} ...", err=True)
+            if isinstance(report, TrialStep):
+                typer.echo(f"{report.description} ...", err=True)
             else:
                 compared.append(report)
     _print_resume_comparisons(compared, verification.stops)
     if not all(each.equal for each in compared):
-        print(f"not the same run: {advice(verification.config, kind)}")
+        print(f"not the same run: {suggest_fix(verification.config, kind)}")
         raise typer.Exit(1)
     print("the same run, bit for bit")
 
 
-def _prepared(config: "RunConfig", folder: Path) -> Path:
+def _prepare_data(config: "RunConfig", folder: Path) -> Path:
     """The data of all runs."""
     import torch
 
-    from attendo.cli.progress import show_preparing
+    from attendo.cli.progress import prepare_with_progress
     from attendo.runs.run import Run
 
     run = Run.begin(config, folder / "prepared", torch.device("cpu"))
-    show_preparing(run)
+    prepare_with_progress(run)
     return run.data_folder.absolute()
 
 
 def _print_resume_comparisons(compared: "list[ResumeComparison]", stops: list[int]) -> None:
     """A table: what, and whether it is equal or by how much it is not."""
     print(f"stopped after step {', '.join(map(str, stops))} and resumed by a new process each time:")
-    width = max(len(each.what) for each in compared)
+    width = max(len(each.name) for each in compared)
     for each in compared:
         result = "equal"
         if not each.equal:
-            result = f"{each.unequal} of {each.count} differ, by {each.largest:.2g} at most ({each.where})"
-        print(f"  {each.what:<{width}}  {result}")
+            result = f"{each.unequal} of {each.count} differ, by {each.largest:.2g} at most ({each.location})"
+        print(f"  {each.name:<{width}}  {result}")

@@ -17,25 +17,25 @@ _UNCOUNTED = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Sequences:
+class RaggedArray:
     """The i-th sequence is `ids[offsets[i] : offsets[i + 1]]`."""
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
 
     @classmethod
-    def of(cls, lists: Sequence[Sequence[int]]) -> "Sequences":
+    def from_lists(cls, lists: Sequence[Sequence[int]]) -> "RaggedArray":
         lengths = np.fromiter(map(len, lists), np.int64, len(lists))
-        offsets = _ends(lengths)
+        offsets = _offsets_from_lengths(lengths)
         return cls(np.fromiter(chain.from_iterable(lists), np.int32, int(offsets[-1])), offsets)
 
     @classmethod
-    def joined(cls, parts: Sequence["Sequences"]) -> "Sequences":
+    def concatenate(cls, arrays: Sequence["RaggedArray"]) -> "RaggedArray":
         """The sequences of all parts, in their order."""
-        if not parts:
-            return cls.of([])
-        ids = np.concatenate([part.ids for part in parts])
-        return cls(ids, _ends(np.concatenate([part.lengths for part in parts])))
+        if not arrays:
+            return cls.from_lists([])
+        ids = np.concatenate([part.ids for part in arrays])
+        return cls(ids, _offsets_from_lengths(np.concatenate([part.lengths for part in arrays])))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -44,25 +44,25 @@ class Sequences:
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.offsets)
 
-    def take(self, rows: NDArray[np.int64]) -> "Sequences":
+    def take(self, rows: NDArray[np.int64]) -> "RaggedArray":
         """The sequences of these numbers, in this order."""
         lengths = self.lengths[rows]
-        offsets = _ends(lengths)
+        offsets = _offsets_from_lengths(lengths)
         # Where each id of the result lies here: the start of its sequence, and its place in it.
         places = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return Sequences(self.ids[places], offsets)
+        return RaggedArray(self.ids[places], offsets)
 
-    def part(self, first: int, last: int) -> "Sequences":
+    def slice_rows(self, first: int, last: int) -> "RaggedArray":
         """The sequences from `first` up to but not including `last`."""
         begin, end = self.offsets[first], self.offsets[last]
-        return Sequences(self.ids[begin:end], self.offsets[first : last + 1] - begin)
+        return RaggedArray(self.ids[begin:end], self.offsets[first : last + 1] - begin)
 
     def __getitem__(self, row: int) -> list[int]:
         ids: list[int] = self.ids[self.offsets[row] : self.offsets[row + 1]].tolist()
         return ids
 
 
-def _ends(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def _offsets_from_lengths(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -123,21 +123,21 @@ class Batch:
         """In memory that a GPU reads without waiting for the CPU."""
         return self._with({name: each.pin_memory() if each.numel() else each for name, each in self._tensors().items()})
 
-    def share(self, rank: int, world: int) -> "Batch":
-        """Every `world`-th row, for one of several processes.
+    def shard(self, rank: int, world_size: int) -> "Batch":
+        """Every `world_size`-th row, for one of several processes.
 
         A process for which there is none gets a row without labels, which adds nothing to a summed loss.
         """
-        if world == 1:
+        if world_size == 1:
             return self
         idle = rank >= self.source_ids.size(0)
-        rows = slice(1) if idle else slice(rank, None, world)
+        rows = slice(1) if idle else slice(rank, None, world_size)
         part = self._with({name: each[rows] for name, each in self._tensors().items()})
         labels = torch.full_like(part.labels, PAD) if idle else part.labels
         numbers = () if idle else self.numbers[rows]
         return replace(part, labels=labels, numbers=numbers, tokens=_UNCOUNTED, source_tokens=_UNCOUNTED)
 
-    def repeated(self, times: int) -> "Batch":
+    def repeat(self, times: int) -> "Batch":
         """All rows again and again, for several passes at once."""
         return Batch(
             source_ids=self.source_ids.repeat(times, 1),
@@ -159,13 +159,13 @@ class Batch:
 
 def collate(examples: Sequence[Example]) -> Batch:
     sources, targets = [example.source for example in examples], [example.target for example in examples]
-    return collate_sequences(Sequences.of(sources), Sequences.of(targets))
+    return collate_sequences(RaggedArray.from_lists(sources), RaggedArray.from_lists(targets))
 
 
-def collate_sequences(source: Sequences, target: Sequences, numbers: tuple[int, ...] = ()) -> Batch:
+def collate_sequences(source: RaggedArray, target: RaggedArray, numbers: tuple[int, ...] = ()) -> Batch:
     """As many sequences of the one as of the other, side by side."""
-    source_ids, source_mask = _sources(source)
-    inside = _inside(target)
+    source_ids, source_mask = _pad_sources(source)
+    inside = _token_mask(target)
     labels = np.full((len(target), inside.shape[1] + 1), PAD, np.int64)
     labels[:, :-1][inside] = target.ids
     target_ids = np.full_like(labels, PAD)
@@ -183,14 +183,14 @@ def collate_sequences(source: Sequences, target: Sequences, numbers: tuple[int, 
     )
 
 
-def collate_windows(windows: Sequences, numbers: tuple[int, ...] = (), first_is_given: bool = False) -> Batch:
+def collate_windows(windows: RaggedArray, numbers: tuple[int, ...] = (), first_is_given: bool = False) -> Batch:
     """Running text: no source, and no eos, for a window does not end the text.
 
         target  <s> T o _ b      labels  T o _ b e
 
     Where the first token `is_given` it is not to be predicted, because nothing stands before it to predict it by.
     """
-    inside = _inside(windows)
+    inside = _token_mask(windows)
     labels = np.full(inside.shape, PAD, np.int64)
     labels[inside] = windows.ids
     target_ids = np.full_like(labels, PAD)
@@ -211,11 +211,11 @@ def collate_windows(windows: Sequences, numbers: tuple[int, ...] = (), first_is_
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"] | None]:
     """The source side alone, as generation needs it: ids and the mask of what is not padding."""
-    return _sources(Sequences.of(sources))
+    return _pad_sources(RaggedArray.from_lists(sources))
 
 
-def _sources(source: Sequences) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"] | None]:
-    inside = _inside(source)
+def _pad_sources(source: RaggedArray) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"] | None]:
+    inside = _token_mask(source)
     ids = np.full((len(source), inside.shape[1] + 1), PAD, np.int64)
     ids[:, :-1][inside] = source.ids
     lengths = source.lengths
@@ -224,7 +224,7 @@ def _sources(source: Sequences) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]
     return torch.from_numpy(ids), mask
 
 
-def _inside(sequences: Sequences) -> NDArray[np.bool_]:
+def _token_mask(sequences: RaggedArray) -> NDArray[np.bool_]:
     """Which places of the filled rectangle hold an id. Filling them row by row keeps the order of the flat array."""
     if not len(sequences):
         raise UsageError("empty_batch")

@@ -9,10 +9,10 @@ from attendo.data.batch import Example
 
 # The rows of a full batch are a multiple of this, where the budget holds as many. They then follow from its widths, so
 # that shapes come again epoch after epoch, and what a GPU has recorded for one can be replayed.
-ROWS_TOGETHER = 8
+ROW_MULTIPLE = 8
 
 
-def cut(
+def make_batches(
     source_lengths: NDArray[np.int64],
     target_lengths: NDArray[np.int64],
     batch_tokens: int,
@@ -26,14 +26,14 @@ def cut(
     if sort_within is not None:
         firsts = range(0, len(source_lengths), sort_within)
         stretches = [slice(first, first + sort_within) for first in firsts]
-        parts = [cut(source_lengths[each], target_lengths[each], batch_tokens) for each in stretches]
+        parts = [make_batches(source_lengths[each], target_lengths[each], batch_tokens) for each in stretches]
         return [rows + first for first, groups in zip(firsts, parts, strict=True) for rows in groups]
     longest = np.maximum(source_lengths, target_lengths)
     # Within one length of the longer side from one lopsided end to the other, and back within the next: neighbours
     # then differ little on both sides, which pads half as much as sorting by one side after the other.
     lopsided = source_lengths - target_lengths
     order = np.lexsort((np.where(longest % 2 == 0, lopsided, -lopsided), longest))
-    starts = _starts(source_lengths[order].tolist(), target_lengths[order].tolist(), batch_tokens)
+    starts = _batch_starts(source_lengths[order].tolist(), target_lengths[order].tolist(), batch_tokens)
     return np.split(order, starts[1:]) if len(order) else []
 
 
@@ -41,11 +41,11 @@ def group_by_length(examples: Sequence[Example], batch_tokens: int) -> Iterator[
     """Neighbours in length together; rows times the longest row stays within the budget."""
     sources = np.array([len(example.source) + 1 for example in examples], np.int64)
     targets = np.array([len(example.target) + 1 for example in examples], np.int64)
-    for rows in cut(sources, targets, batch_tokens):
+    for rows in make_batches(sources, targets, batch_tokens):
         yield [examples[row] for row in rows]
 
 
-def _starts(sources: list[int], targets: list[int], batch_tokens: int) -> list[int]:
+def _batch_starts(sources: list[int], targets: list[int], batch_tokens: int) -> list[int]:
     """Where each batch begins, the pairs being in order."""
     starts = [0]
     place, widths = 0, (0, 0)
@@ -56,7 +56,7 @@ def _starts(sources: list[int], targets: list[int], batch_tokens: int) -> list[i
             widths = wider
             place += 1
             continue
-        place = starts[-1] + (rows // ROWS_TOGETHER * ROWS_TOGETHER or rows)  # the others begin the next batch
+        place = starts[-1] + (rows // ROW_MULTIPLE * ROW_MULTIPLE or rows)  # the others begin the next batch
         starts.append(place)
         widths = (0, 0)
     return starts

@@ -27,7 +27,7 @@ Files = Annotated[Path | tuple[Path, ...], BeforeValidator(_check_files)]
 AnyFile = TypeVar("AnyFile")  # one file, or several
 
 
-class Pairs(Settings, Generic[AnyFile]):
+class PairFiles(Settings, Generic[AnyFile]):
     """Files that hold pairs, and how they are read."""
 
     source: AnyFile | None = Field(None, description="source text, one sentence a line; plain, .gz or .xz")
@@ -53,15 +53,15 @@ class Pairs(Settings, Generic[AnyFile]):
     tag: str | None = Field(None, description="a symbol put before every source text, such as <2de>")
 
 
-class CorpusConfig(Pairs[Path]):
+class CorpusConfig(PairFiles[Path]):
     """One corpus: two parallel text files, or one .tsv, .csv or .jsonl file; each plain, .gz or .xz."""
 
     weight: Annotated[float, Field(gt=0)] = Field(1.0, description="how often an epoch goes through the corpus")
 
     @model_validator(mode="after")
-    def _one_form(self) -> Self:
+    def _check_format(self) -> Self:
         pair, fields = (self.source, self.target), (self.source_field, self.target_field, self.features_field)
-        if self.turns_field is None and (idle := changed(self, OF_TURNS)):
+        if self.turns_field is None and (idle := list_non_defaults(self, TURN_SETTINGS)):
             raise UsageError("turn_setting_without_turns", option=idle[0])
         if self.file is None:
             if None in pair:
@@ -73,7 +73,7 @@ class CorpusConfig(Pairs[Path]):
             raise UsageError("corpus_pair_file_conflict")
         if self.turns_field is not None:
             self._check_turns(fields)
-        if self.form != "jsonl":
+        if self.format != "jsonl":
             self._check_columns(fields)
         return self
 
@@ -88,23 +88,23 @@ class CorpusConfig(Pairs[Path]):
     def has_header(self) -> bool:
         """Whether the first line names the columns: it does where the settings ask for columns by name."""
         given = [each for each in (self.source_field, self.target_field, self.features_field) if each is not None]
-        return self.form in ("tsv", "csv") and bool(given) and not any(each.isdecimal() for each in given)
+        return self.format in ("tsv", "csv") and bool(given) and not any(each.isdecimal() for each in given)
 
     def _check_turns(self, fields: tuple[str | None, ...]) -> None:
-        if self.form != "jsonl":
+        if self.format != "jsonl":
             raise UsageError("turns_field_without_jsonl", path=self.file)
         if any(fields):
             raise UsageError("turns_and_fields_conflict", path=self.file)
 
     @property
-    def form(self) -> Literal["text", "tsv", "csv", "jsonl"]:
+    def format(self) -> Literal["text", "tsv", "csv", "jsonl"]:
         if self.file is None:
             return "text"
-        if (form := form_of(self.file)) is None:
+        if (form := detect_format(self.file)) is None:
             raise UsageError("unsupported_data_file_suffix", path=self.file)
         return form
 
-    def below(self, folder: Path | None) -> "CorpusConfig":
+    def in_folder(self, folder: Path | None) -> "CorpusConfig":
         """With its files in a folder; absolute names stay."""
         if folder is None:
             return self
@@ -116,7 +116,7 @@ class CorpusConfig(Pairs[Path]):
         return str(self.file) if self.file is not None else f"{self.source} + {self.target}"
 
 
-class DataConfig(Pairs[Files]):
+class DataConfig(PairFiles[Files]):
     """Which text a run learns from. Without validation files some pairs are kept back.
 
     Each of several files is a corpus of its own, as if it stood in `corpora`: the first source goes with the first
@@ -175,13 +175,13 @@ class DataConfig(Pairs[Files]):
             raise UsageError("multiple_data_sources")
         if self.text is None and self.valid_text is not None:
             raise UsageError("valid_text_without_text")
-        if self.text is None and (idle := changed(self, _RUNNING)):
+        if self.text is None and (idle := list_non_defaults(self, _LM_TEXT_SETTINGS)):
             raise UsageError("text_setting_without_text", option=idle[0])
-        if self.task == "files" and changed(self, ["pairs"]):
+        if self.task == "files" and list_non_defaults(self, ["pairs"]):
             raise UsageError("pairs_without_builtin_task", count=self.pairs)
-        if self.text is not None and (idle := changed(self, _SCREENING)):
+        if self.text is not None and (idle := list_non_defaults(self, _FILTER_SETTINGS)):
             raise UsageError("pair_setting_with_text", option=idle[0])
-        if self.prepared is not None and (idle := changed(self, _SCREENING)):
+        if self.prepared is not None and (idle := list_non_defaults(self, _FILTER_SETTINGS)):
             raise UsageError("setting_fixed_in_prepared_data", option=idle[0])
         if self.stride is not None and self.stride > self.window:
             raise UsageError("stride_exceeds_window", stride=self.stride, window=self.window)
@@ -189,7 +189,7 @@ class DataConfig(Pairs[Files]):
             raise UsageError("text_with_validation_pairs")
         if self.prepared is not None and self.validation:
             raise UsageError("prepared_data_with_validation_files")
-        if not any(one) and self.valid_file is None and (idle := changed(self, _READING)):
+        if not any(one) and self.valid_file is None and (idle := list_non_defaults(self, _CORPUS_SETTINGS)):
             raise UsageError("corpus_setting_without_files", option=idle[0])
         if not any(one) and self.tag:
             raise UsageError("tag_without_corpus_files")
@@ -213,18 +213,18 @@ class DataConfig(Pairs[Files]):
         if self.task == "builtin" or self.prepared is not None or self.text is not None:
             return ()
         if self.corpora:
-            return tuple(each.below(self.folder) for each in self.corpora)
-        reading = {name: getattr(self, name) for name in (*_READING, "tag")}
-        return tuple(CorpusConfig(**files, **reading).below(self.folder) for files in self._files_of_corpora(""))
+            return tuple(each.in_folder(self.folder) for each in self.corpora)
+        reading = {name: getattr(self, name) for name in (*_CORPUS_SETTINGS, "tag")}
+        return tuple(CorpusConfig(**files, **reading).in_folder(self.folder) for files in self._corpus_files(""))
 
     @property
     def text_files(self) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
         """Running text, and what to validate with where that has files of its own."""
         folder = self.folder or Path()
-        first, second = (tuple(folder / each for each in as_list(files)) for files in (self.text, self.valid_text))
+        first, second = (tuple(folder / each for each in as_tuple(files)) for files in (self.text, self.valid_text))
         return first, second
 
-    def anchored(self) -> "DataConfig":
+    def resolve_paths(self) -> "DataConfig":
         """With names by which everything is found from any folder."""
         if self.prepared is not None:
             return self.replace(prepared=self.prepared.absolute())
@@ -235,7 +235,7 @@ class DataConfig(Pairs[Files]):
         return self.replace(folder=(self.folder or Path()).absolute())
 
     @property
-    def step(self) -> int:
+    def window_stride(self) -> int:
         """Tokens from one window to the next."""
         return self.stride or max(1, self.window // 4)
 
@@ -243,7 +243,7 @@ class DataConfig(Pairs[Files]):
     def validation(self) -> tuple[CorpusConfig, ...]:
         """The corpora to validate with; none where pairs are kept back."""
         if self.valid_corpora:
-            return tuple(each.below(self.folder) for each in self.valid_corpora)
+            return tuple(each.in_folder(self.folder) for each in self.valid_corpora)
         return self._validation_files
 
     @property
@@ -252,13 +252,13 @@ class DataConfig(Pairs[Files]):
             return ()
         if self.valid_file is None and None in (self.valid_source, self.valid_target):
             raise UsageError("validation_side_missing")
-        names = _READING if self.valid_file is not None else READING_OF_TEXT
+        names = _CORPUS_SETTINGS if self.valid_file is not None else TEXT_FILE_SETTINGS
         reading = {name: getattr(self, name) for name in names} | {"tag": self.valid_tag or self.tag}
-        return tuple(CorpusConfig(**files, **reading).below(self.folder) for files in self._files_of_corpora("valid_"))
+        return tuple(CorpusConfig(**files, **reading).in_folder(self.folder) for files in self._corpus_files("valid_"))
 
-    def _files_of_corpora(self, prefix: str) -> list[dict[str, Path]]:
+    def _corpus_files(self, prefix: str) -> list[dict[str, Path]]:
         """The files of each corpus: the first source with the first target, and so on."""
-        named = {side: as_list(getattr(self, f"{prefix}{side}")) for side in ("source", "target", "file")}
+        named = {side: as_tuple(getattr(self, f"{prefix}{side}")) for side in ("source", "target", "file")}
         given = {side: files for side, files in named.items() if files}
         if len({len(files) for files in given.values()}) > 1 and "file" not in given:
             raise UsageError(
@@ -272,37 +272,42 @@ class DataConfig(Pairs[Files]):
         return [dict(zip(given, files, strict=True)) for files in zip(*given.values(), strict=True)]
 
 
-OF_TURNS = ("context_turns", "answers")
-READING_OF_TEXT = ("without_spaces",)  # of two text files
+TURN_SETTINGS = ("context_turns", "answers")
+TEXT_FILE_SETTINGS = ("without_spaces",)  # of two text files
 # How a corpus is read: settings of one corpus that stand in [data] too, and hold for its validation file.
-_READING = (
+_CORPUS_SETTINGS = (
     "source_field",
     "target_field",
     "features_field",
     "turns_field",
-    *OF_TURNS,
-    *READING_OF_TEXT,
+    *TURN_SETTINGS,
+    *TEXT_FILE_SETTINGS,
 )
-_RUNNING = ("text_field", "window", "stride", "valid_share")
-_SCREENING = ("max_bad_ratio", "max_length", "cut_source", "max_length_ratio")
+_LM_TEXT_SETTINGS = ("text_field", "window", "stride", "valid_share")
+_FILTER_SETTINGS = ("max_bad_ratio", "max_length", "cut_source", "max_length_ratio")
 
 
-def as_list(files: Path | Sequence[Path] | None) -> tuple[Path, ...]:
+def as_tuple(files: Path | Sequence[Path] | None) -> tuple[Path, ...]:
     """None, one file or several, as several."""
     if files is None:
         return ()
     return (files,) if isinstance(files, Path) else tuple(files)
 
 
-def form_of(file: Path) -> Literal["tsv", "csv", "jsonl"] | None:
+def detect_format(file: Path) -> Literal["tsv", "csv", "jsonl"] | None:
     """What a file with both sides is, by its name; None for any other file."""
     suffixes = [suffix for suffix in file.suffixes if suffix not in (".gz", ".xz")]
-    return _FORMS.get(suffixes[-1]) if suffixes else None
+    return _FORMATS.get(suffixes[-1]) if suffixes else None
 
 
-_FORMS: dict[str, Literal["tsv", "csv", "jsonl"]] = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
+_FORMATS: dict[str, Literal["tsv", "csv", "jsonl"]] = {
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".json": "jsonl",
+}
 
 
-def changed(settings: Settings, names: Sequence[str]) -> list[str]:
+def list_non_defaults(settings: Settings, names: Sequence[str]) -> list[str]:
     """Those that are not as they would be if they were left out."""
     return [name for name in names if getattr(settings, name) != type(settings).model_fields[name].default]

@@ -18,19 +18,19 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from attendo.data.config import CorpusConfig
 from attendo.errors import DataError
-from attendo.text.model_card import TURN, as_turn, join_turns
-from attendo.text.newlines import as_line
+from attendo.text.model_card import TURN_SEPARATOR, escape_turn, join_turns
+from attendo.text.newlines import strip_line_end
 
 _NOT_UTF8 = "not UTF-8"
-_NOT_UTF8_IN = ("source not UTF-8", "target not UTF-8")  # where each side has a file of its own
-Line = tuple[bytes, ...]
-Pairs = Sequence[tuple[str, str]]
-_LONGEST_ROW = 1 << 20  # bytes of a row of a .csv file; a quotation mark that nobody closed would make it endless
-_LOOKED_AT = 100  # lines of a .jsonl file that are searched for a field
-_NAMES_SHOWN = 12
+_SIDE_NOT_UTF8 = ("source not UTF-8", "target not UTF-8")  # where each side has a file of its own
+RawLine = tuple[bytes, ...]
+TextPairs = Sequence[tuple[str, str]]
+_MAX_ROW_BYTES = 1 << 20  # bytes of a row of a .csv file; a quotation mark that nobody closed would make it endless
+_FIELD_CHECK_LINES = 100  # lines of a .jsonl file that are searched for a field
+_MAX_LISTED_NAMES = 12
 
 
-class Row(NamedTuple):
+class CorpusRow(NamedTuple):
     """One line of a corpus, or one answer of a conversation in it. A row with a fault has no text."""
 
     number: int  # of the row, from 1
@@ -51,7 +51,7 @@ class Corpus(Protocol):
         """How often an epoch goes through the corpus."""
         ...
 
-    def rows(self) -> Iterator[Row]: ...
+    def rows(self) -> Iterator[CorpusRow]: ...
 
 
 @dataclass(frozen=True)
@@ -68,45 +68,45 @@ class FileCorpus:
     def weight(self) -> float:
         return self.config.weight
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CorpusRow]:
         for path in (self.config.source, self.config.target, self.config.file):
             if path is not None and path.is_fifo():
                 raise DataError("data_file_is_pipe", path=path)
-        return rows(self.config)
+        return read_rows(self.config)
 
 
-def rows(corpus: CorpusConfig) -> Iterator[Row]:
+def read_rows(corpus: CorpusConfig) -> Iterator[CorpusRow]:
     """The rows of a corpus. A bad one is told in its row; files that cannot be read at all are a `DataError`."""
-    numbers, read = count(1), reader_of(corpus)
-    for line in lines_of(corpus):
+    numbers, read = count(1), make_line_parser(corpus)
+    for line in read_corpus_lines(corpus):
         try:
-            pairs = [_dressed(source, target, corpus) for source, target in read(line)]
+            pairs = [_apply_text_settings(source, target, corpus) for source, target in read(line)]
             if any("\0" in text for pair in pairs for text in pair):
                 raise BadLineError("NUL")
         except UnicodeError:
-            yield Row(next(numbers), "", "", _NOT_UTF8 if len(line) == 1 else _NOT_UTF8_IN[_is_utf8(line[0])])
+            yield CorpusRow(next(numbers), "", "", _NOT_UTF8 if len(line) == 1 else _SIDE_NOT_UTF8[_is_utf8(line[0])])
         except BadLineError as error:
-            yield Row(next(numbers), "", "", str(error))
+            yield CorpusRow(next(numbers), "", "", str(error))
         else:
             for source, target in pairs:
-                yield Row(next(numbers), source, target, None)
+                yield CorpusRow(next(numbers), source, target, None)
 
 
-def encoding_advice(corpus: Corpus, faults: Mapping[str, int]) -> str:
+def suggest_encoding_fix(corpus: Corpus, faults: Mapping[str, int]) -> str:
     """Which file is not UTF-8 and how to convert it; nothing where all of them are."""
     if not isinstance(corpus, FileCorpus):
         return ""
     config = corpus.config
-    files = dict(zip((*_NOT_UTF8_IN, _NOT_UTF8), (config.source, config.target, config.file), strict=True))
+    files = dict(zip((*_SIDE_NOT_UTF8, _NOT_UTF8), (config.source, config.target, config.file), strict=True))
     wrong = [path for fault, path in files.items() if faults.get(fault) and path is not None]
-    return "; ".join(f"{path} is not UTF-8; if it is Latin-1: {conversion(path, 'LATIN1')}" for path in wrong)
+    return "; ".join(f"{path} is not UTF-8; if it is Latin-1: {conversion_command(path, 'LATIN1')}" for path in wrong)
 
 
-def field_advice(corpus: Corpus, faults: Mapping[str, int]) -> str:
+def suggest_fields(corpus: Corpus, faults: Mapping[str, int]) -> str:
     """Which fields the first line of a .jsonl file has, where lines lack those that were asked for."""
     if not isinstance(corpus, FileCorpus) or not faults.get("no such field"):
         return ""
-    fields = fields_of_first_line(corpus.config)
+    fields = list_first_line_fields(corpus.config)
     return f"its first line has the fields {fields}: name two in source_field and target_field" if fields else ""
 
 
@@ -118,7 +118,7 @@ def _is_utf8(line: bytes) -> bool:
     return True
 
 
-def _dressed(source: str, target: str, corpus: CorpusConfig) -> tuple[str, str]:
+def _apply_text_settings(source: str, target: str, corpus: CorpusConfig) -> tuple[str, str]:
     if corpus.without_spaces:
         source, target = source.replace(" ", ""), target.replace(" ", "")
     # A source without text stays without: the tag alone would hide it.
@@ -129,96 +129,96 @@ class BadLineError(Exception):
     """The one argument is the reason."""
 
 
-def lines_of(corpus: CorpusConfig) -> Iterator[Line]:
+def read_corpus_lines(corpus: CorpusConfig) -> Iterator[RawLine]:
     """As bytes; of two text files, both lines."""
     if corpus.file is not None:
-        lines = _rows(corpus)
+        lines = _read_file_lines(corpus)
         return islice(lines, 1, None) if corpus.has_header else lines
     assert corpus.source is not None, "CorpusConfig has seen to it"
     assert corpus.target is not None
-    return raw_pairs(corpus.source, corpus.target)
+    return read_raw_pairs(corpus.source, corpus.target)
 
 
-def reader_of(corpus: CorpusConfig) -> Callable[[Line], Pairs]:
+def make_line_parser(corpus: CorpusConfig) -> Callable[[RawLine], TextPairs]:
     """What makes pairs of a line; one that cannot be read is a `BadLineError` or a `UnicodeError`."""
     if corpus.file is None:
-        return _text
+        return _parse_text
     if corpus.turns_field is not None:
-        return partial(_conversation, corpus.turns_field, corpus)
-    return partial(_fields, _READERS[corpus.form], places_of_fields(corpus))
+        return partial(_parse_conversation, corpus.turns_field, corpus)
+    return partial(_parse_fields, _PARSERS[corpus.format], resolve_fields(corpus))
 
 
-def field_names(corpus: CorpusConfig) -> tuple[str, ...]:
+def configured_fields(corpus: CorpusConfig) -> tuple[str, ...]:
     """Of the source, the target and, where there are any, the features."""
-    usual = ("source", "target") if corpus.form == "jsonl" else ("1", "2")
+    usual = ("source", "target") if corpus.format == "jsonl" else ("1", "2")
     given = (corpus.source_field, corpus.target_field)
     sides = [other if name is None else name for name, other in zip(given, usual, strict=True)]
     return (*sides, *(() if corpus.features_field is None else (corpus.features_field,)))
 
 
-def places_of_fields(corpus: CorpusConfig) -> tuple[str, ...]:
+def resolve_fields(corpus: CorpusConfig) -> tuple[str, ...]:
     """The same, with columns that are named in the first line by their numbers. A field that is not there is an error.
 
     Some lines of a .jsonl file may lack a field: they are bad lines. A field that no line has is a mistake.
     """
-    names = field_names(corpus)
-    if corpus.form == "jsonl":
+    names = configured_fields(corpus)
+    if corpus.format == "jsonl":
         _check_fields(corpus, names)
         return names
     if not corpus.has_header:
         return names
-    columns = _header(corpus)
+    columns = _read_header(corpus)
     for name in names:
         if name not in columns:
-            raise DataError("table_column_not_found", path=corpus.file, column=name, columns=_list(columns))
+            raise DataError("table_column_not_found", path=corpus.file, column=name, columns=_format_names(columns))
     return tuple(str(columns.index(name) + 1) for name in names)
 
 
 def describe_fields(corpus: CorpusConfig) -> str:
     """Where both sides of a file are found, in words."""
-    what = "field" if corpus.form == "jsonl" else "column"
+    what = "field" if corpus.format == "jsonl" else "column"
     if corpus.turns_field is not None:
         return f"conversations of field {corpus.turns_field}"
-    source, target, *features = field_names(corpus)
+    source, target, *features = configured_fields(corpus)
     more = f", features are {what} {features[0]}" if features else ""
     return f"source is {what} {source}, target is {what} {target}{more}"
 
 
-def symbols_of(corpus: CorpusConfig) -> list[str]:
+def collect_symbols(corpus: CorpusConfig) -> list[str]:
     """The symbols that its sources hold: its tag, all features in its file, and what stands between turns."""
     found = {} if corpus.tag is None else {corpus.tag: None}
     if corpus.turns_field is not None:
-        found[TURN] = None
+        found[TURN_SEPARATOR] = None
     if corpus.features_field is not None:
-        found |= dict.fromkeys(sorted(_features_in(corpus)))
+        found |= dict.fromkeys(sorted(_collect_features(corpus)))
     return list(found)
 
 
-def _features_in(corpus: CorpusConfig) -> set[str]:
+def _collect_features(corpus: CorpusConfig) -> set[str]:
     """Bad lines are told of elsewhere."""
     found: set[str] = set()
-    fields, names = _READERS[corpus.form], places_of_fields(corpus)
-    for line in lines_of(corpus):
+    fields, names = _PARSERS[corpus.format], resolve_fields(corpus)
+    for line in read_corpus_lines(corpus):
         try:
-            found.update(_symbols(fields(names, line[0].decode("utf-8"))[2]))
+            found.update(_feature_symbols(fields(names, line[0].decode("utf-8"))[2]))
         except (BadLineError, UnicodeError):
             continue
     return found
 
 
-def _rows(corpus: CorpusConfig) -> Iterator[Line]:
+def _read_file_lines(corpus: CorpusConfig) -> Iterator[RawLine]:
     path, empty = corpus.file, True
     assert path is not None
     with open_binary(path) as file:
-        lines = raw_lines(file, path)
-        for line in _joined_by_quotes(lines, path) if corpus.form == "csv" else lines:
+        lines = read_raw_lines(file, path)
+        for line in _join_quoted_lines(lines, path) if corpus.format == "csv" else lines:
             empty = False
             yield (line,)
     if empty:
         raise DataError("file_is_empty", path=path)
 
 
-def _joined_by_quotes(lines: Iterator[bytes], path: Path) -> Iterator[bytes]:
+def _join_quoted_lines(lines: Iterator[bytes], path: Path) -> Iterator[bytes]:
     """Rows of a .csv file: a line break between quotation marks is part of a row."""
     begun, first = b"", 0
     for number, line in enumerate(lines, start=1):
@@ -228,90 +228,90 @@ def _joined_by_quotes(lines: Iterator[bytes], path: Path) -> Iterator[bytes]:
             begun, first = b"", 0
             continue
         begun, first = row, first or number
-        if len(row) > _LONGEST_ROW:
+        if len(row) > _MAX_ROW_BYTES:
             break
     if first:
         raise DataError("csv_quote_not_closed", path=path, line=first)
 
 
-def _header(corpus: CorpusConfig) -> list[str]:
-    line = next(_rows(corpus))[0]
+def _read_header(corpus: CorpusConfig) -> list[str]:
+    line = next(_read_file_lines(corpus))[0]
     try:
         text = line.decode("utf-8")
     except UnicodeError:
         raise DataError("header_not_utf8", path=corpus.file) from None
-    return [name.strip() for name in (_csv_columns(text) if corpus.form == "csv" else text.split("\t"))]
+    return [name.strip() for name in (_split_csv(text) if corpus.format == "csv" else text.split("\t"))]
 
 
 def _check_fields(corpus: CorpusConfig, names: Sequence[str]) -> None:
     """Some of the first lines have each field, or the fields that they do have are named."""
     objects: list[dict[str, Any]] = []
-    for (line,) in islice(_rows(corpus), _LOOKED_AT):
+    for (line,) in islice(_read_file_lines(corpus), _FIELD_CHECK_LINES):
         try:
-            objects.append(_object(line.decode("utf-8")))
+            objects.append(_parse_object(line.decode("utf-8")))
         except (BadLineError, UnicodeError):
             continue
     for name, setting in zip(names, ("source_field", "target_field", "features_field"), strict=False):
         if objects and not any(name in each for each in objects):
             there = dict.fromkeys(key for each in objects for key in each)
             raise DataError(
-                "jsonl_field_not_found", path=corpus.file, field=name, fields=_list(list(there)), option=setting
+                "jsonl_field_not_found", path=corpus.file, field=name, fields=_format_names(list(there)), option=setting
             )
 
 
-def _list(names: Sequence[str]) -> str:
-    shown = [name if len(name) <= 40 else f"{name[:40]}..." for name in names[:_NAMES_SHOWN]]
+def _format_names(names: Sequence[str]) -> str:
+    shown = [name if len(name) <= 40 else f"{name[:40]}..." for name in names[:_MAX_LISTED_NAMES]]
     return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
 
 
-def _text(line: Line) -> Pairs:
+def _parse_text(line: RawLine) -> TextPairs:
     return [(line[0].decode("utf-8"), line[1].decode("utf-8"))]
 
 
-def _fields(read: Callable[[Sequence[str], str], list[str]], names: Sequence[str], line: Line) -> Pairs:
+def _parse_fields(read: Callable[[Sequence[str], str], list[str]], names: Sequence[str], line: RawLine) -> TextPairs:
     text = line[0].decode("utf-8")
     if not text.strip():
         return [("", "")]
     source, target, *features = read(names, text)
     # A source without text stays without: its features alone would hide it.
-    before = "".join(_symbols(features[0])) if features and source.strip() else ""
+    before = "".join(_feature_symbols(features[0])) if features and source.strip() else ""
     return [(before + source, target)]
 
 
-def _tsv(names: Sequence[str], text: str) -> list[str]:
-    return _columns(names, text.split("\t"))
+def _parse_tsv(names: Sequence[str], text: str) -> list[str]:
+    return _select_columns(names, text.split("\t"))
 
 
-def _csv(names: Sequence[str], text: str) -> list[str]:
-    return [as_line(value) for value in _columns(names, _csv_columns(text))]
+def _parse_csv(names: Sequence[str], text: str) -> list[str]:
+    return [strip_line_end(value) for value in _select_columns(names, _split_csv(text))]
 
 
-def _csv_columns(text: str) -> list[str]:
+def _split_csv(text: str) -> list[str]:
     try:
         return next(csv.reader([text], strict=True), [])
     except csv.Error:
         raise BadLineError("not CSV") from None
 
 
-def _columns(names: Sequence[str], columns: list[str]) -> list[str]:
+def _select_columns(names: Sequence[str], columns: list[str]) -> list[str]:
     places = [int(name) - 1 for name in names]
     if max(places) >= len(columns):
         raise BadLineError("no such column")
     return [columns[place] for place in places]
 
 
-def _jsonl(names: Sequence[str], text: str) -> list[str]:
-    content = _object(text)
+def _parse_jsonl(names: Sequence[str], text: str) -> list[str]:
+    content = _parse_object(text)
     if any(name not in content for name in names):
         raise BadLineError("no such field")
     values = [content[name] for name in names]
     if not all(isinstance(value, str) for value in values):
         raise BadLineError("field is not text")
     "".join(values).encode("utf-8")  # JSON can spell half of a surrogate pair, which no UTF-8 holds
-    return [as_line(value) for value in values]
+    return [strip_line_end(value) for value in values]
 
 
-def _symbols(features: str) -> list[str]:
+def _feature_symbols(features: str) -> list[str]:
     """V;PST as <V> and <PST>."""
     names = [name.strip() for name in features.split(";") if name.strip()]
     if any(character.isspace() or character in "<>" for name in names for character in name):
@@ -319,15 +319,15 @@ def _symbols(features: str) -> list[str]:
     return [f"<{name}>" for name in names]
 
 
-def _conversation(field: str, corpus: CorpusConfig, line: Line) -> Pairs:
+def _parse_conversation(field: str, corpus: CorpusConfig, line: RawLine) -> TextPairs:
     """Every answer with the turns before it."""
     text = line[0].decode("utf-8")
-    turns = _object(text).get(field) if text.strip() else None
+    turns = _parse_object(text).get(field) if text.strip() else None
     if not isinstance(turns, list) or not all(isinstance(turn, str) for turn in turns):
         raise BadLineError("no list of turns")
     if corpus.without_spaces:  # before what is left can be the symbol between turns
         turns = [turn.replace(" ", "") for turn in turns]
-    turns = [as_turn(as_line(turn)) for turn in turns]
+    turns = [escape_turn(strip_line_end(turn)) for turn in turns]
     join_turns(turns).encode("utf-8")
     answers = range(1, len(turns), 2 if corpus.answers == "second" else 1)
     if not answers:
@@ -335,19 +335,19 @@ def _conversation(field: str, corpus: CorpusConfig, line: Line) -> Pairs:
     return [(join_turns(turns[max(0, n - corpus.context_turns) : n]), turns[n]) for n in answers]
 
 
-def fields_of_first_line(corpus: CorpusConfig) -> str:
+def list_first_line_fields(corpus: CorpusConfig) -> str:
     """Of a .jsonl file, as a list in words, cut to a readable length; nothing where there are none."""
-    if corpus.form != "jsonl":
+    if corpus.format != "jsonl":
         return ""
     try:
-        content = _object(next(lines_of(corpus))[0].decode("utf-8"))
+        content = _parse_object(next(read_corpus_lines(corpus))[0].decode("utf-8"))
     except (BadLineError, UnicodeError, StopIteration):
         return ""
     names = ", ".join(content)
     return names if len(names) <= 200 else f"{names[:200]}..."
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -357,27 +357,31 @@ def _object(text: str) -> dict[str, Any]:
     return content
 
 
-_READERS: dict[str, Callable[[Sequence[str], str], list[str]]] = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl}
+_PARSERS: dict[str, Callable[[Sequence[str], str], list[str]]] = {
+    "tsv": _parse_tsv,
+    "csv": _parse_csv,
+    "jsonl": _parse_jsonl,
+}
 
 
 def read_lines(path: Path) -> Iterator[str]:
     with open_binary(path) as file:
-        yield from numbered_lines(file, path)
+        yield from decode_lines(file, path)
 
 
-def numbered_lines(file: Iterable[bytes], name: Path | str) -> Iterator[str]:
+def decode_lines(file: Iterable[bytes], name: Path | str) -> Iterator[str]:
     """Text without its line end. Lines end in a line feed alone; other Unicode separators are part of the text."""
-    for number, line in enumerate(raw_lines(file, name), start=1):
-        yield _decoded(line, name, number)
+    for number, line in enumerate(read_raw_lines(file, name), start=1):
+        yield _decode_line(line, name, number)
 
 
-def raw_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
+def read_raw_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
     """The lines of two files side by side, before anyone has asked whether they are text.
 
     Files of different length are an error, never aligned by guess.
     """
     with ExitStack() as stack:
-        left, right = (raw_lines(stack.enter_context(open_binary(path)), path) for path in (source, target))
+        left, right = (read_raw_lines(stack.enter_context(open_binary(path)), path) for path in (source, target))
         number = 0
         for number, (first, second) in enumerate(zip_longest(left, right), start=1):
             if first is None or second is None:
@@ -390,13 +394,13 @@ def raw_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
             raise DataError("file_is_empty", path=source)
 
 
-def raw_lines(file: Iterable[bytes], name: Path | str) -> Iterator[bytes]:
+def read_raw_lines(file: Iterable[bytes], name: Path | str) -> Iterator[bytes]:
     """Lines without their end. A byte order mark at the very start is no text; that of UTF-16 is an error."""
     lines = iter(file)
     try:
         for line in lines:
             if isinstance(name, Path):
-                refuse_utf16(line, name)
+                reject_utf16(line, name)
             yield line.removeprefix(codecs.BOM_UTF8).rstrip(b"\n").removesuffix(b"\r")
             break
         for line in lines:
@@ -413,16 +417,18 @@ def open_binary(path: Path) -> BufferedIOBase:
         raise DataError("file_open_failed", path=path, reason=error.strerror or error) from None
 
 
-def refuse_utf16(first: bytes, path: Path) -> None:
+def reject_utf16(first: bytes, path: Path) -> None:
     """`first` is what a file begins with."""
     marks = {codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32"}  # before those that they begin with
     marks |= {codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
     for mark, encoding in marks.items():
         if first.startswith(mark):
-            raise DataError("file_is_utf16_or_utf32", path=path, encoding=encoding, command=conversion(path, encoding))
+            raise DataError(
+                "file_is_utf16_or_utf32", path=path, encoding=encoding, command=conversion_command(path, encoding)
+            )
 
 
-def conversion(path: Path, encoding: str) -> str:
+def conversion_command(path: Path, encoding: str) -> str:
     """The command that writes a file anew as UTF-8."""
     pack = {".gz": "gzip", ".xz": "xz"}.get(path.suffix)
     plain = path.with_suffix("") if pack else path
@@ -433,14 +439,14 @@ def conversion(path: Path, encoding: str) -> str:
     return f"{pack} -dc {given} | iconv -f {encoding} -t UTF-8 | {pack} > {new}"
 
 
-def _decoded(line: bytes, name: Path | str, number: int) -> str:
+def _decode_line(line: bytes, name: Path | str, number: int) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
-        raise not_utf8(name, number) from None
+        raise not_utf8_error(name, number) from None
 
 
-def not_utf8(name: Path | str, line: int) -> DataError:
+def not_utf8_error(name: Path | str, line: int) -> DataError:
     """Latin-1 is what such text usually is."""
-    command = f"; if it is Latin-1: {conversion(name, 'LATIN1')}" if isinstance(name, Path) else ""
+    command = f"; if it is Latin-1: {conversion_command(name, 'LATIN1')}" if isinstance(name, Path) else ""
     return DataError("line_not_utf8", path=name, line=line, advice=command)

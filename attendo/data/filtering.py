@@ -8,13 +8,13 @@ from itertools import islice
 from pathlib import Path
 
 from attendo.data.config import DataConfig
-from attendo.data.corpus_files import Corpus, Row
+from attendo.data.corpus_files import Corpus, CorpusRow
 from attendo.errors import DataError
 
-RATIO_ABOVE = 20  # tokens; in shorter pairs one long word is enough for an odd ratio
+MIN_RATIO_TOKENS = 20  # tokens; in shorter pairs one long word is enough for an odd ratio
 
 
-ROWS_AT_ONCE = 1000
+BLOCK_ROWS = 1000
 
 
 class TooManyBadLinesError(DataError):
@@ -22,42 +22,42 @@ class TooManyBadLinesError(DataError):
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """Some neighbouring lines of a corpus."""
 
     lines: int
-    good: list[Row]
+    good: list[CorpusRow]
     faults: dict[int, str]  # by line number
 
 
-def screened(corpus: Corpus) -> Iterator[Block]:
+def filter_rows(corpus: Corpus) -> Iterator[RowBlock]:
     """The whole corpus, block by block, with what its text alone shows to be wrong."""
     rows = corpus.rows()
-    while block := list(islice(rows, ROWS_AT_ONCE)):
-        faults = {row.number: fault for row in block if (fault := text_fault(row)) is not None}
-        yield Block(len(block), [row for row in block if row.number not in faults] if faults else block, faults)
+    while block := list(islice(rows, BLOCK_ROWS)):
+        faults = {row.number: fault for row in block if (fault := find_text_fault(row)) is not None}
+        yield RowBlock(len(block), [row for row in block if row.number not in faults] if faults else block, faults)
 
 
-def text_fault(row: Row) -> str | None:
+def find_text_fault(row: CorpusRow) -> str | None:
     """What the text alone shows to be wrong."""
     if row.fault is None and not (row.source.strip() and row.target.strip()):
         return "empty"
     return row.fault
 
 
-def length_fault(source_tokens: int, target_tokens: int, settings: DataConfig) -> str | None:
+def find_length_fault(source_tokens: int, target_tokens: int, settings: DataConfig) -> str | None:
     """What shows only when the text has become tokens."""
     short, long = sorted((source_tokens, target_tokens))
     if short == 0:  # white space that a tokenizer drops, or a script that it does not know
         return "empty"
     if long > settings.max_length:
         return "too long"
-    if long > RATIO_ABOVE and long > settings.max_length_ratio * short:
+    if long > MIN_RATIO_TOKENS and long > settings.max_length_ratio * short:
         return "length ratio"
     return None
 
 
-def remedy(reasons: Counter[str], max_bad_ratio: float) -> str:
+def suggest_remedy(reasons: Counter[str], max_bad_ratio: float) -> str:
     """What to do about bad lines, by the most frequent reason."""
     (reason, _), *_ = reasons.most_common(1)
     fitting = {
@@ -83,8 +83,8 @@ class BadLines:
         for number in sorted(faults):
             self._listing.write(f"{' '.join(self.corpus.split())}\t{number}\t{faults[number]}\n")
 
-    def check(self, max_bad_ratio: float, listed: Path, advice: str = "") -> None:
-        """Refuse a corpus with too many of them; `listed` is where the reader finds the list."""
+    def check(self, max_bad_ratio: float, listing_path: Path, advice: str = "") -> None:
+        """Refuse a corpus with too many of them; `listing_path` is where the reader finds the list."""
         bad = self.counts.total()
         if bad <= max_bad_ratio * self.lines:
             return
@@ -96,8 +96,8 @@ class BadLines:
             lines=self.lines,
             share=bad / self.lines,
             reasons=reasons,
-            listing=listed,
-            remedy=remedy(self.counts, max_bad_ratio),
+            listing=listing_path,
+            remedy=suggest_remedy(self.counts, max_bad_ratio),
             separator=advice and "; ",
             advice=advice,
         )

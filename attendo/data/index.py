@@ -10,7 +10,7 @@ from attendo.data.shards import DamagedDataError, ShardRecord
 from attendo.errors import DataError, UsageError
 from attendo.settings import Settings
 
-NAME = "index.json"
+INDEX_FILE = "index.json"
 
 
 class FileRecord(Settings):
@@ -65,13 +65,13 @@ class Index(Settings):
 
 def write_index(folder: Path, index: Index) -> None:
     content = index.model_dump(mode="json")
-    text = json.dumps({**content, "sha256": digest(content)}, indent=1, ensure_ascii=False)
-    (folder / NAME).write_text(text + "\n", "utf-8")
+    text = json.dumps({**content, "sha256": json_sha256(content)}, indent=1, ensure_ascii=False)
+    (folder / INDEX_FILE).write_text(text + "\n", "utf-8")
 
 
 def read_index(folder: Path) -> tuple[Index, str]:
     """The index and its checksum. One that is missing, damaged or of another version is a `DataError`."""
-    path = folder / NAME
+    path = folder / INDEX_FILE
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
@@ -79,7 +79,7 @@ def read_index(folder: Path) -> tuple[Index, str]:
     except (ValueError, RecursionError):
         content = None
     checksum = content.pop("sha256", None) if isinstance(content, dict) else None
-    if checksum is None or checksum != digest(content):
+    if checksum is None or checksum != json_sha256(content):
         raise DamagedDataError("index_checksum_mismatch", path=path)
     try:
         index = Index(**content)
@@ -92,7 +92,7 @@ def read_index(folder: Path) -> tuple[Index, str]:
     return index, str(checksum)
 
 
-def file_record(path: Path) -> FileRecord:
+def make_file_record(path: Path) -> FileRecord:
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         return FileRecord(bytes=size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
@@ -100,12 +100,12 @@ def file_record(path: Path) -> FileRecord:
 
 def check_file(path: Path, expected: FileRecord) -> None:
     try:
-        found = file_record(path)
+        found = make_file_record(path)
     except OSError as error:
         raise DamagedDataError("prepared_file_read_failed", path=path, reason=error.strerror) from None
     if found != expected:
         raise DamagedDataError("prepared_file_checksum_mismatch", path=path)
 
 
-def digest(content: Any) -> str:
+def json_sha256(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

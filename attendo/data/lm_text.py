@@ -15,37 +15,37 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from attendo.data.batch import Batch, Sequences, collate_windows
-from attendo.data.config import DataConfig, form_of
-from attendo.data.corpus_files import not_utf8, numbered_lines, open_binary, refuse_utf16
+from attendo.data.batch import Batch, RaggedArray, collate_windows
+from attendo.data.config import DataConfig, detect_format
+from attendo.data.corpus_files import decode_lines, not_utf8_error, open_binary, reject_utf16
 from attendo.data.index import CorpusRecord, ValidRecord
-from attendo.data.scan_pass import Sample
+from attendo.data.scan_pass import ReservoirSample
 from attendo.data.shards import ShardRecord, ShardSet, ShardWriter
 from attendo.errors import DataError, MessagePart, UsageError
 from attendo.text import EOS, Tokenizer
-from attendo.text.newlines import KEEPING, LINE, LineBreaks
+from attendo.text.newlines import NEWLINE_KIND, NEWLINE_SYMBOL, NewlineTokenizer
 
 BLOCK_CHARACTERS = 1 << 18
-END = "\0"  # stands behind each of several documents: no text may hold it
+DOCUMENT_END = "\0"  # stands behind each of several documents: no text may hold it
 Ids = NDArray[np.int32]
-SHOWN = 200  # validation windows whose text is kept, to show what becomes of their beginnings
-BEGINNING = 32  # tokens of such a beginning, or half of a short window
-_BREAKS = re.compile(f"\n|{END}")
-_CUT_ANYWHERE = (KEEPING, "bytes")  # kinds whose tokens do not depend on where a text begins
+MAX_VALID_EXCERPTS = 200  # validation windows whose text is kept, to show what becomes of their beginnings
+MAX_PROMPT_TOKENS = 32  # tokens of such a beginning, or half of a short window
+_LINE_OR_DOCUMENT_END = re.compile(f"\n|{DOCUMENT_END}")
+_SPLITTABLE_KINDS = (NEWLINE_KIND, "bytes")  # kinds whose tokens do not depend on where a text begins
 
 
 @dataclass(frozen=True)
-class Block:
+class TextBlock:
     """Neighbouring text."""
 
     text: str
     line: int  # that it begins in, from 1
-    whole: bool  # it begins with the text itself, or with the break before a line
+    starts_at_line: bool  # it begins with the text itself, or with the break before a line
     path: Path
 
 
 @dataclass(frozen=True)
-class Extent:
+class TextSize:
     """How much text there is."""
 
     characters: int
@@ -53,10 +53,10 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class RunningText:
+class TextFile:
     """Files, plain, .gz or .xz; read more than once, and the same each time.
 
-    A line of a .jsonl file is a document, in one of its fields; any other file is one. `END` stands behind each of
+    A line of a .jsonl file is a document, in one of its fields; any other file is one. `DOCUMENT_END` stands behind each of
     several documents, and nowhere in a single file of text.
     """
 
@@ -68,75 +68,79 @@ class RunningText:
         more = f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else ""
         return f"{self.paths[0]}{more}"
 
-    def blocks(self) -> Iterator[Block]:
+    def read_blocks(self) -> Iterator[TextBlock]:
         """All of it, cut before line breaks; a line that is longer than a block is cut where that is full.
 
         Text that is not UTF-8 or holds NUL is a `DataError`: what stood around it would become neighbours.
         """
         for path in self.paths:
-            if form_of(path) == "jsonl":
-                for number, text in self._documents(path):
-                    yield from _cut((text, END), path, number)
+            if detect_format(path) == "jsonl":
+                for number, text in self._read_documents(path):
+                    yield from _split_blocks((text, DOCUMENT_END), path, number)
             else:
-                yield from _cut(chain(_decoded(path), (END,) if len(self.paths) > 1 else ()), path)
+                yield from _split_blocks(
+                    chain(_decode_file(path), (DOCUMENT_END,) if len(self.paths) > 1 else ()), path
+                )
 
-    def extent(self) -> Extent:
+    def measure(self) -> TextSize:
         """Reads all of it."""
         characters, breaks, empty = 0, 0, True
-        for block in self.blocks():
+        for block in self.read_blocks():
             characters, breaks = characters + len(block.text), breaks + block.text.count("\n")
-            empty = empty and block.text == END
+            empty = empty and block.text == DOCUMENT_END
         if empty:
             raise DataError("file_is_empty", path=self.name)
-        return Extent(characters, breaks + 1)
+        return TextSize(characters, breaks + 1)
 
-    def _documents(self, path: Path) -> Iterator[tuple[int, str]]:
+    def _read_documents(self, path: Path) -> Iterator[tuple[int, str]]:
         """The texts of a .jsonl file with the lines they stand in; lines of white space are passed over."""
         with open_binary(path) as file:
-            for number, line in enumerate(numbered_lines(file, path), start=1):
+            for number, line in enumerate(decode_lines(file, path), start=1):
                 if line.strip():
-                    yield number, self._document(line, MessagePart("line_of_file", path=path, line=number))
+                    yield number, self._parse_document(line, MessagePart("line_of_file", path=path, line=number))
 
-    def _document(self, line: str, where: MessagePart) -> str:
+    def _parse_document(self, line: str, location: MessagePart) -> str:
         try:
             content = json.loads(line)
         except (ValueError, RecursionError):
-            raise DataError("jsonl_line_not_json", location=where) from None
+            raise DataError("jsonl_line_not_json", location=location) from None
         text = content.get(self.field) if isinstance(content, dict) else None
         if not isinstance(text, str):
             there = ", ".join(list(content)[:12]) if isinstance(content, dict) else "no fields"
-            raise DataError("jsonl_text_field_missing", location=where, field=self.field, fields=there[:200])
+            raise DataError("jsonl_text_field_missing", location=location, field=self.field, fields=there[:200])
         try:
             text.encode()
         except UnicodeError:
-            raise DataError("unpaired_surrogate_in_line", location=where) from None
-        if END in text:
-            raise DataError("jsonl_text_contains_nul", location=where)
+            raise DataError("unpaired_surrogate_in_line", location=location) from None
+        if DOCUMENT_END in text:
+            raise DataError("jsonl_text_contains_nul", location=location)
         return text.replace("\r\n", "\n")
 
 
-def _cut(texts: Iterable[str], path: Path, line: int = 1) -> Iterator[Block]:
+def _split_blocks(texts: Iterable[str], path: Path, line: int = 1) -> Iterator[TextBlock]:
     rest, whole = "", True
     for text in chain(texts, ("",)):
         rest += text
         while rest and (len(rest) > BLOCK_CHARACTERS or not text):
             end = len(rest) if len(rest) <= BLOCK_CHARACTERS else rest.rfind("\n", 1, BLOCK_CHARACTERS + 1)
             end = end if end > 0 else BLOCK_CHARACTERS
-            yield Block(rest[:end], line, whole, path)
-            line, whole, rest = line + rest.count("\n", 0, end), rest[end : end + 1] in ("\n", END), rest[end:]
+            yield TextBlock(rest[:end], line, whole, path)
+            line, whole, rest = line + rest.count("\n", 0, end), rest[end : end + 1] in ("\n", DOCUMENT_END), rest[end:]
 
 
-def _decoded(path: Path) -> Iterator[str]:
+def _decode_file(path: Path) -> Iterator[str]:
     """Without a byte order mark, and lines that end in a line feed alone."""
     decoder, lines, held = codecs.getincrementaldecoder("utf-8-sig")(), 0, ""
     with open_binary(path) as file:
-        for number, content in enumerate(chain(_read(file, path), (b"",))):
+        for number, content in enumerate(chain(_read_chunks(file, path), (b"",))):
             if number == 0:
-                refuse_utf16(content, path)
+                reject_utf16(content, path)
             try:
                 text = held + decoder.decode(content, not content)
             except UnicodeDecodeError as error:
-                raise not_utf8(path, lines + held.count("\n") + error.object[: error.start].count(b"\n") + 1) from None
+                raise not_utf8_error(
+                    path, lines + held.count("\n") + error.object[: error.start].count(b"\n") + 1
+                ) from None
             held = "\r" if text.endswith("\r") and content else ""
             text = text.removesuffix(held).replace("\r\n", "\n")
             if "\0" in text:
@@ -147,7 +151,7 @@ def _decoded(path: Path) -> Iterator[str]:
                 yield text
 
 
-def _read(file: BufferedIOBase, path: Path) -> Iterator[bytes]:
+def _read_chunks(file: BufferedIOBase, path: Path) -> Iterator[bytes]:
     try:
         while content := file.read(BLOCK_CHARACTERS):
             yield content
@@ -155,7 +159,7 @@ def _read(file: BufferedIOBase, path: Path) -> Iterator[bytes]:
         raise DataError("file_read_failed", path=path, reason=error) from None
 
 
-def overlapping(stream: Iterable[Ids], window: int, stride: int) -> Iterator[Sequences]:
+def strided_windows(stream: Iterable[Ids], window: int, stride: int) -> Iterator[RaggedArray]:
     """One window begins every `stride` tokens; the last ends with the text, so that all have as many tokens.
 
     A text that is shorter than a window has none.
@@ -165,14 +169,14 @@ def overlapping(stream: Iterable[Ids], window: int, stride: int) -> Iterator[Seq
         rest, last = np.concatenate((rest, ids)), np.concatenate((last, ids))[-window:]
         count = max(0, (len(rest) - window) // stride + 1)
         if count:
-            yield _rows(sliding_window_view(rest, window)[::stride][:count])
+            yield _to_ragged(sliding_window_view(rest, window)[::stride][:count])
             rest = rest[count * stride :]
             ahead = window - stride  # tokens of the rest that the last window had
     if len(last) == window and len(rest) > ahead:
-        yield _rows(last[None])
+        yield _to_ragged(last[None])
 
 
-def side_by_side(stream: Iterable[Ids], window: int) -> Iterator[Sequences]:
+def contiguous_windows(stream: Iterable[Ids], window: int) -> Iterator[RaggedArray]:
     """Each begins with the token that the one before ended with; the last may be shorter.
 
     So each token but the first of all is once a token of a window that is not its first.
@@ -182,10 +186,10 @@ def side_by_side(stream: Iterable[Ids], window: int) -> Iterator[Sequences]:
         rest = np.concatenate((rest, ids))
         count = max(0, (len(rest) - 1) // (window - 1))
         if count:
-            yield _rows(sliding_window_view(rest, window)[:: window - 1][:count])
+            yield _to_ragged(sliding_window_view(rest, window)[:: window - 1][:count])
             rest = rest[count * (window - 1) :]
     if len(rest) > 1:
-        yield _rows(rest[None])
+        yield _to_ragged(rest[None])
 
 
 @dataclass(frozen=True)
@@ -201,24 +205,24 @@ class WindowBatches:
             yield collate_windows(target, first_is_given=True)
 
 
-def _rows(windows: NDArray[np.int32]) -> Sequences:
+def _to_ragged(windows: NDArray[np.int32]) -> RaggedArray:
     count, width = windows.shape
-    return Sequences(windows.reshape(-1), np.arange(count + 1, dtype=np.int64) * width)
+    return RaggedArray(windows.reshape(-1), np.arange(count + 1, dtype=np.int64) * width)
 
 
 @dataclass(frozen=True)
-class Part:
+class TextSpan:
     """A stretch of a text, in characters."""
 
-    text: RunningText
+    text: TextFile
     first: int
     last: int
 
-    def pieces(self, anywhere: bool) -> Iterator[str]:
+    def read_texts(self, split_anywhere: bool) -> Iterator[str]:
         """Its text, block by block. Unless a text may be cut anywhere, a block is of whole lines."""
         place, read = 0, 0
-        for block in self.text.blocks():
-            if not (block.whole or anywhere):
+        for block in self.text.read_blocks():
+            if not (block.starts_at_line or split_anywhere):
                 raise DataError("line_too_long_to_tokenize", path=block.path, line=block.line)
             text = block.text[max(0, self.first - place) : max(0, self.last - place)]
             place, read = place + len(block.text), read + len(text)
@@ -231,84 +235,88 @@ class Part:
 
 
 @dataclass(frozen=True)
-class TextSurvey:
+class TextScan:
     """What there is to learn from and to validate with."""
 
-    learnt: Part
-    validated: Part
+    training: TextSpan
+    validation: TextSpan
     lines: int  # of all files
 
 
-def survey_text(settings: DataConfig, kind: str) -> TextSurvey:
+def scan_text(settings: DataConfig, kind: str) -> TextScan:
     """Reads all of it. The end of the text is kept back for validation, unless that has a file of its own."""
-    text, valid = running_texts(settings)
-    extent = text.extent()
+    text, valid = make_text_files(settings)
+    extent = text.measure()
     if valid is not None:
-        its_extent = valid.extent()
-        parts = Part(text, 0, extent.characters), Part(valid, 0, its_extent.characters)
-        return TextSurvey(*parts, extent.lines + its_extent.lines)
+        its_extent = valid.measure()
+        parts = TextSpan(text, 0, extent.characters), TextSpan(valid, 0, its_extent.characters)
+        return TextScan(*parts, extent.lines + its_extent.lines)
     border = int(extent.characters * (1 - settings.valid_share))
-    if kind not in _CUT_ANYWHERE:
-        border = _next_line(text, border)
-    return TextSurvey(Part(text, 0, border), Part(text, border, extent.characters), extent.lines)
+    if kind not in _SPLITTABLE_KINDS:
+        border = _find_next_break(text, border)
+    return TextScan(TextSpan(text, 0, border), TextSpan(text, border, extent.characters), extent.lines)
 
 
-def running_texts(settings: DataConfig) -> tuple[RunningText, RunningText | None]:
+def make_text_files(settings: DataConfig) -> tuple[TextFile, TextFile | None]:
     """To learn from, and to validate with where that has files of its own."""
     learnt, validated = settings.text_files
     field = {} if settings.text_field is None else {"field": settings.text_field}
-    return RunningText(learnt, **field), RunningText(validated, **field) if validated else None
+    return TextFile(learnt, **field), TextFile(validated, **field) if validated else None
 
 
-def sampled_lines(part: Part, kind: str, seed: int) -> list[str]:
+def sample_lines(span: TextSpan, kind: str, seed: int) -> list[str]:
     """Lines to learn the vocabulary from, spread evenly over the text."""
-    sample = Sample(seed)
-    for text in (text for piece in part.pieces(anywhere=True) for text in piece.split(END)):
-        sample.offer([("", line) for line in (text.splitlines(keepends=True) if kind == KEEPING else text.split("\n"))])
+    sample = ReservoirSample(seed)
+    for text in (text for piece in span.read_texts(split_anywhere=True) for text in piece.split(DOCUMENT_END)):
+        sample.offer(
+            [("", line) for line in (text.splitlines(keepends=True) if kind == NEWLINE_KIND else text.split("\n"))]
+        )
     return [line for _, line in sample.pairs()]
 
 
-class TextWriting:
+class WindowWriter:
     """Both parts become shards; the generator yields the lines read so far."""
 
     def __init__(self, settings: DataConfig, tokenizer: Tokenizer, folder: Path) -> None:
-        if tokenizer.kind != KEEPING and LINE not in tokenizer.symbols:
-            raise UsageError("tokenizer_lacks_line_symbol", symbol=LINE)
+        if tokenizer.kind != NEWLINE_KIND and NEWLINE_SYMBOL not in tokenizer.symbols:
+            raise UsageError("tokenizer_lacks_line_symbol", symbol=NEWLINE_SYMBOL)
         self.corpora: list[CorpusRecord] = []
         self.valid = ValidRecord(name=None, pairs=0, bad={})
-        self._settings, self._tokenizer, self._folder = settings, LineBreaks(tokenizer), folder
+        self._settings, self._tokenizer, self._folder = settings, NewlineTokenizer(tokenizer), folder
         self._lines, self._tokens = 0, 0
 
-    def write(self, survey: TextSurvey, valid_texts: Path) -> Generator[int, None, None]:
+    def write(self, scan: TextScan, valid_texts: Path) -> Generator[int, None, None]:
         settings, window = self._settings, self._settings.window
-        train = yield from self._shards("train-00", survey.learnt, lambda ids: overlapping(ids, window, settings.step))
-        name, lines = survey.learnt.text.name, self._lines
+        train = yield from self._write_shards(
+            "train-00", scan.training, lambda ids: strided_windows(ids, window, settings.window_stride)
+        )
+        name, lines = scan.training.text.name, self._lines
         if self._tokens < 2 * window:
-            raise _too_short(name, self._tokens, "learn from", f"two windows of {window}", "bring more text")
+            raise _too_short_error(name, self._tokens, "learn from", f"two windows of {window}", "bring more text")
         self._tokens = 0
-        valid = yield from self._shards("valid-00", survey.validated, lambda ids: side_by_side(ids, window))
-        valid_name = survey.validated.text.name
+        valid = yield from self._write_shards("valid-00", scan.validation, lambda ids: contiguous_windows(ids, window))
+        valid_name = scan.validation.text.name
         if self._tokens < window:
             way_out = "raise data.valid_share, name data.valid_text"
-            raise _too_short(valid_name, self._tokens, "validate with", f"a window of {window}", way_out)
-        self.corpora.append(_record(name, lines, train))
+            raise _too_short_error(valid_name, self._tokens, "validate with", f"a window of {window}", way_out)
+        self.corpora.append(_make_corpus_record(name, lines, train))
         self.valid = self.valid.replace(
             name=None if valid_name == name else valid_name, pairs=sum(each.pairs for each in valid), shards=valid
         )
-        self._show(valid, valid_texts)
+        self._write_valid_excerpts(valid, valid_texts)
 
-    def _shards(
-        self, name: str, part: Part, cut: Callable[[Iterable[Ids]], Iterator[Sequences]]
+    def _write_shards(
+        self, name: str, span: TextSpan, make_windows: Callable[[Iterable[Ids]], Iterator[RaggedArray]]
     ) -> Generator[int, None, tuple[ShardRecord, ...]]:
         shards = ShardWriter(self._folder, name, 2 if self._tokenizer.vocab_size <= 2**16 else 4)
-        for windows in cut(self._ids(part)):
-            shards.add(Sequences.of([()] * len(windows)), windows)
+        for windows in make_windows(self._encode(span)):
+            shards.add(RaggedArray.from_lists([()] * len(windows)), windows)
             yield self._lines
         return shards.close()
 
-    def _ids(self, part: Part) -> Iterator[Ids]:
-        for text in part.pieces(self._tokenizer.kind in _CUT_ANYWHERE):
-            first, *others = text.split(END)
+    def _encode(self, span: TextSpan) -> Iterator[Ids]:
+        for text in span.read_texts(self._tokenizer.kind in _SPLITTABLE_KINDS):
+            first, *others = text.split(DOCUMENT_END)
             numbers = self._tokenizer.encode(first)
             for document in others:  # the one before it has ended
                 numbers += [EOS, *(self._tokenizer.encode(document) if document else ())]
@@ -316,21 +324,21 @@ class TextWriting:
             self._lines, self._tokens = self._lines + text.count("\n"), self._tokens + len(ids)
             yield ids
 
-    def _show(self, records: tuple[ShardRecord, ...], place: Path) -> None:
+    def _write_valid_excerpts(self, records: tuple[ShardRecord, ...], path: Path) -> None:
         """Some windows as text: a beginning, and how it goes on."""
         sizes = (self._tokenizer.vocab_size,) * 2
         windows = ShardSet(self._folder, records, sizes)
-        numbers = np.unique(np.linspace(0, len(windows) - 1, min(len(windows), SHOWN)).round().astype(int))
-        with place.open("w", encoding="utf-8") as file:
+        numbers = np.unique(np.linspace(0, len(windows) - 1, min(len(windows), MAX_VALID_EXCERPTS)).round().astype(int))
+        with path.open("w", encoding="utf-8") as file:
             for number in numbers.tolist():
                 ids = list(windows.example(number).target)
-                count = min(BEGINNING, len(ids) // 2)
+                count = min(MAX_PROMPT_TOKENS, len(ids) // 2)
                 beginning, whole = self._tokenizer.decode(ids[:count]), self._tokenizer.decode(ids)
                 rest = whole[len(beginning) :] if whole.startswith(beginning) else self._tokenizer.decode(ids[count:])
                 file.write(json.dumps({"source": beginning, "target": rest}, ensure_ascii=False) + "\n")
 
 
-def _record(name: str, lines: int, shards: tuple[ShardRecord, ...]) -> CorpusRecord:
+def _make_corpus_record(name: str, lines: int, shards: tuple[ShardRecord, ...]) -> CorpusRecord:
     return CorpusRecord(
         name=name,
         weight=1.0,
@@ -343,11 +351,11 @@ def _record(name: str, lines: int, shards: tuple[ShardRecord, ...]) -> CorpusRec
     )
 
 
-def _next_line(text: RunningText, place: int) -> int:
+def _find_next_break(text: TextFile, position: int) -> int:
     """The first line break, or the first place behind a document, from a place on."""
     before = 0
-    for block in text.blocks():
-        for found in _BREAKS.finditer(block.text, max(0, place - before)):
+    for block in text.read_blocks():
+        for found in _LINE_OR_DOCUMENT_END.finditer(block.text, max(0, position - before)):
             border = before + (found.start() if found[0] == "\n" else found.end())
             if border > 0:
                 return border
@@ -355,5 +363,7 @@ def _next_line(text: RunningText, place: int) -> int:
     raise DataError("validation_part_without_line_break", name=text.name)
 
 
-def _too_short(name: str, tokens: int, what: str, least: str, way_out: str) -> DataError:
-    return DataError("running_text_too_short", name=name, tokens=tokens, purpose=what, minimum=least, remedy=way_out)
+def _too_short_error(name: str, tokens: int, purpose: str, minimum: str, remedy: str) -> DataError:
+    return DataError(
+        "running_text_too_short", name=name, tokens=tokens, purpose=purpose, minimum=minimum, remedy=remedy
+    )

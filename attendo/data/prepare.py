@@ -10,23 +10,23 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypeVar
 
 from attendo.data.config import DataConfig
-from attendo.data.corpus_files import Corpus, symbols_of
-from attendo.data.index import Index, digest, file_record, write_index
-from attendo.data.lm_text import TextWriting, sampled_lines, survey_text
-from attendo.data.prepared import VALID_NAME
-from attendo.data.scan_pass import Sample, read_through
-from attendo.data.staging import NewFolder
-from attendo.data.write_pass import Outputs, Writing
+from attendo.data.corpus_files import Corpus, collect_symbols
+from attendo.data.index import Index, json_sha256, make_file_record, write_index
+from attendo.data.lm_text import WindowWriter, sample_lines, scan_text
+from attendo.data.prepared import VALID_FILE
+from attendo.data.scan_pass import ReservoirSample, scan
+from attendo.data.staging import StagingFolder
+from attendo.data.write_pass import ShardedWriter, WriterOutputs
 from attendo.errors import DataError, UsageError
 from attendo.text import Tokenizer
 from attendo.text.config import TokenizerConfig
 from attendo.text.factory import build_tokenizers
-from attendo.text.newlines import for_running_text
+from attendo.text.newlines import add_newline_symbol
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
-Asked = tuple[DataConfig, TokenizerConfig | Tokenizers, int]  # text, how it is cut, seed
+PreparationInputs = tuple[DataConfig, TokenizerConfig | Tokenizers, int]  # text, how it is cut, seed
 Stage = Literal["reading", "building the vocabulary", "writing"]
-Found = TypeVar("Found")
+PassResult = TypeVar("PassResult")
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ def prepare(
     if settings.text is not None:
         yield from _prepare_text(settings, tokenizer, seed, folder)
         return
-    asked, tokenizer = tokenizer, _read_files(_knowing_symbols(tokenizer, settings))
-    with NewFolder(folder.absolute()) as place:
-        sample = Sample(seed) if isinstance(tokenizer, TokenizerConfig) else Sample(seed, pairs=0)
-        reading = read_through(training, valid, settings, seed, place, sample)
-        survey = yield from _told(reading, "reading", None)
+    asked, tokenizer = tokenizer, _load_tokenizer_files(_add_symbols(tokenizer, settings))
+    with StagingFolder(folder.absolute()) as place:
+        sample = ReservoirSample(seed) if isinstance(tokenizer, TokenizerConfig) else ReservoirSample(seed, max_pairs=0)
+        reading = scan(training, valid, settings, seed, place, sample)
+        survey = yield from _report_progress(reading, "reading", None)
         if isinstance(tokenizer, TokenizerConfig):
             yield Preparing("building the vocabulary", 0, len(survey.sample))
             sources, targets = [source for source, _ in survey.sample], [target for _, target in survey.sample]
@@ -67,18 +67,20 @@ def prepare(
             tokenizers = tokenizer
         with (
             place.bad_lines.open("w", encoding="utf-8") as listing,
-            (place.new / VALID_NAME).open("w", encoding="utf-8") as valid_texts,
+            (place.path / VALID_FILE).open("w", encoding="utf-8") as valid_texts,
         ):
-            writing = Writing(settings, tokenizers, survey, seed, Outputs(place, listing, valid_texts))
+            writing = ShardedWriter(settings, tokenizers, survey, seed, WriterOutputs(place, listing, valid_texts))
             for corpus in training:
-                yield from _told(writing.training_corpus(corpus), "writing", sum(survey.lines))
+                yield from _report_progress(writing.write_training_corpus(corpus), "writing", sum(survey.lines))
             if valid is not None:
-                yield from _told(writing.valid_corpus(valid), "writing", sum(survey.lines))
+                yield from _report_progress(writing.write_valid_corpus(valid), "writing", sum(survey.lines))
         if not any(corpus.pairs for corpus in writing.corpora):
             raise DataError("no_training_pairs_left")
-        _save(tokenizers, place.new)
-        place.take_bad_lines()
-        write_index(place.new, _index(place.new, writing, tokenizers, len(survey.sample), (settings, asked, seed)))
+        _save_tokenizers(tokenizers, place.path)
+        place.move_bad_lines()
+        write_index(
+            place.path, _make_index(place.path, writing, tokenizers, len(survey.sample), (settings, asked, seed))
+        )
         place.publish()
 
 
@@ -88,62 +90,68 @@ def _prepare_text(
     """The same of running text, for which a bad line is an error."""
     asked = tokenizer
     if isinstance(tokenizer, TokenizerConfig):
-        tokenizer = _read_files(for_running_text(tokenizer))
+        tokenizer = _load_tokenizer_files(add_newline_symbol(tokenizer))
     kind = tokenizer.kind if isinstance(tokenizer, TokenizerConfig) else tokenizer[1].kind
-    with NewFolder(folder.absolute()) as place:
+    with StagingFolder(folder.absolute()) as place:
         yield Preparing("reading", 0, None)
-        survey = survey_text(settings, kind)
+        survey = scan_text(settings, kind)
         lines: list[str] = []
         if isinstance(tokenizer, TokenizerConfig):
             yield Preparing("building the vocabulary", 0, survey.lines)
-            lines = sampled_lines(survey.learnt, kind, seed)
+            lines = sample_lines(survey.training, kind, seed)
             tokenizers = build_tokenizers((), lines, tokenizer)
         else:
             tokenizers = tokenizer
-        writing = TextWriting(settings, tokenizers[1], place.new)
-        yield from _told(writing.write(survey, place.new / VALID_NAME), "writing", survey.lines)
-        _save(tokenizers, place.new)
+        writing = WindowWriter(settings, tokenizers[1], place.path)
+        yield from _report_progress(writing.write(survey, place.path / VALID_FILE), "writing", survey.lines)
+        _save_tokenizers(tokenizers, place.path)
         place.bad_lines.touch()
-        place.take_bad_lines()
-        write_index(place.new, _index(place.new, writing, tokenizers, len(lines), (settings, asked, seed)))
+        place.move_bad_lines()
+        write_index(place.path, _make_index(place.path, writing, tokenizers, len(lines), (settings, asked, seed)))
         place.publish()
 
 
-def _made_from(asked: Asked, whole: bool = True) -> dict[str, Any]:
+def _describe_inputs(inputs: PreparationInputs, include_defaults: bool = True) -> dict[str, Any]:
     """All settings that decide what is in the folder, or those alone that are not as if they were left out."""
-    settings, tokenizer, seed = asked
+    settings, tokenizer, seed = inputs
     # BPE-dropout is drawn while training: one folder serves any rate of it.
     described = (
-        tokenizer.model_dump(mode="json", exclude={"dropout"}, exclude_defaults=not whole)
+        tokenizer.model_dump(mode="json", exclude={"dropout"}, exclude_defaults=not include_defaults)
         if isinstance(tokenizer, TokenizerConfig)
-        else {"given": [_identity(each) for each in tokenizer]}
+        else {"given": [_tokenizer_digest(each) for each in tokenizer]}
     )
-    return {"data": settings.model_dump(mode="json", exclude_defaults=not whole), "tokenizer": described, "seed": seed}
+    return {
+        "data": settings.model_dump(mode="json", exclude_defaults=not include_defaults),
+        "tokenizer": described,
+        "seed": seed,
+    }
 
 
 def settings_hash(settings: DataConfig, tokenizer: TokenizerConfig | Tokenizers, seed: int) -> str:
-    """What `Prepared.settings_hash` of data made with these settings is. One setting more would not change it."""
-    return digest(_made_from((settings, tokenizer, seed), whole=False))
+    """What `PreparedData.settings_hash` of data made with these settings is. One setting more would not change it."""
+    return json_sha256(_describe_inputs((settings, tokenizer, seed), include_defaults=False))
 
 
-def _told(progress: Generator[int, None, Found], stage: Stage, of: int | None) -> Generator[Preparing, None, Found]:
+def _report_progress(
+    progress: Generator[int, None, PassResult], stage: Stage, total_lines: int | None
+) -> Generator[Preparing, None, PassResult]:
     """Each count of lines as a report."""
     while True:
         try:
             lines = next(progress)
         except StopIteration as end:
-            found: Found = end.value
+            found: PassResult = end.value
             return found
-        yield Preparing(stage, lines, of)
+        yield Preparing(stage, lines, total_lines)
 
 
-def _knowing_symbols(tokenizer: TokenizerConfig | Tokenizers, settings: DataConfig) -> TokenizerConfig | Tokenizers:
+def _add_symbols(tokenizer: TokenizerConfig | Tokenizers, settings: DataConfig) -> TokenizerConfig | Tokenizers:
     """Tags, features and the like must be symbols, which are never cut: new tokenizers get them, ready ones have them.
 
     Those of validation pairs too, or a feature that only they have would be spelled letter by letter.
     """
     corpora = (*settings.training, *settings.validation)
-    symbols = dict.fromkeys(symbol for corpus in corpora for symbol in symbols_of(corpus))
+    symbols = dict.fromkeys(symbol for corpus in corpora for symbol in collect_symbols(corpus))
     if isinstance(tokenizer, TokenizerConfig):
         known = tuple(dict.fromkeys((*tokenizer.symbols, *symbols)))
         return tokenizer if known == tokenizer.symbols else tokenizer.replace(symbols=known)
@@ -152,14 +160,14 @@ def _knowing_symbols(tokenizer: TokenizerConfig | Tokenizers, settings: DataConf
     return tokenizer
 
 
-def _read_files(tokenizer: TokenizerConfig | Tokenizers) -> TokenizerConfig | Tokenizers:
+def _load_tokenizer_files(tokenizer: TokenizerConfig | Tokenizers) -> TokenizerConfig | Tokenizers:
     """The tokenizers in `tokenizer.file` and `target_file`, before any text is read; settings without a file stay."""
     if isinstance(tokenizer, TokenizerConfig) and tokenizer.file is not None:
         return build_tokenizers((), (), tokenizer)
     return tokenizer
 
 
-def _save(tokenizers: Tokenizers, folder: Path) -> None:
+def _save_tokenizers(tokenizers: Tokenizers, folder: Path) -> None:
     source, target = tokenizers
     if source is target:
         source.save(folder, "joint")
@@ -168,17 +176,21 @@ def _save(tokenizers: Tokenizers, folder: Path) -> None:
         target.save(folder, "target")
 
 
-def _identity(tokenizer: Tokenizer) -> str:
+def _tokenizer_digest(tokenizer: Tokenizer) -> str:
     with TemporaryDirectory() as folder:
-        return digest([file_record(path).sha256 for path in tokenizer.save(Path(folder), "tokenizer")])
+        return json_sha256([make_file_record(path).sha256 for path in tokenizer.save(Path(folder), "tokenizer")])
 
 
-def _index(
-    folder: Path, writing: Writing | TextWriting, tokenizers: Tokenizers, sample_pairs: int, asked: Asked
+def _make_index(
+    folder: Path,
+    writer: ShardedWriter | WindowWriter,
+    tokenizers: Tokenizers,
+    sample_pairs: int,
+    inputs: PreparationInputs,
 ) -> Index:
-    corpora = writing.corpora
+    corpora = writer.corpora
     shards = {shard.file for corpus in corpora for shard in corpus.shards}
-    shards |= {shard.file for shard in writing.valid.shards}
+    shards |= {shard.file for shard in writer.valid.shards}
     return Index(
         pairs=sum(corpus.pairs for corpus in corpora),
         source_tokens=sum(corpus.source_tokens for corpus in corpora),
@@ -186,11 +198,11 @@ def _index(
         source_vocab_size=tokenizers[0].vocab_size,
         target_vocab_size=tokenizers[1].vocab_size,
         sample_pairs=sample_pairs,
-        max_length=asked[0].max_length,
-        window=asked[0].window if isinstance(writing, TextWriting) else None,
+        max_length=inputs[0].max_length,
+        window=inputs[0].window if isinstance(writer, WindowWriter) else None,
         corpora=corpora,
-        valid=writing.valid,
-        files={path.name: file_record(path) for path in sorted(folder.iterdir()) if path.name not in shards},
-        settings=_made_from(asked),
-        settings_sha256=settings_hash(*asked),
+        valid=writer.valid,
+        files={path.name: make_file_record(path) for path in sorted(folder.iterdir()) if path.name not in shards},
+        settings=_describe_inputs(inputs),
+        settings_sha256=settings_hash(*inputs),
     )

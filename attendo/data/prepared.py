@@ -8,8 +8,8 @@ from attendo.data.index import Index, check_file, read_index
 from attendo.data.shards import DamagedDataError, ShardSet
 from attendo.text import Tokenizer, load_tokenizer
 
-VALID_NAME = "valid.jsonl"
-_READ_AT_ONCE = 65_536  # pairs
+VALID_FILE = "valid.jsonl"
+_READ_PAIRS = 65_536  # pairs
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class PreparedCorpus:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedData:
     """What `prepare` wrote. With one joint vocabulary both tokenizers are the same object."""
 
     folder: Path
@@ -44,16 +44,16 @@ class Prepared:
     valid_windows: ShardSet | None = None  # all of the validation text; `valid` are then some beginnings from it
 
 
-def longest_side(corpus: PreparedCorpus) -> int:
+def measure_longest_side(corpus: PreparedCorpus) -> int:
     """Tokens of the longest sentence on either side. Reads all of it, a part at a time."""
     longest = 0
-    for first in range(0, len(corpus.shards), _READ_AT_ONCE):
-        sides = corpus.shards.read(first, min(first + _READ_AT_ONCE, len(corpus.shards)))
+    for first in range(0, len(corpus.shards), _READ_PAIRS):
+        sides = corpus.shards.read(first, min(first + _READ_PAIRS, len(corpus.shards)))
         longest = max(longest, *(int(side.lengths.max()) for side in sides))
     return longest
 
 
-def open_prepared(folder: Path, verify: bool = False) -> Prepared:
+def open_prepared(folder: Path, verify: bool = False) -> PreparedData:
     """Small files are checked whole, shards by header, size and a sample of their content; all of it with `verify`."""
     index, fingerprint = read_index(folder)
     for name, expected in index.files.items():
@@ -61,12 +61,12 @@ def open_prepared(folder: Path, verify: bool = False) -> Prepared:
     joint = any(name.startswith("joint.") for name in index.files)
     source = load_tokenizer(folder, "joint" if joint else "source")
     target = source if joint else load_tokenizer(folder, "target")
-    return Prepared(
+    return PreparedData(
         folder=folder,
         source_tokenizer=source,
         target_tokenizer=target,
-        corpora=_corpora(folder, index, verify),
-        valid=_valid(folder / VALID_NAME),
+        corpora=_open_corpora(folder, index, verify),
+        valid=_read_valid_pairs(folder / VALID_FILE),
         pairs=index.pairs,
         source_tokens=index.source_tokens,
         target_tokens=index.target_tokens,
@@ -75,11 +75,11 @@ def open_prepared(folder: Path, verify: bool = False) -> Prepared:
         fingerprint=fingerprint,
         cut_source=index.settings["data"].get("cut_source"),
         window=index.window,
-        valid_windows=_valid_windows(folder, index, verify),
+        valid_windows=_open_valid_windows(folder, index, verify),
     )
 
 
-def _corpora(folder: Path, index: Index, verify: bool) -> tuple[PreparedCorpus, ...]:
+def _open_corpora(folder: Path, index: Index, verify: bool) -> tuple[PreparedCorpus, ...]:
     sizes = (index.source_vocab_size, index.target_vocab_size)
     return tuple(
         PreparedCorpus(
@@ -94,13 +94,13 @@ def _corpora(folder: Path, index: Index, verify: bool) -> tuple[PreparedCorpus, 
     )
 
 
-def _valid_windows(folder: Path, index: Index, verify: bool) -> ShardSet | None:
+def _open_valid_windows(folder: Path, index: Index, verify: bool) -> ShardSet | None:
     if index.window is None:
         return None
     return ShardSet(folder, index.valid.shards, (index.source_vocab_size, index.target_vocab_size), verify)
 
 
-def _valid(path: Path) -> list[tuple[str, str]]:
+def _read_valid_pairs(path: Path) -> list[tuple[str, str]]:
     try:
         with path.open("rb") as file:
             rows = [json.loads(line) for line in file]

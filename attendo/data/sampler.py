@@ -16,34 +16,34 @@ import torch
 from numpy.typing import NDArray
 
 from attendo import keyed_random
-from attendo.data.batch import Batch, Sequences, collate_sequences, collate_windows
-from attendo.data.bucketing import cut
-from attendo.data.prepared import Prepared, PreparedCorpus
+from attendo.data.batch import Batch, RaggedArray, collate_sequences, collate_windows
+from attendo.data.bucketing import make_batches
+from attendo.data.prepared import PreparedCorpus, PreparedData
 from attendo.errors import DataError, UsageError
 from attendo.text import SentencePiece, Tokenizer
-from attendo.text.bpe_dropout import MergeDropout
+from attendo.text.bpe_dropout import BPEDropout
 
 BLOCK_PAIRS = 256
-POOL_PAIRS = 65_536
-POOL_TOKENS = 16_000_000  # where sentences are long a pool holds fewer of them
-RECUT_AT_ONCE = 32_768  # sentences: less than a second
+BUFFER_PAIRS = 65_536
+BUFFER_TOKENS = 16_000_000  # where sentences are long a pool holds fewer of them
+RESEGMENT_SENTENCES = 32_768  # sentences: less than a second
 # A copy of a block: its corpus, its pairs there, how many copies came before it, and the share of it that is taken.
-BLOCK = np.dtype([("corpus", "i8"), ("first", "i8"), ("last", "i8"), ("copy", "i8"), ("share", "f8")])
+BLOCK_DTYPE = np.dtype([("corpus", "i8"), ("first", "i8"), ("last", "i8"), ("copy", "i8"), ("share", "f8")])
 Blocks = NDArray[Any]
 BATCHES_AHEAD = 4  # of each worker, made before they are asked for
 
 
 @runtime_checkable
-class Recut(Protocol):
-    """Cuts sentences into other pieces (`MergeDropout`)."""
+class Resegmenter(Protocol):
+    """Cuts sentences into other pieces (`BPEDropout`)."""
 
     def __call__(
-        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], keys: keyed_random.Keys, of_round: keyed_random.Keys
+        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], keys: keyed_random.Keys, round_key: keyed_random.Keys
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
 
 
 @dataclass(frozen=True)
-class Place:
+class BufferPosition:
     """One pool of one epoch, and what there is to read for it."""
 
     epoch: int
@@ -52,110 +52,122 @@ class Place:
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class ShuffleBuffer:
     """Pairs in memory, and which of them make each batch."""
 
-    source: Sequences
-    target: Sequences
+    source: RaggedArray
+    target: RaggedArray
     numbers: NDArray[np.int64]  # of the pairs in the training data, corpus after corpus
-    groups: list[NDArray[np.int64]]
+    batch_rows: list[NDArray[np.int64]]
     windows: bool = False  # of running text, which the target has
 
     def batch(self, number: int) -> Batch:
-        rows = self.groups[number]
+        rows = self.batch_rows[number]
         if self.windows:
             return collate_windows(self.target.take(rows), tuple(self.numbers[rows].tolist()))
         return collate_sequences(self.source.take(rows), self.target.take(rows), tuple(self.numbers[rows].tolist()))
 
 
-def pools(corpora: Sequence[PreparedCorpus], seed: int, epoch: int) -> list[Place]:
+def epoch_buffers(corpora: Sequence[PreparedCorpus], seed: int, epoch: int) -> list[BufferPosition]:
     """All pools of an epoch: of a corpus with weight 2.3 each pair twice, and once more with probability 0.3."""
-    blocks = np.concatenate([np.zeros(0, BLOCK), *(_blocks(number, corpus) for number, corpus in enumerate(corpora))])
+    blocks = np.concatenate(
+        [np.zeros(0, BLOCK_DTYPE), *(_make_blocks(number, corpus) for number, corpus in enumerate(corpora))]
+    )
     blocks = blocks[keyed_random.permutation(len(blocks), seed, "blocks", epoch)]
     pairs = (blocks["last"] - blocks["first"]) * blocks["share"]
     tokens_a_pair = np.array([corpus.tokens / max(1, len(corpus.shards)) for corpus in corpora])
-    share_of_pool = pairs * np.maximum(1 / POOL_PAIRS, tokens_a_pair[blocks["corpus"]] / POOL_TOKENS)
+    share_of_pool = pairs * np.maximum(1 / BUFFER_PAIRS, tokens_a_pair[blocks["corpus"]] / BUFFER_TOKENS)
     before = np.concatenate([[0.0], np.cumsum(share_of_pool)])[:-1]
     starts = np.flatnonzero(np.diff(before.astype(np.int64))) + 1
-    return [Place(epoch, pool, part) for pool, part in enumerate(np.split(blocks, starts)) if len(part)]
+    return [BufferPosition(epoch, pool, part) for pool, part in enumerate(np.split(blocks, starts)) if len(part)]
 
 
-class PoolReader:
+class BufferReader:
     """Reads pools. What is in one follows from the data, the seed and its place alone."""
 
     def __init__(
         self,
-        prepared: Prepared,
+        prepared: PreparedData,
         batch_tokens: int,
         seed: int,
-        recut: tuple[Recut, Recut] | None = None,
-        sort_within: int = POOL_PAIRS,
+        resegmenters: tuple[Resegmenter, Resegmenter] | None = None,
+        sort_within: int = BUFFER_PAIRS,
     ) -> None:
-        self._prepared, self._batch_tokens, self._seed, self._recut = prepared, batch_tokens, seed, recut
-        self._sort_within = sort_within if sort_within < POOL_PAIRS else None  # a pool may hold a few more
+        self._prepared, self._batch_tokens, self._seed, self._resegmenters = prepared, batch_tokens, seed, resegmenters
+        self._sort_within = sort_within if sort_within < BUFFER_PAIRS else None  # a pool may hold a few more
         sizes = [len(corpus.shards) for corpus in prepared.corpora]
         self._first_numbers = np.cumsum([0, *sizes])
 
-    def read(self, place: Place, stopped: Callable[[], bool] = lambda: False) -> Pool:
-        """`stopped` is asked now and then: a pool that nobody waits for any more ends in a `CancelledError`."""
-        source, target, numbers, copies = self._pairs(place)
-        if self._recut is not None:
-            about = (self._seed, "dropout", place.epoch, numbers.astype(np.uint64), copies.astype(np.uint64))
-            of_round = keyed_random.keys(self._seed, "round", place.epoch)
-            source = self._cut_otherwise(source, self._recut[0], keyed_random.keys(*about, "source"), of_round, stopped)
-            target = self._cut_otherwise(target, self._recut[1], keyed_random.keys(*about, "target"), of_round, stopped)
+    def read(self, position: BufferPosition, is_stopped: Callable[[], bool] = lambda: False) -> ShuffleBuffer:
+        """`is_stopped` is asked now and then: a pool that nobody waits for any more ends in a `CancelledError`."""
+        source, target, numbers, copies = self._read_pairs(position)
+        if self._resegmenters is not None:
+            about = (self._seed, "dropout", position.epoch, numbers.astype(np.uint64), copies.astype(np.uint64))
+            of_round = keyed_random.make_keys(self._seed, "round", position.epoch)
+            source = self._resegment(
+                source, self._resegmenters[0], keyed_random.make_keys(*about, "source"), of_round, is_stopped
+            )
+            target = self._resegment(
+                target, self._resegmenters[1], keyed_random.make_keys(*about, "target"), of_round, is_stopped
+            )
         windows = self._prepared.window is not None
         control = 0 if windows else 1  # tokens that join each side
-        groups = cut(source.lengths + control, target.lengths + control, self._batch_tokens, self._sort_within)
-        order = keyed_random.permutation(len(groups), self._seed, "batches", place.epoch, place.pool)
-        return Pool(source, target, numbers, [groups[number] for number in order], windows)
+        groups = make_batches(source.lengths + control, target.lengths + control, self._batch_tokens, self._sort_within)
+        order = keyed_random.permutation(len(groups), self._seed, "batches", position.epoch, position.pool)
+        return ShuffleBuffer(source, target, numbers, [groups[number] for number in order], windows)
 
-    def _pairs(self, place: Place) -> tuple[Sequences, Sequences, NDArray[np.int64], NDArray[np.int64]]:
+    def _read_pairs(
+        self, position: BufferPosition
+    ) -> tuple[RaggedArray, RaggedArray, NDArray[np.int64], NDArray[np.int64]]:
         """Both sides, the numbers of the pairs, and how many copies of each came before, in random order."""
-        blocks, corpora = place.blocks, self._prepared.corpora
+        blocks, corpora = position.blocks, self._prepared.corpora
         parts = [corpora[block["corpus"]].shards.read(int(block["first"]), int(block["last"])) for block in blocks]
         sizes = blocks["last"] - blocks["first"]
         begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
         first_numbers = np.repeat(self._first_numbers[blocks["corpus"]] + blocks["first"], sizes)
         numbers = first_numbers + np.arange(len(begins)) - begins
-        drawn = keyed_random.uniform(keyed_random.keys(self._seed, "copies", place.epoch, numbers.astype(np.uint64)))
+        drawn = keyed_random.uniform(
+            keyed_random.make_keys(self._seed, "copies", position.epoch, numbers.astype(np.uint64))
+        )
         taken = np.flatnonzero(drawn < np.repeat(blocks["share"], sizes))
-        rows = taken[keyed_random.permutation(len(taken), self._seed, "pairs", place.epoch, place.pool)]
+        rows = taken[keyed_random.permutation(len(taken), self._seed, "pairs", position.epoch, position.pool)]
         return (
-            Sequences.joined([source for source, _ in parts]).take(rows),
-            Sequences.joined([target for _, target in parts]).take(rows),
+            RaggedArray.concatenate([source for source, _ in parts]).take(rows),
+            RaggedArray.concatenate([target for _, target in parts]).take(rows),
             numbers[rows],
             np.repeat(blocks["copy"], sizes)[rows],
         )
 
-    def _cut_otherwise(
+    def _resegment(
         self,
-        sequences: Sequences,
-        recut: Recut,
+        sequences: RaggedArray,
+        resegmenter: Resegmenter,
         keys: keyed_random.Keys,
-        of_round: keyed_random.Keys,
-        stopped: Callable[[], bool],
-    ) -> Sequences:
+        round_key: keyed_random.Keys,
+        is_stopped: Callable[[], bool],
+    ) -> RaggedArray:
         """In other pieces, unless that would make a sentence longer than the data may have them."""
         parts = []
-        for first in range(0, len(sequences), RECUT_AT_ONCE):
-            if stopped():
+        for first in range(0, len(sequences), RESEGMENT_SENTENCES):
+            if is_stopped():
                 raise CancelledError
-            part = sequences.part(first, min(first + RECUT_AT_ONCE, len(sequences)))
-            parts.append(Sequences(*recut(part.ids, part.offsets, keys[first : first + RECUT_AT_ONCE], of_round)))
-        other = Sequences.joined(parts)
+            part = sequences.slice_rows(first, min(first + RESEGMENT_SENTENCES, len(sequences)))
+            parts.append(
+                RaggedArray(*resegmenter(part.ids, part.offsets, keys[first : first + RESEGMENT_SENTENCES], round_key))
+            )
+        other = RaggedArray.concatenate(parts)
         too_long = other.lengths > self._prepared.max_length
         if not too_long.any():
             return other
         rows = np.arange(len(sequences)) + np.where(too_long, len(sequences), 0)
-        return Sequences.joined([other, sequences]).take(rows)
+        return RaggedArray.concatenate([other, sequences]).take(rows)
 
 
-def _blocks(number: int, corpus: PreparedCorpus) -> Blocks:
+def _make_blocks(number: int, corpus: PreparedCorpus) -> Blocks:
     pairs, whole = len(corpus.shards), int(corpus.weight)
     first = np.arange(0, pairs, BLOCK_PAIRS)
     shares = [1.0] * whole + ([corpus.weight - whole] if corpus.weight > whole else [])
-    blocks = np.zeros((len(shares), len(first)), BLOCK)
+    blocks = np.zeros((len(shares), len(first)), BLOCK_DTYPE)
     blocks["corpus"], blocks["first"], blocks["last"] = number, first, np.minimum(first + BLOCK_PAIRS, pairs)
     blocks["copy"] = np.arange(len(shares))[:, None]
     blocks["share"] = np.array(shares)[:, None]
@@ -171,66 +183,73 @@ class Position:
     batch: int = 0
 
 
-START = Position()
+START_POSITION = Position()
 
 
 @dataclass(frozen=True)
-class Placed:
+class BatchWithPosition:
     """A batch, and where to go on after it."""
 
     batch: Batch
-    after: Position
+    next_position: Position
 
 
 @dataclass(frozen=True)
-class _Job:
-    pool: Pool
+class _BatchJob:
+    buffer: ShuffleBuffer
     batch: int
-    after: Position
+    next_position: Position
 
 
 @dataclass(frozen=True)
-class _Later:
+class _LazyBuffer:
     """A pool that is read when it is asked for: what a future is without threads."""
 
-    result: Callable[[], Pool]
+    result: Callable[[], ShuffleBuffer]
 
 
 class BatchStream:
     """The training pairs epoch after epoch. Nothing about the order is state: a position is all there is to save."""
 
     def __init__(
-        self, prepared: Prepared, batch_tokens: int, seed: int, dropout: float = 0.0, sort_within: int = POOL_PAIRS
+        self,
+        prepared: PreparedData,
+        batch_tokens: int,
+        seed: int,
+        dropout: float = 0.0,
+        sort_within: int = BUFFER_PAIRS,
     ) -> None:
         """`dropout` is the rate of BPE-dropout; for `sort_within` see `cut`."""
         recut = None
         if dropout:
-            source = _merge_dropout(prepared.source_tokenizer, dropout)
+            source = _make_merge_dropout(prepared.source_tokenizer, dropout)
             joint = prepared.target_tokenizer is prepared.source_tokenizer
-            recut = (source, source if joint else _merge_dropout(prepared.target_tokenizer, dropout))
+            recut = (source, source if joint else _make_merge_dropout(prepared.target_tokenizer, dropout))
         self._corpora, self._seed = prepared.corpora, seed
         self._folder = prepared.folder
-        self._reader = PoolReader(prepared, batch_tokens, seed, recut, sort_within)
+        self._reader = BufferReader(prepared, batch_tokens, seed, recut, sort_within)
 
-    def batches(self, position: Position = START, workers: int = 0, pin: bool = False) -> Generator[Placed, None, None]:
+    def batches(
+        self, position: Position = START_POSITION, workers: int = 0, pin: bool = False
+    ) -> Generator[BatchWithPosition, None, None]:
         """The same batches however many `workers`: threads that make batches and read as many pools in advance.
 
         They end with the generator. With `pin` the tensors are in pinned memory, where there is a GPU.
         """
-        placed = partial(_placed, pin and torch.cuda.is_available())
+        placed = partial(_make_batch, pin and torch.cuda.is_available())
         if workers == 0:
-            yield from map(placed, self._jobs(position, lambda place: _Later(partial(self._reader.read, place))))
+            yield from map(placed, self._jobs(position, lambda place: _LazyBuffer(partial(self._reader.read, place))))
             return
         stop = Event()
         # Apart, because a pool may take long to read and batches must not stand in line behind it.
         readers, makers = ThreadPoolExecutor(workers, "pools"), ThreadPoolExecutor(workers, "batches")
 
-        def start(place: Place) -> Future[Pool]:
+        def start(place: BufferPosition) -> Future[ShuffleBuffer]:
             return readers.submit(self._reader.read, place, stop.is_set)
 
         try:
-            waiting: deque[Future[Placed]] = deque()
-            for job in self._jobs(position, start, pools_ahead=workers):
+            waiting: deque[Future[BatchWithPosition]] = deque()
+            for job in self._jobs(position, start, buffers_ahead=workers):
                 waiting.append(makers.submit(placed, job))
                 if len(waiting) > BATCHES_AHEAD * workers:
                     yield waiting.popleft().result()
@@ -240,63 +259,66 @@ class BatchStream:
                 threads.shutdown(cancel_futures=True)
 
     def _jobs(
-        self, position: Position, start: Callable[[Place], Future[Pool] | _Later], pools_ahead: int = 1
-    ) -> Iterator[_Job]:
+        self,
+        position: Position,
+        start: Callable[[BufferPosition], Future[ShuffleBuffer] | _LazyBuffer],
+        buffers_ahead: int = 1,
+    ) -> Iterator[_BatchJob]:
         """All batches still to be made; while a pool is worked through the next ones are being read."""
-        places = self._places(position)
+        places = self._buffer_positions(position)
         first = position.batch
         found = position != Position(position.epoch)  # whether the epoch has a batch, at its start not yet known
-        coming: deque[tuple[Place, Future[Pool] | _Later]] = deque()
+        coming: deque[tuple[BufferPosition, Future[ShuffleBuffer] | _LazyBuffer]] = deque()
         for place in places:
             coming.append((place, start(place)))
-            if len(coming) <= pools_ahead:
+            if len(coming) <= buffers_ahead:
                 continue
             here, reading = coming.popleft()
             following = coming[0][0]
             pool = reading.result()
-            if first and first >= len(pool.groups):
-                raise _no_such(position)
-            for number in range(first, len(pool.groups)):
+            if first and first >= len(pool.batch_rows):
+                raise _position_error(position)
+            for number in range(first, len(pool.batch_rows)):
                 found = True
-                is_last = number + 1 == len(pool.groups)
+                is_last = number + 1 == len(pool.batch_rows)
                 after = (following.epoch, following.pool) if is_last else (here.epoch, here.pool, number + 1)
-                yield _Job(pool, number, Position(*after))
+                yield _BatchJob(pool, number, Position(*after))
             if following.epoch != here.epoch:
-                self._require(found, here.epoch)
+                self._require_batches(found, here.epoch)
                 found = False
             first = 0
 
-    def _places(self, position: Position) -> Iterator[Place]:
+    def _buffer_positions(self, position: Position) -> Iterator[BufferPosition]:
         epoch, first = position.epoch, position.pool
         while True:
-            places = pools(self._corpora, self._seed, epoch)
-            self._require(bool(places), epoch)
+            places = epoch_buffers(self._corpora, self._seed, epoch)
+            self._require_batches(bool(places), epoch)
             if first >= len(places):
-                raise _no_such(position)
+                raise _position_error(position)
             yield from places[first:]
             epoch, first = epoch + 1, 0
 
-    def _require(self, found: bool, epoch: int) -> None:
+    def _require_batches(self, found: bool, epoch: int) -> None:
         if not found:
             raise DataError("epoch_without_pairs", epoch=epoch, folder=self._folder)
 
 
-def _no_such(position: Position) -> UsageError:
+def _position_error(position: Position) -> UsageError:
     return UsageError("batch_position_not_found", position=position)
 
 
-def _merge_dropout(tokenizer: Tokenizer, rate: float) -> MergeDropout:
+def _make_merge_dropout(tokenizer: Tokenizer, rate: float) -> BPEDropout:
     if not isinstance(tokenizer, SentencePiece):
         raise UsageError("dropout_kind_without_merges", kind=tokenizer.kind)
-    return MergeDropout(tokenizer, rate)
+    return BPEDropout(tokenizer, rate)
 
 
-def count_batches(prepared: Prepared, batch_tokens: int, seed: int, sort_within: int = POOL_PAIRS) -> int:
+def count_batches(prepared: PreparedData, batch_tokens: int, seed: int, sort_within: int = BUFFER_PAIRS) -> int:
     """Batches of the first epoch, without BPE-dropout. Reads all of the data."""
-    reader = PoolReader(prepared, batch_tokens, seed, None, sort_within)
-    return sum(len(reader.read(place).groups) for place in pools(prepared.corpora, seed, 0))
+    reader = BufferReader(prepared, batch_tokens, seed, None, sort_within)
+    return sum(len(reader.read(place).batch_rows) for place in epoch_buffers(prepared.corpora, seed, 0))
 
 
-def _placed(pin: bool, job: _Job) -> Placed:
-    batch = job.pool.batch(job.batch)
-    return Placed(batch.pin() if pin else batch, job.after)
+def _make_batch(pin: bool, job: _BatchJob) -> BatchWithPosition:
+    batch = job.buffer.batch(job.batch)
+    return BatchWithPosition(batch.pin() if pin else batch, job.next_position)

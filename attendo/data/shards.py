@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from attendo.data.batch import Example, Sequences
+from attendo.data.batch import Example, RaggedArray
 from attendo.errors import DataError
 from attendo.settings import Settings
 
@@ -26,7 +26,7 @@ SHARD_BYTES = 64 << 20
 CHUNK_BYTES = 1 << 20
 SAMPLED_CHUNKS = 3  # of each shard, checked whenever it is opened
 _HEADER = struct.Struct("<8sIIQQQ")
-Pairs = tuple[Sequences, Sequences]
+RaggedPair = tuple[RaggedArray, RaggedArray]
 
 
 class ShardRecord(Settings):
@@ -42,7 +42,7 @@ class ShardRecord(Settings):
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _ShardLayout:
     """Where things lie in a shard."""
 
     id_bytes: int
@@ -66,32 +66,32 @@ class _Layout:
     def header(self) -> bytes:
         return _HEADER.pack(MAGIC, VERSION, self.id_bytes, self.pairs, self.source_tokens, self.target_tokens)
 
-    def grown(self, pairs: int, source_tokens: int, target_tokens: int) -> "_Layout":
+    def grow(self, pairs: int, source_tokens: int, target_tokens: int) -> "_ShardLayout":
         counts = (self.pairs + pairs, self.source_tokens + source_tokens, self.target_tokens + target_tokens)
-        return _Layout(self.id_bytes, *counts)
+        return _ShardLayout(self.id_bytes, *counts)
 
 
 class ShardWriter:
     """Takes pairs and writes a shard whenever there are enough for one."""
 
     def __init__(self, folder: Path, name: str, id_bytes: int, shard_bytes: int = SHARD_BYTES) -> None:
-        self._written = 0
+        self._bytes_written = 0
         self._folder, self._name, self._limit = folder, name, shard_bytes
         self._records: list[ShardRecord] = []
-        self._layout = _Layout(id_bytes, 0, 0, 0)  # of the shard that is to be written next
+        self._layout = _ShardLayout(id_bytes, 0, 0, 0)  # of the shard that is to be written next
         self._lengths: tuple[list[NDArray[np.int64]], ...] = ([], [])
         self._ids: tuple[list[NDArray[np.unsignedinteger]], ...] = ([], [])
 
     @property
     def size(self) -> int:
         """Bytes of all shards, those still to be written included."""
-        return self._written + (self._layout.size if self._layout.pairs else 0)
+        return self._bytes_written + (self._layout.size if self._layout.pairs else 0)
 
-    def add(self, source: Sequences, target: Sequences) -> None:
+    def add(self, source: RaggedArray, target: RaggedArray) -> None:
         for side, sequences in enumerate((source, target)):
             self._lengths[side].append(sequences.lengths)
             self._ids[side].append(sequences.ids.astype(f"<u{self._layout.id_bytes}"))
-        self._layout = self._layout.grown(len(source), len(source.ids), len(target.ids))
+        self._layout = self._layout.grow(len(source), len(source.ids), len(target.ids))
         if self._layout.size >= self._limit:
             self._write()
 
@@ -115,10 +115,10 @@ class ShardWriter:
             os.fsync(file.fileno())
         temporary.rename(path)
         counts = {"pairs": layout.pairs, "source_tokens": layout.source_tokens, "target_tokens": layout.target_tokens}
-        sha256, chunks = _checksums(path)
+        sha256, chunks = _compute_checksums(path)
         self._records.append(ShardRecord(file=path.name, bytes=layout.size, sha256=sha256, chunks=chunks, **counts))
-        self._written += layout.size
-        self._layout = _Layout(layout.id_bytes, 0, 0, 0)
+        self._bytes_written += layout.size
+        self._layout = _ShardLayout(layout.id_bytes, 0, 0, 0)
         self._lengths, self._ids = ([], []), ([], [])
 
 
@@ -139,34 +139,36 @@ class ShardSet:
         source, target = self.read(number, number + 1)
         return Example(source[0], target[0])
 
-    def read(self, first: int, last: int) -> Pairs:
+    def read(self, first: int, last: int) -> RaggedPair:
         """The pairs from `first` up to but not including `last`, as copies."""
         if not 0 <= first <= last <= len(self):
             raise IndexError(f"pairs {first} to {last} of {len(self)}")
-        parts: list[Pairs] = []
+        parts: list[RaggedPair] = []
         while first < last:
             place = int(np.searchsorted(self._starts, first, side="right")) - 1
             start, end = int(self._starts[place]), int(self._starts[place + 1])
             parts.append(self._shards[place].read(first - start, min(last, end) - start))
             first = min(last, end)
-        return Sequences.joined([source for source, _ in parts]), Sequences.joined([target for _, target in parts])
+        return RaggedArray.concatenate([source for source, _ in parts]), RaggedArray.concatenate(
+            [target for _, target in parts]
+        )
 
 
 class _Shard:
     def __init__(self, path: Path, record: ShardRecord, vocab_sizes: tuple[int, int], verify: bool) -> None:
         self._path, self._vocab_sizes = path, vocab_sizes
-        self._map = _mapped(path, record.bytes)
-        self._layout = self._checked_layout(record)
-        for chunk in range(len(record.chunks)) if verify else _sampled(len(record.chunks)):
+        self._map = _map_file(path, record.bytes)
+        self._layout = self._read_layout(record)
+        for chunk in range(len(record.chunks)) if verify else _sample_chunks(len(record.chunks)):
             content = self._map[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES]
             if hashlib.sha256(content).hexdigest() != record.chunks[chunk]:
                 raise DamagedDataError("prepared_file_checksum_mismatch", path=path)
         self._release()
 
-    def read(self, first: int, last: int) -> Pairs:
+    def read(self, first: int, last: int) -> RaggedPair:
         source_offsets, target_offsets, source_ids, target_ids = self._layout.starts
-        source = self._side(first, last, source_offsets, source_ids, 0)
-        target = self._side(first, last, target_offsets, target_ids, 1)
+        source = self._read_side(first, last, source_offsets, source_ids, 0)
+        target = self._read_side(first, last, target_offsets, target_ids, 1)
         self._release()
         return source, target
 
@@ -178,28 +180,28 @@ class _Shard:
         if hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
 
-    def _side(self, first: int, last: int, offsets_at: int, ids_at: int, side: int) -> Sequences:
+    def _read_side(self, first: int, last: int, offsets_at: int, ids_at: int, side: int) -> RaggedArray:
         layout = self._layout
         tokens = layout.target_tokens if side else layout.source_tokens
-        offsets = self._numbers("<u4", offsets_at + 4 * first, last - first + 1).astype(np.int64)
+        offsets = self._read_integers("<u4", offsets_at + 4 * first, last - first + 1).astype(np.int64)
         if offsets[-1] > tokens or (np.diff(offsets) < 0).any():
             raise DamagedDataError("shard_offsets_out_of_order", path=self._path)
         width = layout.id_bytes
-        ids = self._numbers(f"<u{width}", ids_at + width * int(offsets[0]), int(offsets[-1] - offsets[0]))
+        ids = self._read_integers(f"<u{width}", ids_at + width * int(offsets[0]), int(offsets[-1] - offsets[0]))
         if ids.size and int(ids.max()) >= self._vocab_sizes[side]:
             raise DamagedDataError("shard_id_outside_vocabulary", path=self._path, id=ids.max())
-        return Sequences(ids.astype(np.int32), offsets - offsets[0])
+        return RaggedArray(ids.astype(np.int32), offsets - offsets[0])
 
-    def _numbers(self, kind: str, start: int, count: int) -> NDArray[np.integer]:
-        return np.frombuffer(self._map, np.dtype(kind), count, start)
+    def _read_integers(self, dtype: str, start: int, count: int) -> NDArray[np.integer]:
+        return np.frombuffer(self._map, np.dtype(dtype), count, start)
 
-    def _checked_layout(self, record: ShardRecord) -> _Layout:
+    def _read_layout(self, record: ShardRecord) -> _ShardLayout:
         magic, version, id_bytes, *counts = _HEADER.unpack_from(self._map)
         if magic != MAGIC:
             raise DamagedDataError("not_a_shard", path=self._path)
         if version != VERSION:
             raise DamagedDataError("shard_version_unsupported", path=self._path, version=version, supported=VERSION)
-        layout = _Layout(id_bytes, *counts)
+        layout = _ShardLayout(id_bytes, *counts)
         expected = (record.pairs, record.source_tokens, record.target_tokens)
         chunks = -(-record.bytes // CHUNK_BYTES)
         if id_bytes not in (2, 4) or (layout.size, tuple(counts), len(record.chunks)) != (
@@ -211,7 +213,7 @@ class _Shard:
         return layout
 
 
-def _mapped(path: Path, size: int) -> mmap.mmap:
+def _map_file(path: Path, size: int) -> mmap.mmap:
     try:
         with path.open("rb") as file:
             found = os.fstat(file.fileno()).st_size
@@ -222,11 +224,11 @@ def _mapped(path: Path, size: int) -> mmap.mmap:
         raise DamagedDataError("prepared_file_read_failed", path=path, reason=error.strerror) from None
 
 
-def _sampled(chunks: int) -> list[int]:
+def _sample_chunks(chunks: int) -> list[int]:
     return sorted({round(place * (chunks - 1) / (SAMPLED_CHUNKS - 1)) for place in range(SAMPLED_CHUNKS)})
 
 
-def _checksums(path: Path) -> tuple[str, tuple[str, ...]]:
+def _compute_checksums(path: Path) -> tuple[str, tuple[str, ...]]:
     """SHA-256 of the file and of each of its chunks."""
     whole, chunks = hashlib.sha256(), []
     with path.open("rb") as file:

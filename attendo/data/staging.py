@@ -9,24 +9,28 @@ from attendo.data.filtering import TooManyBadLinesError
 from attendo.errors import AttendoError, UsageError
 
 
-class NewFolder:
+class StagingFolder:
     """Where prepared data is written. An earlier folder is replaced only when the new one is whole and on disk."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.new = folder.with_name(f"{atomic_files.TEMPORARY}{folder.name}")
+        self.path = folder.with_name(f"{atomic_files.TEMPORARY_PREFIX}{folder.name}")
         # Beside the folder, because the list must outlive it when there are too many bad lines.
         self.bad_lines = folder.with_name(f"{folder.name}.bad-lines.tsv")
         self.bytes_needed = 0  # as far as is known
 
-    def __enter__(self) -> "NewFolder":
+    def __enter__(self) -> "StagingFolder":
         folder = self.folder
-        if folder.exists() and not (folder / index.NAME).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        if (
+            folder.exists()
+            and not (folder / index.INDEX_FILE).is_file()
+            and (not folder.is_dir() or any(folder.iterdir()))
+        ):
             raise UsageError("folder_not_prepared_data", folder=folder)
         try:
-            atomic_files.remove(self.new)
-            with atomic_files.explained(folder, 0):
-                self.new.mkdir(parents=True)
+            atomic_files.remove(self.path)
+            with atomic_files.explain_disk_full(folder, 0):
+                self.path.mkdir(parents=True)
         except OSError as error:
             raise UsageError("folder_creation_failed", folder=folder, reason=error.strerror) from None
         return self
@@ -36,7 +40,7 @@ class NewFolder:
     ) -> None:
         if error is None:
             return
-        atomic_files.remove(self.new)
+        atomic_files.remove(self.path)
         if not isinstance(error, TooManyBadLinesError):
             self.bad_lines.unlink(missing_ok=True)
         if isinstance(error, OSError):
@@ -44,21 +48,21 @@ class NewFolder:
                 "prepared_data_write_failed", folder=self.folder, reason=error.strerror, bytes=self.bytes_needed
             ) from None
 
-    def take_bad_lines(self) -> None:
+    def move_bad_lines(self) -> None:
         """Put their list into the folder."""
-        self.bad_lines.rename(self.new / "bad-lines.tsv")
+        self.bad_lines.rename(self.path / "bad-lines.tsv")
 
     def publish(self) -> None:
         """Make the folder durable and move it into place."""
-        for path in self.new.iterdir():
+        for path in self.path.iterdir():
             atomic_files.sync(path)
-        atomic_files.sync(self.new)
+        atomic_files.sync(self.path)
         old = self.folder.with_name(f".old-{self.folder.name}")
         atomic_files.remove(old)
         if self.folder.exists():
             atomic_files.move(self.folder, old)
         try:
-            atomic_files.move(self.new, self.folder)
+            atomic_files.move(self.path, self.folder)
         except OSError:
             if old.exists():
                 atomic_files.move(old, self.folder)

@@ -7,33 +7,33 @@ from pydantic import Field, model_validator
 from attendo.errors import UsageError
 from attendo.settings import Settings
 
-MOST_ROWS = 1_000  # of a beam: each has a number for every token of the vocabulary
-MOST_KEPT = 10_000  # finished hypotheses
-MOST_TOKENS = 20_000  # of an answer: an engine of 1,000 tokens a second takes 20 seconds
-_MOST_FACTOR = 100  # tokens of an answer for one of its source
-_MOST_CANDIDATES = 1_000  # of mbr, which compares each with all others
-_MOST_SOURCE = 1_000_000  # tokens of a source or of a batch
-_MOST_IDS = 10_000_000  # of a vocabulary
-_MOST_SYMBOLS = 100  # of a prefix
+MAX_ROWS = 1_000  # of a beam: each has a number for every token of the vocabulary
+MAX_FINISHED = 10_000  # finished hypotheses
+MAX_TOKENS = 20_000  # of an answer: an engine of 1,000 tokens a second takes 20 seconds
+_MAX_FACTOR = 100  # tokens of an answer for one of its source
+_MAX_CANDIDATES = 1_000  # of mbr, which compares each with all others
+_MAX_SOURCE_TOKENS = 1_000_000  # tokens of a source or of a batch
+_MAX_VOCAB_SIZE = 10_000_000  # of a vocabulary
+_MAX_SYMBOLS = 100  # of a prefix
 _LARGE = 1e6  # beyond it, or as much below 1, numbers of 32 bits overflow or can no more be told apart
-Rows = Annotated[int, Field(ge=1, le=MOST_ROWS)]
-Candidates = Annotated[int, Field(ge=1, le=_MOST_CANDIDATES)]
-Natural = Annotated[int, Field(ge=0, le=_MOST_IDS)]
-Symbols = Annotated[tuple[str, ...], Field(max_length=_MOST_SYMBOLS)]
-Tokens = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
-Positive = Annotated[float, Field(gt=0, le=MOST_KEPT)]
+RowCount = Annotated[int, Field(ge=1, le=MAX_ROWS)]
+CandidateCount = Annotated[int, Field(ge=1, le=_MAX_CANDIDATES)]
+Natural = Annotated[int, Field(ge=0, le=_MAX_VOCAB_SIZE)]
+Symbols = Annotated[tuple[str, ...], Field(max_length=_MAX_SYMBOLS)]
+Tokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
+Positive = Annotated[float, Field(gt=0, le=MAX_FINISHED)]
 Scale = Annotated[float, Field(ge=1 / _LARGE, le=_LARGE)]
 Weight = Annotated[float, Field(ge=0, le=_LARGE)]
-Factor = Annotated[float, Field(ge=0, le=_MOST_FACTOR)]
+Factor = Annotated[float, Field(ge=0, le=_MAX_FACTOR)]
 Share = Annotated[float, Field(ge=1 / _LARGE, le=1)]
 Exponent = Annotated[float, Field(ge=-10, le=10)]  # of a number of tokens
 
 
-_POSITIONS, _POSITIONS_ON_GPU = 4096, 32768
+_CPU_BATCH_TOKENS, _GPU_BATCH_TOKENS = 4096, 32768
 
 
 # Settings that are about a source, by the value that asks for nothing: a model that reads none cannot honour others.
-OF_A_SOURCE: dict[str, Any] = {
+SOURCE_SETTINGS: dict[str, Any] = {
     "coverage_penalty": 0.0,
     "min_length_factor": 0.0,
     "max_length_factor": 0.0,
@@ -45,8 +45,8 @@ OF_A_SOURCE: dict[str, Any] = {
 class GenerationConfig(Settings):
     """Decoding defaults. Formulas of the scores are in `decode/ranking.py`, of stop rules in `decode/beam.py`."""
 
-    beam: Rows = Field(1, description="hypotheses followed side by side; 1 is greedy")
-    groups: Rows = Field(1, description="of a diverse beam; 1 is a plain one")
+    beam: RowCount = Field(1, description="hypotheses followed side by side; 1 is greedy")
+    groups: RowCount = Field(1, description="of a diverse beam; 1 is a plain one")
     diversity: Weight = Field(0.5, description="what a group loses for a token that an earlier group chose")
     normalise: Literal["none", "average", "gnmt", "reward"] = Field("average", description="score for the length")
     length_penalty: Exponent = Field(1.0, description="the exponent of average and gnmt, or the reward of a token")
@@ -87,7 +87,7 @@ class GenerationConfig(Settings):
     )
     source_prefix: Symbols = Field((), description="symbols put before every source, such as its language")
     target_prefix: Symbols = Field((), description="symbols that every answer begins with")
-    max_source: Annotated[int, Field(ge=1, le=_MOST_SOURCE)] = Field(
+    max_source: Annotated[int, Field(ge=1, le=_MAX_SOURCE_TOKENS)] = Field(
         8192, description="the most tokens in: a longer source is refused, or split on request"
     )
     long_source: Literal["refuse", "cut"] = Field(
@@ -96,7 +96,7 @@ class GenerationConfig(Settings):
     )
 
     mbr: Literal["none", "chrf", "bleu"] = Field("none", description="take the answer that agrees most with the others")
-    mbr_candidates: Candidates = Field(32, description="samples that mbr chooses from; with a beam, what it found")
+    mbr_candidates: CandidateCount = Field(32, description="samples that mbr chooses from; with a beam, what it found")
 
     batch_tokens: Natural = Field(
         0, description="source positions decoded side by side, once for each beam row; 0: 4,096, on a GPU 32,768"
@@ -109,20 +109,20 @@ class GenerationConfig(Settings):
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field("auto", description="of the network; auto: as it is")
 
-    def positions(self, on_gpu: bool) -> int:
+    def resolve_batch_tokens(self, on_gpu: bool) -> int:
         """`batch_tokens`, or what stands for 0."""
-        return self.batch_tokens or (_POSITIONS_ON_GPU if on_gpu else _POSITIONS)
+        return self.batch_tokens or (_GPU_BATCH_TOKENS if on_gpu else _CPU_BATCH_TOKENS)
 
-    def changed(self, **given: Any) -> "GenerationConfig":
+    def override(self, **options: Any) -> "GenerationConfig":
         """The same with the values that are given, those that are not None."""
-        return self.replace(**{name: value for name, value in given.items() if value is not None})
+        return self.replace(**{name: value for name, value in options.items() if value is not None})
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.beam % self.groups:
             raise UsageError("beam_not_divisible_by_groups", groups=self.groups, beam=self.beam)
-        if self.beam * self.patience > MOST_KEPT:
-            raise UsageError("beam_patience_too_large", limit=MOST_KEPT, beam=self.beam, patience=self.patience)
+        if self.beam * self.patience > MAX_FINISHED:
+            raise UsageError("beam_patience_too_large", limit=MAX_FINISHED, beam=self.beam, patience=self.patience)
         if self.sample and self.groups > 1:
             raise UsageError("sample_groups_conflict")
         return self

@@ -15,96 +15,102 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-from attendo.decode.beam import Beam, Continuations
-from attendo.decode.frontier import NOTHING, Frontier, difference
+from attendo.decode.beam import Beam, Candidates
+from attendo.decode.frontier import NEG_INF, Frontier, difference
 from attendo.decode.rules import check_phrases
 from attendo.decode.search_tree import Fate
 from attendo.text import EOS, PAD
 
 # Of each different phrase: how many of its tokens the sequence ends in, and how many times it is still to come. One
 # that has all of them is held unless the next token goes on with its last word.
-State = tuple[tuple[int, int], ...]
-GoesOn = Callable[[tuple[int, ...], int], bool]  # whether a token behind a phrase makes its last word longer
-_MOST_STATES = 1_500  # looked at to find the shortest way through phrases that overlap
-_OTHER = -1  # stands for every token that is in no phrase
+PhraseState = tuple[tuple[int, int], ...]
+ExtendsLastWord = Callable[[tuple[int, ...], int], bool]  # whether a token behind a phrase makes its last word longer
+_MAX_STATES = 1_500  # looked at to find the shortest way through phrases that overlap
+_OTHER_TOKEN = -1  # stands for every token that is in no phrase
 Constraints = Mapping[int, Sequence[Sequence[int]]]  # the phrases of each sentence, by its number
 
 
-def never(phrase: tuple[int, ...], token: int) -> bool:
+def never_extends(phrase: tuple[int, ...], token: int) -> bool:
     """Where every token is a word."""
     return False
 
 
-class Phrases:
+class PhraseAutomaton:
     """Reads sequences token by token."""
 
-    def __init__(self, phrases: Sequence[Sequence[int]], goes_on: GoesOn = never) -> None:
-        self._goes_on = lru_cache(maxsize=None)(goes_on)
-        self._given = [tuple(phrase) for phrase in phrases]
-        times = Counter(self._given)
+    def __init__(self, phrases: Sequence[Sequence[int]], extends_last_word: ExtendsLastWord = never_extends) -> None:
+        self._extends_last_word = lru_cache(maxsize=None)(extends_last_word)
+        self._required = [tuple(phrase) for phrase in phrases]
+        times = Counter(self._required)
         self._phrases = list(times)
         self._borders = [_borders(phrase) for phrase in self._phrases]
         self._tokens = {token for phrase in self._phrases for token in phrase}
-        self._after: dict[tuple[State, int, tuple[bool, ...]], State] = {}
-        self._wanted: dict[State, tuple[int, ...]] = {}
-        self.start: State = tuple((0, count) for count in times.values())
-        self._shortest = self._shortest_ways() if _overlap(self._phrases) else {}
+        self._transitions: dict[tuple[PhraseState, int, tuple[bool, ...]], PhraseState] = {}
+        self._advancing: dict[PhraseState, tuple[int, ...]] = {}
+        self.start: PhraseState = tuple((0, count) for count in times.values())
+        self._distances = self._shortest_distances() if _overlap(self._phrases) else {}
 
-    def read(self, ids: Iterable[int], state: State | None = None) -> State:
+    def read(self, ids: Iterable[int], state: PhraseState | None = None) -> PhraseState:
         """What these tokens lead to."""
         state = self.start if state is None else state
         for each in ids:
-            longer = self._longer(state, each)
-            token = each if each in self._tokens else _OTHER
-            if (state, token, longer) not in self._after:
-                self._after[state, token, longer] = self._read_one(state, token, longer)
-            state = self._after[state, token, longer]
+            longer = self._find_extended(state, each)
+            token = each if each in self._tokens else _OTHER_TOKEN
+            if (state, token, longer) not in self._transitions:
+                self._transitions[state, token, longer] = self._advance(state, token, longer)
+            state = self._transitions[state, token, longer]
         return state
 
-    def needed(self, state: State) -> int:
+    def count_tokens_left(self, state: PhraseState) -> int:
         """How many more tokens it takes to say all phrases: the fewest, or more where many overlap in many ways."""
-        if state in self._shortest:
-            return self._shortest[state]
-        left = [(phrase, self._left(phrase, each), each[0]) for phrase, each in zip(self._phrases, state, strict=True)]
+        if state in self._distances:
+            return self._distances[state]
+        left = [
+            (phrase, self._times_left(phrase, each), each[0]) for phrase, each in zip(self._phrases, state, strict=True)
+        ]
         begun = (begun for phrase, times, begun in left if times and begun < len(phrase))
         return sum(times * len(phrase) for phrase, times, _ in left) - max(begun, default=0)
 
-    def wanted(self, state: State) -> tuple[int, ...]:
+    def advancing_tokens(self, state: PhraseState) -> tuple[int, ...]:
         """The tokens after which fewer are needed; there are some until nothing is needed."""
-        if state not in self._wanted:
-            now = self.needed(state)
-            nearer = [token for token in sorted(self._tokens) if self.needed(self.read([token], state)) < now]
-            self._wanted[state] = tuple(nearer)
-        return self._wanted[state]
+        if state not in self._advancing:
+            now = self.count_tokens_left(state)
+            nearer = [
+                token for token in sorted(self._tokens) if self.count_tokens_left(self.read([token], state)) < now
+            ]
+            self._advancing[state] = tuple(nearer)
+        return self._advancing[state]
 
-    def held(self, state: State) -> tuple[bool, ...]:
+    def satisfied(self, state: PhraseState) -> tuple[bool, ...]:
         """Of each phrase, in the order given, whether it was said; of equal ones the first come first."""
         left = {
-            phrase: asked - self._left(phrase, each)
+            phrase: asked - self._times_left(phrase, each)
             for phrase, (_, asked), each in zip(self._phrases, self.start, state, strict=True)
         }
         told = []
-        for phrase in self._given:
+        for phrase in self._required:
             told.append(left[phrase] > 0)
             left[phrase] -= 1
         return tuple(told)
 
     @staticmethod
-    def _left(phrase: tuple[int, ...], state: tuple[int, int]) -> int:
+    def _times_left(phrase: tuple[int, ...], state: tuple[int, int]) -> int:
         """How many times a phrase is still to come, if the sequence ended here."""
         begun, times = state
         return times - (begun == len(phrase))
 
-    def _longer(self, state: State, token: int) -> tuple[bool, ...]:
+    def _find_extended(self, state: PhraseState, token: int) -> tuple[bool, ...]:
         """Of each phrase whether the sequence ends in it, and this token goes on with its last word."""
         return tuple(
-            begun == len(phrase) and self._goes_on(phrase, token)
+            begun == len(phrase) and self._extends_last_word(phrase, token)
             for phrase, (begun, _) in zip(self._phrases, state, strict=True)
         )
 
-    def _read_one(self, state: State, token: int, longer: tuple[bool, ...]) -> State:
+    def _advance(self, state: PhraseState, token: int, extended: tuple[bool, ...]) -> PhraseState:
         new = []
-        for phrase, borders, (begun, times), is_longer in zip(self._phrases, self._borders, state, longer, strict=True):
+        for phrase, borders, (begun, times), is_longer in zip(
+            self._phrases, self._borders, state, extended, strict=True
+        ):
             if begun == len(phrase):
                 begun, times = (borders[begun], times) if is_longer else (0, times - 1)
             if times > 0:
@@ -114,27 +120,27 @@ class Phrases:
             new.append((begun, times))
         return tuple(new)
 
-    def _next(self, state: State) -> set[State]:
+    def _successors(self, state: PhraseState) -> set[PhraseState]:
         """All that one more token can lead to."""
         full = tuple(begun == len(phrase) for phrase, (begun, _) in zip(self._phrases, state, strict=True))
-        told = {(token, self._longer(state, token)) for token in self._tokens}
-        others = {(_OTHER, full), (_OTHER, (False,) * len(full))}
-        return {self._read_one(state, *way) for way in told | others}
+        told = {(token, self._find_extended(state, token)) for token in self._tokens}
+        others = {(_OTHER_TOKEN, full), (_OTHER_TOKEN, (False,) * len(full))}
+        return {self._advance(state, *way) for way in told | others}
 
-    def _shortest_ways(self) -> dict[State, int]:
+    def _shortest_distances(self) -> dict[PhraseState, int]:
         """The fewest tokens from every state that can be reached; nothing where those are too many."""
-        leading: dict[State, set[State]] = {self.start: set()}  # to each state, those it is reached from
+        leading: dict[PhraseState, set[PhraseState]] = {self.start: set()}  # to each state, those it is reached from
         waiting = deque([self.start])
         while waiting:
             state = waiting.popleft()
-            for new in self._next(state):
+            for new in self._successors(state):
                 if new not in leading:
                     leading[new] = set()
                     waiting.append(new)
                 leading[new].add(state)
-            if len(leading) > _MOST_STATES:
+            if len(leading) > _MAX_STATES:
                 return {}
-        shortest = {state: 0 for state in leading if not any(map(self._left, self._phrases, state))}
+        shortest = {state: 0 for state in leading if not any(map(self._times_left, self._phrases, state))}
         waiting = deque(shortest)
         while waiting:
             state = waiting.popleft()
@@ -167,13 +173,13 @@ def _overlap(phrases: Sequence[tuple[int, ...]]) -> bool:
     )
 
 
-class Way(NamedTuple):
+class Candidate(NamedTuple):
     """One more token for a row, and how many are needed behind it to say all phrases."""
 
     value: float
     row: int
     token: int
-    needed: int
+    tokens_left: int
 
 
 @dataclass(frozen=True)
@@ -186,143 +192,148 @@ class ConstrainedBeam(Beam):
     a bank has no use for, goes to the most valuable; where there are more banks than places, to those that need least.
     A row that could no longer say all before its limit gives way to rows that can.
 
-    So all phrases are met wherever the limit has room for them and no rule forbids them (`Phrases.needed` says how
-    exactly that room is known). Otherwise the answer is cut; `met` tells what it holds, and those that need least stand
+    So all phrases are met wherever the limit has room for them and no rule forbids them (`PhraseAutomaton.needed` says how
+    exactly that room is known). Otherwise the answer is cut; `satisfied` tells what it holds, and those that need least stand
     first. A sentence without phrases is answered as by a plain beam.
     """
 
     recordable: ClassVar[bool] = False  # the host looks at every step
 
     constraints: Constraints = field(default_factory=dict, hash=False)
-    goes_on: GoesOn = field(default=never, compare=False, repr=False)  # a phrase is not held inside a longer word
+    extends_last_word: ExtendsLastWord = field(
+        default=never_extends, compare=False, repr=False
+    )  # a phrase is not held inside a longer word
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for phrases in self.constraints.values():
             check_phrases(phrases, "required")
 
-    def met(self, hypotheses: Frontier) -> list[tuple[bool, ...]]:
+    def satisfied(self, hypotheses: Frontier) -> list[tuple[bool, ...]]:
         """Of each row, which phrases of its sentence it holds, in the order they were given."""
-        return [phrases.held(state) for phrases, state in self._states(hypotheses)]
+        return [phrases.satisfied(state) for phrases, state in self._phrase_states(hypotheses)]
 
-    def considered(
+    def select_candidates(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
-    ) -> Continuations:
+    ) -> Candidates:
         chosen = [
-            _in_order(each.ending, each.going, self.width, each.first) for each in self._sorted_ways(frontier, ruled)
+            _pad_candidates(each.ending, each.selected, self.width, each.first)
+            for each in self._sort_candidates(frontier, ruled)
         ]
-        return _continuations(chosen, log_probs, ruled)
+        return _to_candidates(chosen, log_probs, ruled)
 
-    def left_out(self, frontier: Frontier, ruled: Float[Tensor, "R V"]) -> list[list[tuple[Way, Fate]]]:
+    def list_rejected(self, frontier: Frontier, ruled: Float[Tensor, "R V"]) -> list[list[tuple[Candidate, Fate]]]:
         """Of each sentence the 2·width best ways that were not taken, and why; rows are counted from its first."""
         return [
-            [(way._replace(row=way.row - each.first), fate) for way, fate in each.left_out[: 2 * self.width]]
-            for each in self._sorted_ways(frontier, ruled)
+            [(way._replace(row=way.row - each.first), fate) for way, fate in each.rejected[: 2 * self.width]]
+            for each in self._sort_candidates(frontier, ruled)
         ]
 
-    def _sorted_ways(self, frontier: Frontier, ruled: Float[Tensor, "R V"]) -> list["_SortedWays"]:
-        states = self._states(frontier)
-        ways = self._ways(states, frontier, ruled)
-        room = (frontier.asked.limit - frontier.length - 1).tolist()
+    def _sort_candidates(self, frontier: Frontier, ruled: Float[Tensor, "R V"]) -> list["_SortedCandidates"]:
+        states = self._phrase_states(frontier)
+        ways = self._candidate_values(states, frontier, ruled)
+        room = (frontier.limits.max_length - frontier.length - 1).tolist()
         found = []
         for first in range(0, len(ways), self.width):
             phrases = states[first][0]
             every = [
-                Way(value, row, token, phrases.needed(phrases.read([token], states[row][1])))
+                Candidate(value, row, token, phrases.count_tokens_left(phrases.read([token], states[row][1])))
                 for row in range(first, first + self.width)
                 for token, value in ways[row].items()
             ]
             # Stable, so that of equals the one of the first row comes first.
             every.sort(key=lambda way: -way.value)
-            complete = [way for way in every if way.needed == 0][: self.width]
+            complete = [way for way in every if way.tokens_left == 0][: self.width]
             going = [way for way in every if way.token != EOS]
-            in_time = [way for way in going if way.needed <= room[way.row]] or going
-            taken = allocated(in_time, phrases.needed(phrases.start) + 1, self.width)
-            found.append(_SortedWays(first, every, [way for way in complete if way.token == EOS], in_time, taken))
+            in_time = [way for way in going if way.tokens_left <= room[way.row]] or going
+            taken = allocate_banks(in_time, phrases.count_tokens_left(phrases.start) + 1, self.width)
+            found.append(_SortedCandidates(first, every, [way for way in complete if way.token == EOS], in_time, taken))
         return found
 
-    def standing(self, frontier: Frontier) -> Integer[Tensor, " R"]:
-        there_is = frontier.log_probability != NOTHING
+    def rank_class(self, frontier: Frontier) -> Integer[Tensor, " R"]:
+        there_is = frontier.log_probability != NEG_INF
         if not (there_is & frontier.cut).any():
-            return super().standing(frontier)
-        needed = [1 + phrases.needed(state) for phrases, state in self._states(frontier)]
+            return super().rank_class(frontier)
+        needed = [1 + phrases.count_tokens_left(state) for phrases, state in self._phrase_states(frontier)]
         standing = torch.tensor(needed, device=there_is.device).masked_fill(~there_is, max(needed) + 1)
         return standing.masked_fill(frontier.ended, 0)
 
     @cached_property
-    def _phrases(self) -> dict[int, Phrases]:
-        return {number: Phrases(phrases, self.goes_on) for number, phrases in self.constraints.items()}
+    def _automata(self) -> dict[int, PhraseAutomaton]:
+        return {
+            number: PhraseAutomaton(phrases, self.extends_last_word) for number, phrases in self.constraints.items()
+        }
 
-    def _states(self, frontier: Frontier) -> list[tuple[Phrases, State]]:
+    def _phrase_states(self, frontier: Frontier) -> list[tuple[PhraseAutomaton, PhraseState]]:
         """Of each row the phrases of its sentence, and how far it is with them."""
         found = []
-        rows = zip(frontier.asked.number.tolist(), frontier.ids.tolist(), frontier.length.tolist(), strict=True)
+        rows = zip(frontier.limits.request_id.tolist(), frontier.ids.tolist(), frontier.length.tolist(), strict=True)
         for number, ids, length in rows:
-            phrases = self._phrases.get(number, _NONE)
+            phrases = self._automata.get(number, _NO_PHRASES)
             found.append((phrases, phrases.read(ids[1 : length + 1])))
         return found
 
-    def _ways(
-        self, states: list[tuple[Phrases, State]], frontier: Frontier, ruled: Float[Tensor, "R V"]
+    def _candidate_values(
+        self, states: list[tuple[PhraseAutomaton, PhraseState]], frontier: Frontier, ruled: Float[Tensor, "R V"]
     ) -> list[dict[int, float]]:
         """Of each row the tokens that are considered, each with the value it leads to; none that may not be said."""
         values = frontier.value[:, None] + ruled
         best = values.topk(min(2 * self.width, values.size(1)))
-        wanted = [phrases.wanted(state) for phrases, state in states]
+        wanted = [phrases.advancing_tokens(state) for phrases, state in states]
         longest = max(map(len, wanted), default=0)
         # Every row gets as many: eos, which is considered in any case, where it wants fewer.
         ids = torch.tensor([[*each, *[EOS] * (longest + 1 - len(each))] for each in wanted], device=ruled.device)
         tokens = torch.cat((best.indices, ids), dim=1).tolist()
         reached = torch.cat((best.values, values.gather(1, ids)), dim=1).tolist()
         return [
-            {token: value for token, value in zip(*row, strict=True) if value != NOTHING}
+            {token: value for token, value in zip(*row, strict=True) if value != NEG_INF}
             for row in zip(tokens, reached, strict=True)
         ]
 
 
 @dataclass(frozen=True)
-class _SortedWays:
+class _SortedCandidates:
     """The ways of one sentence, best first."""
 
     first: int  # its first row
-    every: list[Way]
-    ending: list[Way]  # by an eos that holds all phrases
-    in_time: list[Way]  # to say all phrases before the limit, unless none is
-    going: list[Way]  # that got a place
+    candidates: list[Candidate]
+    ending: list[Candidate]  # by an eos that holds all phrases
+    in_time: list[Candidate]  # to say all phrases before the limit, unless none is
+    selected: list[Candidate]  # that got a place
 
     @property
-    def left_out(self) -> list[tuple[Way, Fate]]:
-        taken, in_time = {*self.ending, *self.going}, {*self.in_time}
-        return [(way, self._fate(way, way in in_time)) for way in self.every if way not in taken]
+    def rejected(self) -> list[tuple[Candidate, Fate]]:
+        taken, in_time = {*self.ending, *self.selected}, {*self.in_time}
+        return [(way, self._fate(way, way in in_time)) for way in self.candidates if way not in taken]
 
     @staticmethod
-    def _fate(way: Way, in_time: bool) -> Fate:
+    def _fate(way: Candidate, in_time: bool) -> Fate:
         if way.token == EOS:
-            return "ends, but phrases are missing" if way.needed else "ends, but not among the best W"
+            return "ends, but phrases are missing" if way.tokens_left else "ends, but not among the best W"
         return "its bank is full" if in_time else "no room left for the phrases"
 
 
-def allocated(ways: Sequence[Way], banks: int, width: int) -> list[Way]:
-    """The `width` ways that get a place; `ways` come best first, and a way's bank is what it needs."""
+def allocate_banks(candidates: Sequence[Candidate], banks: int, width: int) -> list[Candidate]:
+    """The `width` ways that get a place; `candidates` come best first, and a way's bank is what it needs."""
     share = width // banks
     room = {0: share + width % banks}
-    chosen: list[Way] = []
-    others: list[Way] = []
-    for way in ways:
-        left = room.get(way.needed, share)
-        room[way.needed] = left - 1
+    chosen: list[Candidate] = []
+    others: list[Candidate] = []
+    for way in candidates:
+        left = room.get(way.tokens_left, share)
+        room[way.tokens_left] = left - 1
         (chosen if left > 0 else others).append(way)
     if share == 0:
-        others.sort(key=lambda way: way.needed)
+        others.sort(key=lambda way: way.tokens_left)
     return sorted([*chosen, *others][:width], key=lambda way: -way.value)
 
 
-_NONE = Phrases(())
+_NO_PHRASES = PhraseAutomaton(())
 
 
-def _in_order(ending: list[Way], going: list[Way], width: int, first: int) -> list[Way]:
+def _pad_candidates(ending: list[Candidate], going: list[Candidate], width: int, first: int) -> list[Candidate]:
     """As a beam has it: what ends among the first `width`, what goes on behind that; nothing where there is less."""
-    nothing = [Way(NOTHING, first, token, 0) for token in (EOS, PAD)]
+    nothing = [Candidate(NEG_INF, first, token, 0) for token in (EOS, PAD)]
     return [
         *ending,
         *[nothing[0]] * (width - len(ending)),
@@ -331,18 +342,18 @@ def _in_order(ending: list[Way], going: list[Way], width: int, first: int) -> li
     ]
 
 
-def _continuations(
-    chosen: list[list[Way]], log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
-) -> Continuations:
+def _to_candidates(
+    chosen: list[list[Candidate]], log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
+) -> Candidates:
     parents, ids = (
         torch.tensor([[getattr(way, name) for way in each] for each in chosen], device=log_probs.device)
         for name in ("row", "token")
     )
-    there_is = torch.tensor([[way.value != NOTHING for way in each] for each in chosen], device=log_probs.device)
+    there_is = torch.tensor([[way.value != NEG_INF for way in each] for each in chosen], device=log_probs.device)
     log_probability, value = log_probs[parents, ids], ruled[parents, ids]
-    return Continuations(
+    return Candidates(
         parents,
         ids,
-        log_probability=torch.where(there_is, log_probability, NOTHING),
+        log_probability=torch.where(there_is, log_probability, NEG_INF),
         penalty=torch.where(there_is, difference(value, log_probability), 0.0),
     )

@@ -21,11 +21,11 @@ from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
 
 # Attention can be too small to be told from 0. Its logarithm must not be: -∞ is what stands for no hypothesis.
-_LEAST = torch.finfo(torch.float32).tiny
+_MIN_ATTENTION = torch.finfo(torch.float32).tiny
 
 
 @dataclass(frozen=True)
-class Covered:
+class CoverageState:
     """The state of a stepper, and how much attention each source position has got from each row."""
 
     inner: Any
@@ -33,50 +33,52 @@ class Covered:
     mask: Bool[Tensor, "B S"]  # True at tokens of the source
 
     @staticmethod
-    def nothing(inner: Any, mask: Bool[Tensor, "B S"], width: int) -> "Covered":
+    def empty(inner: Any, mask: Bool[Tensor, "B S"], width: int) -> "CoverageState":
         """Before the first step, with as many rows a sentence."""
-        return Covered(inner, torch.zeros(mask.size(0) * width, mask.size(1), device=mask.device), mask)
+        return CoverageState(inner, torch.zeros(mask.size(0) * width, mask.size(1), device=mask.device), mask)
 
-    def follow(self, parents: Int[Tensor, " R"]) -> "Covered":
-        return Covered(self.inner.follow(parents), self.attention.index_select(0, parents), self.mask)
+    def reorder(self, parents: Int[Tensor, " R"]) -> "CoverageState":
+        return CoverageState(self.inner.reorder(parents), self.attention.index_select(0, parents), self.mask)
 
-    def keep(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "Covered":
-        inner = self.inner.keep(sentences, rows)
-        return Covered(inner, self.attention.index_select(0, rows), self.mask.index_select(0, sentences))
+    def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "CoverageState":
+        inner = self.inner.select(sentences, rows)
+        return CoverageState(inner, self.attention.index_select(0, rows), self.mask.index_select(0, sentences))
 
-    def take_in(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " M"], start: DecoderState) -> None:
+    def insert(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " M"], start: DecoderState) -> None:
         """New sentences where others were, in place: nothing of them has been looked at."""
-        self.inner.take_in(sentences, rows, start)
+        self.inner.insert(sentences, rows, start)
         self.attention.index_fill_(0, rows, 0.0)
         assert start.memory_mask is not None
         self.mask.index_copy_(0, sentences, start.memory_mask)
 
-    def write(self, after: "Covered", rows: Bool[Tensor, " R"]) -> None:
+    def write(self, after: "CoverageState", rows: Bool[Tensor, " R"]) -> None:
         """What a step came to, in place, where the next one reads."""
         self.inner.write(after.inner, rows)
         self.attention.copy_(after.attention)
 
     def coverage(self) -> Float[Tensor, " R"]:
         """By the formula; padding is no part of the source."""
-        logarithms = self.attention.clamp(_LEAST, 1.0).log().view(self.mask.size(0), -1, self.mask.size(1))  # [B, W, S]
+        logarithms = (
+            self.attention.clamp(_MIN_ATTENTION, 1.0).log().view(self.mask.size(0), -1, self.mask.size(1))
+        )  # [B, W, S]
         return logarithms.masked_fill(~self.mask[:, None], 0.0).sum(dim=-1).flatten()
 
-    def tell(self, frontier: Frontier) -> Frontier:
+    def update_frontier(self, frontier: Frontier) -> Frontier:
         """Rows that are closed stay as they were: the network steps them with the others, but to no end."""
         return replace(frontier, coverage=torch.where(frontier.open, self.coverage(), frontier.coverage))
 
 
 @runtime_checkable
-class Tappable(Protocol):
+class SupportsTap(Protocol):
     """A stepper that can be looked into."""
 
     def step(self, ids: Int[Tensor, "R 1"], state: Any, *, tap: Tap) -> tuple[Float[Tensor, "R 1 V"], Any]: ...
 
 
-class Covering:
-    """A stepper that keeps count. Its states are `Covered`."""
+class CoverageNetwork:
+    """A stepper that keeps count. Its states are `CoverageState`."""
 
-    def __init__(self, network: Transformer, layer: int = -1, stepper: Tappable | None = None) -> None:
+    def __init__(self, network: Transformer, layer: int = -1, stepper: SupportsTap | None = None) -> None:
         """Layers of the decoder are counted as in lists: -1 is the last. `stepper`: where another steps the network."""
         layers = network.config.num_decoder_layers
         if network.config.decoder_only:
@@ -96,12 +98,12 @@ class Covering:
     def start(self, memory: Memory) -> DecoderState:
         return self._network.start(memory)
 
-    def room(self, sentences: int, source_width: int, width: int, capacity: int) -> Covered:
+    def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> CoverageState:
         """A state of fixed size; nothing is in it yet."""
         mask = torch.ones(sentences, source_width, dtype=torch.bool, device=self.device)
-        return Covered.nothing(self._network.room(sentences, source_width, width, capacity), mask, width)
+        return CoverageState.empty(self._network.allocate_state(sentences, source_width, width, capacity), mask, width)
 
-    def step(self, ids: Int[Tensor, "R 1"], state: Covered) -> tuple[Float[Tensor, "R 1 V"], Covered]:
+    def step(self, ids: Int[Tensor, "R 1"], state: CoverageState) -> tuple[Float[Tensor, "R 1 V"], CoverageState]:
         seen: list[Tensor] = []
 
         def tap(site: str, weights: Tensor) -> None:

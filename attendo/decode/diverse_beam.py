@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attendo.decode.beam import Beam, Stop, beside
-from attendo.decode.frontier import NOTHING, Asked, Frontier
+from attendo.decode.beam import Beam, Stop, concat_rows
+from attendo.decode.frontier import NEG_INF, Frontier, RowLimits
 from attendo.decode.ranking import Ranking
 from attendo.errors import UsageError
 
@@ -42,10 +42,10 @@ class DiverseBeam:
         """What each group is."""
         return Beam(self.width // self.groups, self.ranking, self.stop)
 
-    def start(self, asked: Asked, capacity: int | None = None) -> Frontier:
+    def start(self, limits: RowLimits, capacity: int | None = None) -> Frontier:
         """The groups of a sentence stand side by side, as sentences of their own would."""
-        capacity = asked.capacity if capacity is None else capacity
-        return _as_wide_as(self.beam.start(asked.repeated(self.groups), capacity), self.groups)
+        capacity = limits.capacity if capacity is None else capacity
+        return _merge_group_rows(self.beam.start(limits.repeat(self.groups), capacity), self.groups)
 
     def advance(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
@@ -53,39 +53,39 @@ class DiverseBeam:
         chosen = log_probs.new_zeros(log_probs.size(0) // self.width, log_probs.size(1))  # [B, V]: by how many rows
         parents, grown = [], []
         for n in range(self.groups):
-            rows = self._rows(n, frontier)
+            rows = self._group_rows(n, frontier)
             lost = (self.strength * chosen).repeat_interleave(self.beam.width, dim=0)
             from_row, group = self.beam.advance(
-                self._group(n, frontier), log_probs.index_select(0, rows), ruled.index_select(0, rows) - lost
+                self._select_group(n, frontier), log_probs.index_select(0, rows), ruled.index_select(0, rows) - lost
             )
             assert from_row is not None  # a beam always says
             parents.append(rows.index_select(0, from_row).view(-1, self.beam.width))
             grown.append(group)
-            goes_on = (group.open & (group.log_probability != NOTHING)).to(chosen.dtype)
+            goes_on = (group.open & (group.log_probability != NEG_INF)).to(chosen.dtype)
             chosen = chosen.scatter_add(1, group.last.view(parents[0].shape), goes_on.view(parents[0].shape))
-        return torch.cat(parents, dim=1).flatten(), self._together(grown)
+        return torch.cat(parents, dim=1).flatten(), self._merge_groups(grown)
 
-    def _rows(self, n: int, frontier: Frontier) -> Int[Tensor, " N"]:
+    def _group_rows(self, n: int, frontier: Frontier) -> Int[Tensor, " N"]:
         """Of the n-th group of each sentence."""
         width, device = self.beam.width, frontier.length.device
         first = torch.arange(n * width, frontier.length.size(0), self.width, device=device)
         return (first[:, None] + torch.arange(width, device=device)).flatten()
 
-    def _group(self, n: int, frontier: Frontier) -> Frontier:
+    def _select_group(self, n: int, frontier: Frontier) -> Frontier:
         assert frontier.finished is not None  # start has seen to it
-        kept = self.beam.kept
+        kept = self.beam.max_finished
         first = torch.arange(n * kept, frontier.finished.length.size(0), self.groups * kept, device=frontier.ids.device)
         finished = (first[:, None] + torch.arange(kept, device=first.device)).flatten()
-        group = frontier.select(self._rows(n, frontier), self.beam.width)
+        group = frontier.select(self._group_rows(n, frontier), self.beam.width)
         return replace(group, finished=frontier.finished.select(finished, kept))
 
-    def _together(self, groups: list[Frontier]) -> Frontier:
+    def _merge_groups(self, groups: list[Frontier]) -> Frontier:
         rows, finished = replace(groups[0], finished=None), groups[0].hypotheses
         for group in groups[1:]:
-            rows, finished = beside(rows, replace(group, finished=None)), beside(finished, group.hypotheses)
-        return replace(rows, finished=self._ordered(rows, finished))
+            rows, finished = concat_rows(rows, replace(group, finished=None)), concat_rows(finished, group.hypotheses)
+        return replace(rows, finished=self._sort_finished(rows, finished))
 
-    def _ordered(self, rows: Frontier, finished: Frontier) -> Frontier:
+    def _sort_finished(self, rows: Frontier, finished: Frontier) -> Frontier:
         """Best first where a sentence is done; until then each group needs its own together."""
         is_open = rows.open.view(-1, self.width).any(dim=1, keepdim=True)
         places = torch.arange(finished.width, device=is_open.device)
@@ -94,7 +94,7 @@ class DiverseBeam:
         return finished.select((first + order).flatten(), finished.width)
 
 
-def _as_wide_as(frontier: Frontier, groups: int) -> Frontier:
+def _merge_group_rows(frontier: Frontier, groups: int) -> Frontier:
     """The groups of a sentence as its rows."""
     assert frontier.finished is not None
     finished = replace(frontier.finished, width=frontier.finished.width * groups)

@@ -14,39 +14,41 @@ from torch.nn.functional import pad
 
 from attendo.text import BOS, EOS, PAD
 
-NOTHING = float("-inf")  # the log-probability of a row that holds no hypothesis
+NEG_INF = float("-inf")  # the log-probability of a row that holds no hypothesis
 
 
 @dataclass(frozen=True)
-class Asked:
+class RowLimits:
     """Of each sentence, or of each row of a frontier."""
 
-    limit: Int[Tensor, " B"]  # most tokens, bos and eos not counted
-    least: Int[Tensor, " B"]  # fewest
+    max_length: Int[Tensor, " B"]  # most tokens, bos and eos not counted
+    min_length: Int[Tensor, " B"]  # fewest
     prefix: Int[Tensor, "B P"]  # how the answer begins; pad behind it
-    number: Int[Tensor, " B"]  # names it: what is drawn at random for it follows from this
+    request_id: Int[Tensor, " B"]  # names it: what is drawn at random for it follows from this
 
     @staticmethod
-    def of(limit: Int[Tensor, " B"], least: int = 0, prefix: Sequence[Sequence[int]] | None = None) -> "Asked":
+    def make(
+        max_length: Int[Tensor, " B"], min_length: int = 0, prefix: Sequence[Sequence[int]] | None = None
+    ) -> "RowLimits":
         """Sentences are numbered from 0."""
-        prefix = prefix or [()] * limit.size(0)
+        prefix = prefix or [()] * max_length.size(0)
         longest = max(map(len, prefix), default=0)
         padded = [[*ids, *[PAD] * (longest - len(ids))] for ids in prefix]
-        return Asked(
-            limit=limit,
-            least=torch.full_like(limit, least),
-            prefix=torch.tensor(padded, dtype=torch.long, device=limit.device).view(limit.size(0), longest),
-            number=torch.arange(limit.size(0), device=limit.device),
+        return RowLimits(
+            max_length=max_length,
+            min_length=torch.full_like(max_length, min_length),
+            prefix=torch.tensor(padded, dtype=torch.long, device=max_length.device).view(max_length.size(0), longest),
+            request_id=torch.arange(max_length.size(0), device=max_length.device),
         )
 
     @property
     def capacity(self) -> int:
         """Columns that the longest row may need: bos, its tokens, and eos."""
-        return int(self.limit.max()) + 2 if self.limit.numel() else 2
+        return int(self.max_length.max()) + 2 if self.max_length.numel() else 2
 
-    def repeated(self, width: int) -> "Asked":
+    def repeat(self, width: int) -> "RowLimits":
         """Each sentence as `width` rows side by side."""
-        return changed(self, lambda each: each.repeat_interleave(width, dim=0))
+        return map_tensors(self, lambda each: each.repeat_interleave(width, dim=0))
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Frontier:
     """`width` rows a sentence, side by side. A row is open until its strategy closes it."""
 
     width: int
-    asked: Asked  # of each row
+    limits: RowLimits  # of each row
     ids: Int[Tensor, "R C"]  # begins with bos; pad behind the end
     length: Int[Tensor, " R"]  # tokens behind bos, eos included
     log_probability: Float[Tensor, " R"]  # of these tokens, as the model has it
@@ -64,18 +66,18 @@ class Frontier:
     cut: Bool[Tensor, " R"]  # at the limit, where another token than eos would have come next
     coverage: Float[Tensor, " R"]  # sum of log(min(attention to a source position, 1)); 0 where nobody keeps count
     finished: "Frontier | None" = None  # what a beam has put aside: the hypotheses of each sentence, best first
-    led: Bool[Tensor, " R"] | None = None  # where a beam asks: when it ended, no other continuation was better
+    was_top: Bool[Tensor, " R"] | None = None  # where a beam asks: when it ended, no other continuation was better
 
     @staticmethod
-    def start(asked: Asked, width: int = 1, capacity: int | None = None) -> "Frontier":
+    def start(limits: RowLimits, width: int = 1, capacity: int | None = None) -> "Frontier":
         """Rows before the first token, with room for `capacity` columns or for the longest that is asked for."""
-        asked = asked.repeated(width)
-        rows, device = asked.limit.size(0), asked.limit.device
-        ids = torch.full((rows, capacity or asked.capacity), PAD, device=device)
+        limits = limits.repeat(width)
+        rows, device = limits.max_length.size(0), limits.max_length.device
+        ids = torch.full((rows, capacity or limits.capacity), PAD, device=device)
         ids[:, 0] = BOS
         nowhere, zeros = torch.zeros(rows, dtype=torch.bool, device=device), torch.zeros(rows, device=device)
         return Frontier(
-            width, asked, ids, torch.zeros_like(asked.limit), zeros, zeros, ~nowhere, nowhere, nowhere, zeros
+            width, limits, ids, torch.zeros_like(limits.max_length), zeros, zeros, ~nowhere, nowhere, nowhere, zeros
         )
 
     @property
@@ -91,48 +93,48 @@ class Frontier:
     @property
     def full(self) -> Bool[Tensor, " R"]:
         """Open rows behind which only eos may come, or one last token where the end is free."""
-        return self.open & (self.length >= self.asked.limit)
+        return self.open & (self.length >= self.limits.max_length)
 
     @property
     def hypotheses(self) -> "Frontier":
         """What there is to answer: the finished of a beam, otherwise the rows themselves."""
         return self if self.finished is None else self.finished
 
-    def longest(self) -> Int[Tensor, "R T"]:
+    def trim_ids(self) -> Int[Tensor, "R T"]:
         """The ids without the columns that hold nothing."""
         return self.ids[:, : int(self.length.max()) + 1]
 
-    def wide(self, columns: int, prefix: int) -> "Frontier":
+    def pad_to(self, columns: int, prefix: int) -> "Frontier":
         """With room for so many tokens, bos and eos included, and for a prefix of so many."""
-        if self.ids.size(1) == columns and self.asked.prefix.size(1) == prefix:
+        if self.ids.size(1) == columns and self.limits.prefix.size(1) == prefix:
             return self
-        finished = None if self.finished is None else self.finished.wide(columns, prefix)
-        asked = replace(self.asked, prefix=_columns(self.asked.prefix, prefix))
-        return replace(self, ids=_columns(self.ids, columns), asked=asked, finished=finished)
+        finished = None if self.finished is None else self.finished.pad_to(columns, prefix)
+        asked = replace(self.limits, prefix=_pad_columns(self.limits.prefix, prefix))
+        return replace(self, ids=_pad_columns(self.ids, columns), limits=asked, finished=finished)
 
     def select(self, rows: Int[Tensor, " N"], width: int = 1) -> "Frontier":
         """These rows, as `width` a sentence."""
-        return replace(changed(replace(self, finished=None), lambda each: each.index_select(0, rows)), width=width)
+        return replace(map_tensors(replace(self, finished=None), lambda each: each.index_select(0, rows)), width=width)
 
-    def keep(self, sentences: Int[Tensor, " N"]) -> "Frontier":
+    def select_sentences(self, sentences: Int[Tensor, " N"]) -> "Frontier":
         """These sentences alone."""
-        finished = None if self.finished is None else self.finished.keep(sentences)
-        return replace(self.select(self.rows_of(sentences), self.width), finished=finished)
+        finished = None if self.finished is None else self.finished.select_sentences(sentences)
+        return replace(self.select(self.row_indices(sentences), self.width), finished=finished)
 
-    def put(self, sentences: Int[Tensor, " N"], new: "Frontier") -> "Frontier":
+    def replace_sentences(self, sentences: Int[Tensor, " N"], new: "Frontier") -> "Frontier":
         """The same with new rows for these sentences."""
-        rows = self.rows_of(sentences)
+        rows = self.row_indices(sentences)
         finished = None
         if self.finished is not None and new.finished is not None:
-            finished = self.finished.put(sentences, new.finished)
-        changes = combined(
+            finished = self.finished.replace_sentences(sentences, new.finished)
+        changes = zip_tensors(
             replace(self, finished=None), replace(new, finished=None), lambda one, other: one.index_copy(0, rows, other)
         )
         return replace(changes, finished=finished)
 
     def where(self, rows: Bool[Tensor, " R"], other: "Frontier") -> "Frontier":
         """These rows, and the rest from the other."""
-        return combined(
+        return zip_tensors(
             replace(self, finished=None),
             replace(other, finished=None),
             lambda one, another: torch.where(rows.view(-1, *[1] * (one.dim() - 1)), one, another),
@@ -140,12 +142,12 @@ class Frontier:
 
     def cpu(self) -> "Frontier":
         """In one journey: every one of them makes the host wait."""
-        return self if self.ids.device.type == "cpu" else from_bytes(as_bytes(self).cpu(), self)
+        return self if self.ids.device.type == "cpu" else unpack(pack(self).cpu(), self)
 
-    def rows_of(self, sentences: Int[Tensor, " N"]) -> Int[Tensor, " R"]:
+    def row_indices(self, sentences: Int[Tensor, " N"]) -> Int[Tensor, " R"]:
         return (sentences[:, None] * self.width + torch.arange(self.width, device=sentences.device)).flatten()
 
-    def grow(
+    def append(
         self,
         ids: Int[Tensor, " R"],
         log_probability: Float[Tensor, " R"],
@@ -159,11 +161,11 @@ class Frontier:
         """
         is_eos = ids == EOS
         ends = is_eos | self.full if free_end else is_eos
-        cannot = self.open & ((self.full & ~ends) | (log_probability + penalty == NOTHING))
+        cannot = self.open & ((self.full & ~ends) | (log_probability + penalty == NEG_INF))
         grows = self.open & ~cannot
         return replace(
             self,
-            ids=self.written(ids, grows),
+            ids=self.with_token(ids, grows),
             length=self.length + grows,
             log_probability=torch.where(grows, self.log_probability + log_probability, self.log_probability),
             penalty=torch.where(grows, self.penalty + penalty, self.penalty),
@@ -172,7 +174,7 @@ class Frontier:
             cut=self.cut | cannot | (grows & ends & ~is_eos),
         )
 
-    def written(self, ids: Int[Tensor, " R"], where: Bool[Tensor, " R"]) -> Int[Tensor, "R C"]:
+    def with_token(self, ids: Int[Tensor, " R"], where: Bool[Tensor, " R"]) -> Int[Tensor, "R C"]:
         """`ids` behind the last token of each row, there where it is asked for."""
         place = (self.length[:, None] + 1).clamp(max=self.ids.size(1) - 1)
         return self.ids.scatter(1, place, torch.where(where[:, None], ids[:, None], self.ids.gather(1, place)))
@@ -180,49 +182,49 @@ class Frontier:
 
 def difference(value: Float[Tensor, "*S"], log_probability: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     """What was added to log-probabilities; 0 where nothing is."""
-    return torch.where(value == NOTHING, 0.0, value - log_probability)
+    return torch.where(value == NEG_INF, 0.0, value - log_probability)
 
 
-def _columns(ids: Int[Tensor, "R C"], count: int) -> Int[Tensor, "R N"]:
+def _pad_columns(ids: Int[Tensor, "R C"], count: int) -> Int[Tensor, "R N"]:
     return pad(ids, (0, count - ids.size(1)), value=PAD)
 
 
-Value = TypeVar("Value", Asked, Frontier)
+Value = TypeVar("Value", RowLimits, Frontier)
 
 
-def changed(value: Value, change: Callable[[Tensor], Tensor]) -> Value:
+def map_tensors(value: Value, function: Callable[[Tensor], Tensor]) -> Value:
     """The same with every tensor changed, also in what it holds."""
-    return combined(value, value, lambda each, _: change(each))
+    return zip_tensors(value, value, lambda each, _: function(each))
 
 
-def combined(one: Value, other: Value, combine: Callable[[Tensor, Tensor], Tensor]) -> Value:
+def zip_tensors(one: Value, other: Value, function: Callable[[Tensor, Tensor], Tensor]) -> Value:
     """Two of the same kind, tensor by tensor."""
     new: dict[str, Any] = {}
     for field in fields(one):
         first, second = getattr(one, field.name), getattr(other, field.name)
         if isinstance(first, Tensor):
-            new[field.name] = combine(first, second)
-        elif isinstance(first, Asked | Frontier):
-            new[field.name] = combined(first, second, combine)
+            new[field.name] = function(first, second)
+        elif isinstance(first, RowLimits | Frontier):
+            new[field.name] = zip_tensors(first, second, function)
     return replace(one, **new)
 
 
-def as_bytes(value: Value, out: Tensor | None = None) -> UInt8[Tensor, " N"]:
+def pack(value: Value, out: Tensor | None = None) -> UInt8[Tensor, " N"]:
     """All tensors as one."""
-    parts = [each.flatten().view(torch.uint8) for each in _wide_first(value)]
+    parts = [each.flatten().view(torch.uint8) for each in _sort_by_element_size(value)]
     return torch.cat(parts, out=out)
 
 
-def from_bytes(all_of_them: UInt8[Tensor, " N"], like: Value) -> Value:
+def unpack(packed: UInt8[Tensor, " N"], like: Value) -> Value:
     """What had these bytes, of the shapes of another that is like it; it shares their memory."""
-    there = _wide_first(like)
+    there = _sort_by_element_size(like)
     sizes = [each.numel() * each.element_size() for each in there]
-    parts = dict(zip(map(id, there), torch.split(all_of_them, sizes), strict=True))
-    return changed(like, lambda each: parts[id(each)].view(each.dtype).view(each.shape))
+    parts = dict(zip(map(id, there), torch.split(packed, sizes), strict=True))
+    return map_tensors(like, lambda each: parts[id(each)].view(each.dtype).view(each.shape))
 
 
-def _wide_first(value: Value) -> list[Tensor]:
+def _sort_by_element_size(value: Value) -> list[Tensor]:
     """In this order each begins where numbers of its kind may."""
     tensors: dict[int, Tensor] = {}
-    changed(value, lambda each: tensors.setdefault(id(each), each))
+    map_tensors(value, lambda each: tensors.setdefault(id(each), each))
     return sorted(tensors.values(), key=lambda each: -each.element_size())

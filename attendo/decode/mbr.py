@@ -21,7 +21,7 @@ Utility = Callable[[Sequence[Any], Sequence[Any]], ArrayLike]
 
 
 @dataclass(frozen=True)
-class Risk:
+class MBRResult:
     """What was found out about candidates, which are named by their places."""
 
     best: int
@@ -29,7 +29,7 @@ class Risk:
     expected: tuple[float, ...]  # utility of each candidate
 
 
-def least_risk(candidates: Sequence[Any], utility: Utility, weights: Sequence[float] | None = None) -> Risk:
+def rank_by_utility(candidates: Sequence[Any], utility: Utility, weights: Sequence[float] | None = None) -> MBRResult:
     """The candidate that is of most use whichever of all candidates were the right one.
 
     Candidates are texts, or whatever else can be a key. Equal ones are compared once and weigh as much as all of them.
@@ -37,14 +37,14 @@ def least_risk(candidates: Sequence[Any], utility: Utility, weights: Sequence[fl
     """
     different = {candidate: place for place, candidate in enumerate(dict.fromkeys(candidates))}
     kind = [different[candidate] for candidate in candidates]
-    share = np.bincount(kind, _checked(weights, len(candidates)))
-    expected = _utilities(utility, list(different)) @ (share / share.sum())
+    share = np.bincount(kind, _check_weights(weights, len(candidates)))
+    expected = _utility_matrix(utility, list(different)) @ (share / share.sum())
     each = expected[kind]
     order = np.argsort(-each, kind="stable")
-    return Risk(int(order[0]), tuple(order.tolist()), tuple(each.tolist()))
+    return MBRResult(int(order[0]), tuple(order.tolist()), tuple(each.tolist()))
 
 
-def by_probability(log_probabilities: Sequence[float], scale: float = 1.0) -> list[float]:
+def probability_weights(log_probabilities: Sequence[float], scale: float = 1.0) -> list[float]:
     """Weights that sum to 1, from log-probabilities; a scale below 1 makes them more even, 0 the same."""
     most = max(log_probabilities, default=-math.inf)
     if most == -math.inf:
@@ -54,7 +54,7 @@ def by_probability(log_probabilities: Sequence[float], scale: float = 1.0) -> li
     return [each / math.fsum(powers) for each in powers]
 
 
-def _checked(weights: Sequence[float] | None, count: int) -> NDArray[np.float64]:
+def _check_weights(weights: Sequence[float] | None, count: int) -> NDArray[np.float64]:
     if count == 0:
         raise UsageError("no_candidates")
     if weights is None:
@@ -68,7 +68,7 @@ def _checked(weights: Sequence[float] | None, count: int) -> NDArray[np.float64]
     return given
 
 
-def _utilities(utility: Utility, different: list[Any]) -> NDArray[np.float64]:
+def _utility_matrix(utility: Utility, different: list[Any]) -> NDArray[np.float64]:
     matrix, count = np.asarray(utility(different, different), np.float64), len(different)
     if matrix.shape != (count, count):
         raise UsageError("utility_shape_mismatch", count=count, shape=list(matrix.shape))

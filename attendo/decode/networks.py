@@ -18,12 +18,12 @@ from torch import Tensor
 
 from attendo.decode.search import Stepper
 from attendo.errors import UsageError
-from attendo.model.decoder_state import DecoderState, FixedState, Memory
+from attendo.model.decoder_state import DecoderState, Memory, StaticCacheState
 from attendo.model.head_scaling import ScaledHeads
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
 
-How = Literal["probabilities", "logarithms"]
+EnsembleMethod = Literal["probabilities", "logarithms"]
 
 
 @dataclass(frozen=True)
@@ -32,22 +32,22 @@ class EnsembleState:
 
     members: tuple[Any, ...]
 
-    def follow(self, parents: Int[Tensor, " R"]) -> "EnsembleState":
+    def reorder(self, parents: Int[Tensor, " R"]) -> "EnsembleState":
         """Each row goes on from another one of its sentence."""
-        return EnsembleState(tuple(each.follow(parents) for each in self.members))
+        return EnsembleState(tuple(each.reorder(parents) for each in self.members))
 
-    def holding(self, is_token: Bool[Tensor, "R T"]) -> "EnsembleState":
+    def with_past_mask(self, is_token: Bool[Tensor, "R T"]) -> "EnsembleState":
         """Of all that has been read, these positions count."""
-        return EnsembleState(tuple(each.holding(is_token) for each in self.members))
+        return EnsembleState(tuple(each.with_past_mask(is_token) for each in self.members))
 
-    def keep(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "EnsembleState":
+    def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "EnsembleState":
         """These sentences alone, with these rows of theirs."""
-        return EnsembleState(tuple(each.keep(sentences, rows) for each in self.members))
+        return EnsembleState(tuple(each.select(sentences, rows) for each in self.members))
 
-    def take_in(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " M"], start: "EnsembleState") -> None:
+    def insert(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " M"], start: "EnsembleState") -> None:
         """New sentences where others were, in place."""
         for here, new in zip(self.members, start.members, strict=True):
-            here.take_in(sentences, rows, new)
+            here.insert(sentences, rows, new)
 
     def write(self, after: "EnsembleState", rows: Bool[Tensor, " R"]) -> None:
         """What a step came to, in place, where the next one reads."""
@@ -59,7 +59,7 @@ class Ensemble:
     """Steps like one network. The members may be of any size and kind; ids must mean the same to all of them."""
 
     def __init__(
-        self, steppers: Sequence[Stepper], weights: Sequence[float] | None = None, how: How = "probabilities"
+        self, steppers: Sequence[Stepper], weights: Sequence[float] | None = None, how: EnsembleMethod = "probabilities"
     ) -> None:
         if not steppers:
             raise UsageError("ensemble_empty")
@@ -67,7 +67,7 @@ class Ensemble:
             raise UsageError("unknown_ensemble_method", how=how)
         _check_vocabularies(steppers)
         self.members, self.how = tuple(steppers), how
-        self.weights = _summing_to_one(weights, len(steppers))
+        self.weights = _normalise_weights(weights, len(steppers))
 
     def encode(
         self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None
@@ -80,9 +80,11 @@ class Ensemble:
         memories: Sequence[Memory | None] = [None] * len(self.members) if memory is None else memory
         return EnsembleState(tuple(each.start(memory) for each, memory in zip(self._networks(), memories, strict=True)))
 
-    def room(self, sentences: int, source_width: int, width: int, capacity: int) -> EnsembleState:
+    def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> EnsembleState:
         """A state of fixed size for each member."""
-        return EnsembleState(tuple(each.room(sentences, source_width, width, capacity) for each in self._networks()))
+        return EnsembleState(
+            tuple(each.allocate_state(sentences, source_width, width, capacity) for each in self._networks())
+        )
 
     @property
     def device(self) -> torch.device:
@@ -96,7 +98,7 @@ class Ensemble:
     def step(self, ids: Int[Tensor, "R T"], state: EnsembleState) -> tuple[Float[Tensor, "R T V"], EnsembleState]:
         """Log-probabilities in place of logits: their softmax is the distribution above."""
         stepped = [member.step(ids, each) for member, each in zip(self.members, state.members, strict=True)]
-        _check_alike([logits.size(-1) for logits, _ in stepped], "tokens in the logits")
+        _check_equal_sizes([logits.size(-1) for logits, _ in stepped], "tokens in the logits")
         log_probs = [logits.float().log_softmax(-1) for logits, _ in stepped]
         if self.how == "probabilities":
             weighed = [each + math.log(weight) for each, weight in zip(log_probs, self.weights, strict=True)]
@@ -117,16 +119,16 @@ class Ensemble:
 def _check_vocabularies(steppers: Sequence[Stepper]) -> None:
     """As far as it can be seen from sizes; that the pieces are the same too is for whoever has the tokenizers."""
     configs = [each.config for each in steppers if isinstance(each, Transformer)]
-    _check_alike([config.target_vocab_size for config in configs], "tokens of the target vocabulary")
-    _check_alike([config.source_vocab_size for config in configs], "tokens of the source vocabulary")
+    _check_equal_sizes([config.target_vocab_size for config in configs], "tokens of the target vocabulary")
+    _check_equal_sizes([config.source_vocab_size for config in configs], "tokens of the source vocabulary")
 
 
-def _check_alike(sizes: Sequence[int | None], what: str) -> None:
+def _check_equal_sizes(sizes: Sequence[int | None], quantity: str) -> None:
     if len(set(sizes)) > 1:
-        raise UsageError("ensemble_vocabulary_size_mismatch", quantity=what, sizes=", ".join(map(str, sizes)))
+        raise UsageError("ensemble_vocabulary_size_mismatch", quantity=quantity, sizes=", ".join(map(str, sizes)))
 
 
-def _summing_to_one(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
+def _normalise_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
     if weights is None:
         return (1 / count,) * count
     if len(weights) != count:
@@ -137,7 +139,7 @@ def _summing_to_one(weights: Sequence[float] | None, count: int) -> tuple[float,
     return tuple(weight / math.fsum(weights) for weight in weights)
 
 
-class Tapped:
+class TappedNetwork:
     """Steps like the network, with a tap at every step: what the tap returns, search and scores are made of."""
 
     def __init__(self, network: Transformer, tap: Tap) -> None:
@@ -159,8 +161,8 @@ class Tapped:
     def start(self, memory: Memory | None = None) -> DecoderState:
         return self.network.start(memory)
 
-    def room(self, sentences: int, source_width: int, width: int, capacity: int) -> FixedState:
-        return self.network.room(sentences, source_width, width, capacity)
+    def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> StaticCacheState:
+        return self.network.allocate_state(sentences, source_width, width, capacity)
 
     def step(self, ids: Int[Tensor, "R T"], state: Any) -> tuple[Float[Tensor, "R T V"], Any]:
         return self.network.step(ids, state, tap=self.tap)
@@ -173,11 +175,11 @@ class TextbookState:
     memory: Memory
     ids: Int[Tensor, "R T"] | None = None
 
-    def follow(self, parents: Int[Tensor, " R"]) -> "TextbookState":
+    def reorder(self, parents: Int[Tensor, " R"]) -> "TextbookState":
         assert self.ids is not None  # nobody can be followed before the first token
         return replace(self, ids=self.ids.index_select(0, parents))
 
-    def keep(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "TextbookState":
+    def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "TextbookState":
         mask = self.memory.mask
         memory = Memory(
             self.memory.states.index_select(0, sentences), None if mask is None else mask.index_select(0, sentences)
@@ -185,7 +187,7 @@ class TextbookState:
         return TextbookState(memory, None if self.ids is None else self.ids.index_select(0, rows))
 
 
-class Textbook:
+class TextbookNetwork:
     """A stepper for `search`."""
 
     def __init__(self, network: Transformer) -> None:
@@ -194,13 +196,13 @@ class Textbook:
     def start(self, source_ids: Int[Tensor, "B S"], mask: Tensor | None) -> TextbookState:
         if self._network.decoder_only:
             return TextbookState(self._network.encode(source_ids[:, :0]))
-        return TextbookState(self._network.encode(source_ids, mask, tap=_written_out))
+        return TextbookState(self._network.encode(source_ids, mask, tap=_force_explicit_attention))
 
     def step(self, ids: Int[Tensor, "R 1"], state: TextbookState) -> tuple[Float[Tensor, "R 1 V"], TextbookState]:
         said = ids if state.ids is None else torch.cat((state.ids, ids), dim=1)
-        logits, _ = self._network.step(said, self._network.start(state.memory), tap=_written_out)
+        logits, _ = self._network.step(said, self._network.start(state.memory), tap=_force_explicit_attention)
         return logits[:, -1:], replace(state, ids=said)
 
 
-def _written_out(site: str, weights: Tensor) -> None:
+def _force_explicit_attention(site: str, weights: Tensor) -> None:
     """That somebody looks is enough: the network then takes the formula and not the library's kernel."""

@@ -14,47 +14,47 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attendo.decode.beam import at_hand
-from attendo.decode.frontier import Asked, Frontier, changed, difference
+from attendo.decode.beam import is_on_host
+from attendo.decode.frontier import Frontier, RowLimits, difference, map_tensors
 from attendo.decode.networks import Ensemble
-from attendo.decode.rules import Prefix
-from attendo.decode.search import Rule, Strategy, judged
+from attendo.decode.rules import ForcedPrefix
+from attendo.decode.search import Rule, Strategy, apply_rules
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS, PAD
 
 # Logits at a time, 64 and 512 MB of them: what has more is read in several parts.
-_LOGITS, _LOGITS_ON_GPU = 1 << 24, 1 << 27
+_MAX_LOGITS, _MAX_LOGITS_GPU = 1 << 24, 1 << 27
 
 
 @torch.no_grad()
-def read_ahead(
-    network: Any, start: Any, frontier: Frontier, strategy: Strategy, rules: Sequence[Rule], alike: bool = False
+def prefill_prefix(
+    network: Any, start: Any, frontier: Frontier, strategy: Strategy, rules: Sequence[Rule], same_length: bool = False
 ) -> tuple[Any, Frontier]:
     """State and frontier behind the prefixes that are asked for; nothing has been read of them yet.
 
-    The state has one row a sentence before and after, and holds of each what has been read of it. With `alike` it has
+    The state has one row a sentence before and after, and holds of each what has been read of it. With `same_length` it has
     the rows of the frontier, all at the same place: so much is read as the shortest prefix has. The rest of a prefix
     comes token by token, as does all of it where somebody must see each step.
     """
     members = _members(network)
-    if members is None or not _is_asked_for(frontier, strategy, rules):
+    if members is None or not _can_prefill(frontier, strategy, rules):
         return start, frontier
-    asked = changed(frontier.asked, lambda each: each[:: frontier.width])
-    count = _columns(members, frontier, counts := _readable(asked), alike)
+    asked = map_tensors(frontier.limits, lambda each: each[:: frontier.width])
+    count = _count_columns(members, frontier, counts := _prefix_lengths(asked), same_length)
     if count == 0:
         return start, frontier
-    worth = _Worth(asked, frontier.ids.size(1), strategy, rules)
-    most = (_LOGITS_ON_GPU if counts.is_cuda else _LOGITS) // members[0].output.out_features
-    state, log_probability, value = _read(network, start, count, worth, most)
+    worth = _PrefixScorer(asked, frontier.ids.size(1), strategy, rules)
+    most = (_MAX_LOGITS_GPU if counts.is_cuda else _MAX_LOGITS) // members[0].output.out_features
+    state, log_probability, value = _read_prefix(network, start, count, worth, most)
     in_prefix = torch.arange(count, device=counts.device) < counts[:, None]
     is_read = (in_prefix & value.isfinite()).cumprod(dim=1).bool()  # what cannot be said ends a row in a step
-    if alike and not is_read.all():
+    if same_length and not is_read.all():
         return start, frontier
     sentences = torch.arange(counts.size(0), device=counts.device)
-    state = state.follow(sentences.repeat_interleave(frontier.width)) if alike else state.holding(is_read)
+    state = state.reorder(sentences.repeat_interleave(frontier.width)) if same_length else state.with_past_mask(is_read)
     added = (log_probability, difference(value, log_probability))
-    frontier = _behind(frontier, worth.ids, is_read, *(each.where(is_read, 0.0).sum(dim=1) for each in added))
-    return state, frontier if _is_left(asked, is_read) else frontier.wide(frontier.ids.size(1), prefix=0)
+    frontier = _append_prefix(frontier, worth.ids, is_read, *(each.where(is_read, 0.0).sum(dim=1) for each in added))
+    return state, frontier if _has_prefix_left(asked, is_read) else frontier.pad_to(frontier.ids.size(1), prefix=0)
 
 
 def _members(network: Any) -> Sequence[Transformer] | None:
@@ -64,39 +64,41 @@ def _members(network: Any) -> Sequence[Transformer] | None:
     return networks if len(networks) == len(members) else None
 
 
-def _is_asked_for(frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]) -> bool:
-    has_rule = any(isinstance(rule, Prefix) for rule in rules)
-    return has_rule and frontier.asked.prefix.size(1) > 0 and getattr(strategy, "takes_what_is_given", False)
+def _can_prefill(frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]) -> bool:
+    has_rule = any(isinstance(rule, ForcedPrefix) for rule in rules)
+    return has_rule and frontier.limits.prefix.size(1) > 0 and getattr(strategy, "supports_prefill", False)
 
 
-def _readable(asked: Asked) -> Int[Tensor, " B"]:
+def _prefix_lengths(limits: RowLimits) -> Int[Tensor, " B"]:
     """Tokens of each prefix behind which a row is open."""
-    goes_on = (asked.prefix != PAD) & (asked.prefix != EOS)
-    return torch.minimum(goes_on.cumprod(dim=1).sum(dim=1), asked.limit)
+    goes_on = (limits.prefix != PAD) & (limits.prefix != EOS)
+    return torch.minimum(goes_on.cumprod(dim=1).sum(dim=1), limits.max_length)
 
 
-def _columns(members: Sequence[Transformer], frontier: Frontier, counts: Int[Tensor, " B"], alike: bool) -> int:
+def _count_columns(
+    members: Sequence[Transformer], frontier: Frontier, counts: Int[Tensor, " B"], same_length: bool
+) -> int:
     """How many tokens are read; where the host must not look, as many as there can be."""
-    if alike or at_hand(counts):
-        return int(counts.min() if alike else counts.max())
+    if same_length or is_on_host(counts):
+        return int(counts.min() if same_length else counts.max())
     longest = [each.config.max_length for each in members if each.config.positions == "learned"]
-    return min(frontier.asked.prefix.size(1), frontier.ids.size(1) - 2, *longest)
+    return min(frontier.limits.prefix.size(1), frontier.ids.size(1) - 2, *longest)
 
 
-def _is_left(asked: Asked, is_read: Bool[Tensor, "B P"]) -> bool:
+def _has_prefix_left(limits: RowLimits, is_read: Bool[Tensor, "B P"]) -> bool:
     """Whether the rules must still know of a prefix, as far as the host can tell."""
-    left = is_read.sum(dim=1) < (asked.prefix != PAD).sum(dim=1)
-    return not at_hand(left) or bool(left.any())
+    left = is_read.sum(dim=1) < (limits.prefix != PAD).sum(dim=1)
+    return not is_on_host(left) or bool(left.any())
 
 
-class _Worth:
+class _PrefixScorer:
     """What the model and the rules say of the tokens that are given."""
 
-    def __init__(self, asked: Asked, capacity: int, strategy: Strategy, rules: Sequence[Rule]) -> None:
-        self._asked, self._strategy = asked, strategy
+    def __init__(self, limits: RowLimits, capacity: int, strategy: Strategy, rules: Sequence[Rule]) -> None:
+        self._limits, self._strategy = limits, strategy
         # Rules that only forbid leave a prefix alone.
-        self._rules = () if all(getattr(rule, "forbids_alone", False) for rule in rules) else rules
-        ids = torch.cat((torch.full_like(asked.prefix[:, :1], BOS), asked.prefix), dim=1)
+        self._rules = () if all(getattr(rule, "only_masks", False) for rule in rules) else rules
+        ids = torch.cat((torch.full_like(limits.prefix[:, :1], BOS), limits.prefix), dim=1)
         self.ids = pad(ids, (0, capacity - ids.size(1)), value=PAD)
 
     def __call__(self, logits: Float[Tensor, "B T V"], first: int) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
@@ -105,33 +107,33 @@ class _Worth:
         if not self._rules:
             log_probs = ruled = logits.float().log_softmax(-1)
         else:
-            both = judged(logits.flatten(0, 1), self._rows(first, count), self._strategy, self._rules)
+            both = apply_rules(logits.flatten(0, 1), self._position_rows(first, count), self._strategy, self._rules)
             log_probs, ruled = (each.unflatten(0, (-1, count)) for each in both)
         token = self.ids[:, first + 1 : first + 1 + count, None]
         return log_probs.gather(2, token)[..., 0], ruled.gather(2, token)[..., 0]
 
-    def _rows(self, first: int, count: int) -> Frontier:
+    def _position_rows(self, first: int, count: int) -> Frontier:
         """For each of these places a row, as it stands before the token that comes there."""
-        rows = Frontier.start(self._asked, count, self.ids.size(1))
+        rows = Frontier.start(self._limits, count, self.ids.size(1))
         length = torch.arange(first, first + count, device=self.ids.device).repeat(self.ids.size(0))
         is_said = torch.arange(self.ids.size(1), device=length.device) <= length[:, None]
         return replace(rows, ids=self.ids.repeat_interleave(count, dim=0).where(is_said, PAD), length=length)
 
 
-def _read(
-    network: Any, state: Any, count: int, worth: _Worth, most: int
+def _read_prefix(
+    network: Any, state: Any, count: int, scorer: _PrefixScorer, max_positions: int
 ) -> tuple[Any, Float[Tensor, "B P"], Float[Tensor, "B P"]]:
     """So many tokens, bos included: the last one is for the next step. At most so many rows and columns at a time."""
-    part = max(1, most // worth.ids.size(0))
+    part = max(1, max_positions // scorer.ids.size(0))
     told = []
     for first in range(0, count, part):
-        logits, state = network.step(worth.ids[:, first : min(first + part, count)], state)
-        told.append(worth(logits, first))
+        logits, state = network.step(scorer.ids[:, first : min(first + part, count)], state)
+        told.append(scorer(logits, first))
     log_probability, value = (torch.cat(each, dim=1) for each in zip(*told, strict=True))
     return state, log_probability, value
 
 
-def _behind(
+def _append_prefix(
     frontier: Frontier, ids: Int[Tensor, "B C"], is_read: Bool[Tensor, "B P"], log_probability: Tensor, penalty: Tensor
 ) -> Frontier:
     """The rows, each behind what of its prefix has been read."""

@@ -16,9 +16,9 @@ from typing import Any
 
 from attendo.decode.config import GenerationConfig
 from attendo.errors import UsageError
-from attendo.settings import nearest
+from attendo.settings import suggest_name
 
-LIKES: dict[str, dict[str, Any]] = {
+PRESETS: dict[str, dict[str, Any]] = {
     "fairseq": {
         "beam": 5,
         "stop": "first_come",
@@ -57,26 +57,32 @@ LIKES: dict[str, dict[str, Any]] = {
     },
 }
 
-_OF_THE_MACHINE = ("max_source", "long_source", "batch_tokens", "engine", "compile", "precision")
-_OF_THE_MODEL = ("source_prefix", "target_prefix")
+_RUNTIME_SETTINGS = ("max_source", "long_source", "batch_tokens", "engine", "compile", "precision")
+_MODEL_SETTINGS = ("source_prefix", "target_prefix")
 
 
-def like(name: str, given: Mapping[str, Any] | None = None, own: GenerationConfig | None = None) -> GenerationConfig:
+def preset(
+    name: str, options: Mapping[str, Any] | None = None, model_config: GenerationConfig | None = None
+) -> GenerationConfig:
     """The defaults of that system, changed where a value is given, which then means what it means there.
 
-    `own`: the settings of a model. What it says of the machine and of prefixes stays, all else is theirs.
+    `model_config`: the settings of a model. What it says of the machine and of prefixes stays, all else is theirs.
     """
-    if name not in LIKES:
+    if name not in PRESETS:
         raise UsageError(
-            "unknown_like_system", name=name, known=", ".join(LIKES), suggestion=nearest(name, list(LIKES))
+            "unknown_like_system", name=name, known=", ".join(PRESETS), suggestion=suggest_name(name, list(PRESETS))
         )
-    given = {key: value for key, value in (given or {}).items() if value is not None}
-    kept = {} if own is None else {key: getattr(own, key) for key in (*_OF_THE_MACHINE, *_OF_THE_MODEL)}
-    config = GenerationConfig(**{**kept, **LIKES[name], **given})
-    return config.changed(**{**_following(name, config), **given})
+    options = {key: value for key, value in (options or {}).items() if value is not None}
+    kept = (
+        {}
+        if model_config is None
+        else {key: getattr(model_config, key) for key in (*_RUNTIME_SETTINGS, *_MODEL_SETTINGS)}
+    )
+    config = GenerationConfig(**{**kept, **PRESETS[name], **options})
+    return config.override(**{**_dependent_settings(name, config), **options})
 
 
-def _following(name: str, config: GenerationConfig) -> dict[str, Any]:
+def _dependent_settings(name: str, config: GenerationConfig) -> dict[str, Any]:
     """What a system makes depend on its other settings."""
     match name:
         case "hf" if config.beam > 1 and not config.sample:  # one row is penalised by its logits, several are not

@@ -42,7 +42,7 @@ class Ranking:
 
     def score(self, frontier: Frontier) -> Float[Tensor, " R"]:
         """Of every row as far as it has come; -∞ where nothing is."""
-        score = self.formula(frontier.value, self.tokens(frontier))
+        score = self.score_values(frontier.value, self.tokens(frontier))
         return score if self.coverage_penalty == 0 else score + self.coverage(frontier)
 
     def coverage(self, frontier: Frontier) -> Float[Tensor, " R"]:
@@ -55,9 +55,9 @@ class Ranking:
 
     def best_possible(self, frontier: Frontier) -> Float[Tensor, " R"]:
         """The highest score that a row can still come to, if what follows were certain and covered all that is left."""
-        now, last = self.tokens(frontier) + int(self.counts_eos), frontier.asked.limit + 1
+        now, last = self.tokens(frontier) + int(self.counts_eos), frontier.limits.max_length + 1
         value = frontier.value - self.word_penalty * (now if self.word_penalty > 0 else last)
-        return torch.maximum(self._for_length(value, now), self._for_length(value, last))
+        return torch.maximum(self._normalise_length(value, now), self._normalise_length(value, last))
 
     def order(self, frontier: Frontier) -> Int[Tensor, "B W"]:
         """Of each sentence the places of its rows, best first: what ended by itself before what was cut."""
@@ -81,13 +81,13 @@ class Ranking:
             case "reward":
                 return 1.0, words + self.length_penalty * tokens
 
-    def formula(self, value: Float[Tensor, " R"], tokens: Int[Tensor, " R"]) -> Float[Tensor, " R"]:
+    def score_values(self, value: Float[Tensor, " R"], tokens: Int[Tensor, " R"]) -> Float[Tensor, " R"]:
         """The same for many."""
         if self.word_penalty:
             value = value - self.word_penalty * tokens.clamp(min=1)
-        return self._for_length(value, tokens)
+        return self._normalise_length(value, tokens)
 
-    def _for_length(self, value: Float[Tensor, " R"], tokens: Int[Tensor, " R"]) -> Float[Tensor, " R"]:
+    def _normalise_length(self, value: Float[Tensor, " R"], tokens: Int[Tensor, " R"]) -> Float[Tensor, " R"]:
         counted = tokens.clamp(min=1).to(value.dtype)
         match self.normalise:
             case "none":

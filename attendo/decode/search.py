@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attendo.decode.coverage import Covered
-from attendo.decode.frontier import Asked, Frontier
-from attendo.decode.step_hook import between_steps
+from attendo.decode.coverage import CoverageState
+from attendo.decode.frontier import Frontier, RowLimits
+from attendo.decode.step_hook import run_step_hook
 
 CLOSED_SHARE = 0.25  # of the sentences: so many closed ones leave the batch. Fewer are not worth the copy of the state.
 
@@ -18,10 +18,10 @@ CLOSED_SHARE = 0.25  # of the sentences: so many closed ones leave the batch. Fe
 class SearchState(Protocol):
     """What a stepper knows of the steps before."""
 
-    def follow(self, parents: Int[Tensor, " R"]) -> Self:
+    def reorder(self, parents: Int[Tensor, " R"]) -> Self:
         """Each row goes on from another one of its sentence."""
 
-    def keep(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> Self:
+    def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> Self:
         """These sentences alone, with these rows of theirs."""
 
 
@@ -33,7 +33,7 @@ class Stepper(Protocol):
 
 
 @runtime_checkable
-class Network(Stepper, Protocol):
+class Seq2SeqNetwork(Stepper, Protocol):
     """What also reads sources, and keeps what it knows in place: a Transformer, or an ensemble of some."""
 
     @property
@@ -43,8 +43,8 @@ class Network(Stepper, Protocol):
 
     def start(self, memory: Any) -> Any: ...
 
-    def room(self, sentences: int, source_width: int, width: int, capacity: int) -> Any:
-        """A state of fixed size, `width` rows a sentence, that besides `follow` can `take_in` and `write`."""
+    def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> Any:
+        """A state of fixed size, `width` rows a sentence, that besides `reorder` can `insert` and `write`."""
 
 
 @runtime_checkable
@@ -62,7 +62,7 @@ class Strategy(Protocol):
     def width(self) -> int:
         """Rows of a sentence."""
 
-    def start(self, asked: Asked, capacity: int | None = None) -> Frontier:
+    def start(self, limits: RowLimits, capacity: int | None = None) -> Frontier:
         """The rows before the first token, `width` for each sentence."""
 
     def advance(
@@ -78,19 +78,19 @@ StateT = TypeVar("StateT", bound=Any)
 
 
 @torch.no_grad()
-def turn(
+def decode_step(
     stepper: Stepper, state: StateT, frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]
 ) -> tuple[StateT, Frontier]:
     """One more token in every open row: the same for every engine. Shapes in are shapes out."""
     logits, state = stepper.step(frontier.last, state)
-    if isinstance(state, Covered):
-        frontier = state.tell(frontier)
-    log_probs, ruled = judged(logits[:, -1], frontier, strategy, rules, getattr(state, "log_probs", None))
+    if isinstance(state, CoverageState):
+        frontier = state.update_frontier(frontier)
+    log_probs, ruled = apply_rules(logits[:, -1], frontier, strategy, rules, getattr(state, "log_probs", None))
     parents, frontier = strategy.advance(frontier, log_probs, ruled)
-    return state if parents is None else state.follow(parents), frontier
+    return state if parents is None else state.reorder(parents), frontier
 
 
-def judged(
+def apply_rules(
     logits: Float[Tensor, "R V"],
     frontier: Frontier,
     strategy: Strategy,
@@ -100,47 +100,50 @@ def judged(
     """The log-probabilities of the model, which some steppers leave in their state, and what the rules make of them."""
     logits = logits.float()
     log_probs = logits.log_softmax(-1) if log_probs is None else log_probs
-    ruled = log_probs if _at_one(strategy, rules) else log_probs.clone()
+    ruled = log_probs if _rules_only_mask(strategy, rules) else log_probs.clone()
     for rule in rules:
         # A rule of logits comes first; what it leaves are log-probabilities again.
-        of_logits = getattr(rule, "of_logits", False)
-        ruled = rule(logits, frontier).log_softmax(-1) if of_logits else rule(ruled, frontier)
+        on_logits = getattr(rule, "applies_to_logits", False)
+        ruled = rule(logits, frontier).log_softmax(-1) if on_logits else rule(ruled, frontier)
     return log_probs, ruled
 
 
-def _at_one(strategy: Strategy, rules: Sequence[Rule]) -> bool:
+def _rules_only_mask(strategy: Strategy, rules: Sequence[Rule]) -> bool:
     """Whether what is chosen has the log-probability that the model gave it, so that nobody needs both numbers.
 
     To copy as many as there are tokens and rows takes a good part of a step on a CPU.
     """
-    if getattr(strategy, "tells_forbidden", False):
+    if getattr(strategy, "needs_raw_log_probs", False):
         return False
-    return all(getattr(rule, "forbids_alone", False) for rule in rules)
+    return all(getattr(rule, "only_masks", False) for rule in rules)
 
 
 def search(
     stepper: Stepper,
     state: SearchState,
-    asked: Asked | Frontier,
+    limits: RowLimits | Frontier,
     strategy: Strategy,
     rules: Sequence[Rule] = (),
-    ahead: Callable[..., tuple[Any, Frontier]] = turn,
+    step_function: Callable[..., tuple[Any, Frontier]] = decode_step,
 ) -> Iterator[Frontier]:
     """Yields the frontier of all sentences after every token; the last one holds the answers.
 
     `state` has one memory a sentence. Closed sentences stay in what is told but leave the batch that is stepped. A
     frontier in place of what is asked is one that has come as far as the state.
     """
-    frontier = told = strategy.start(asked) if isinstance(asked, Asked) else asked
+    frontier = told = strategy.start(limits) if isinstance(limits, RowLimits) else limits
     sentences = frontier.length.size(0) // strategy.width
     here = torch.arange(sentences, device=frontier.length.device)  # those that are stepped
     while int((still_open := frontier.open.view(-1, strategy.width).any(dim=1)).sum()) > 0:
         if still_open.sum() <= (1 - CLOSED_SHARE) * here.size(0):
             staying = still_open.nonzero()[:, 0]
             with torch.no_grad():
-                state, frontier = state.keep(staying, frontier.rows_of(staying)), frontier.keep(staying)
+                state, frontier = (
+                    state.select(staying, frontier.row_indices(staying)),
+                    frontier.select_sentences(staying),
+                )
             here = here[staying]
-        between_steps()
-        state, frontier = ahead(stepper, state, frontier, strategy, rules)
-        told = frontier if here.size(0) == sentences else told.put(here, frontier)
+        run_step_hook()
+        state, frontier = step_function(stepper, state, frontier, strategy, rules)
+        told = frontier if here.size(0) == sentences else told.replace_sentences(here, frontier)
         yield told

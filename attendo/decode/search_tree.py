@@ -27,7 +27,7 @@ _PUSHED_OUT: Fate = "pushed out by better finished ones"
 
 
 @dataclass(frozen=True)
-class Node:
+class SearchNode:
     """A hypothesis that was considered: its parent's with one more token."""
 
     number: int  # its place among the nodes
@@ -43,7 +43,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Tree:
+class SearchTree:
     """The search for one sentence, or in one group of a diverse beam, whose groups never mix.
 
     In a step first comes what was considered, best first (row by row, where each chooses for itself), then what phrases
@@ -53,16 +53,16 @@ class Tree:
     sentence: int  # its number
     group: int
     width: int  # W
-    nodes: tuple[Node, ...]
+    nodes: tuple[SearchNode, ...]
 
     @property
-    def answers(self) -> list[Node]:
+    def final_nodes(self) -> list[SearchNode]:
         """The hypotheses that were left in the end."""
         return [node for node in self.nodes if node.fate in ("finished", "cut")]
 
-    def ids(self, node: Node) -> list[int]:
+    def ids(self, node: SearchNode) -> list[int]:
         """All tokens of a hypothesis, bos left out."""
-        return ids_of(self.nodes, node)
+        return path_ids(self.nodes, node)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers, strings, lists and dicts, as JSON has them."""
@@ -83,7 +83,7 @@ class Tree:
         return "\n".join(lines)
 
 
-def ids_of(nodes: Sequence[Node], node: Node) -> list[int]:
+def path_ids(nodes: Sequence[SearchNode], node: SearchNode) -> list[int]:
     """From the first token to that of the node."""
     found = [] if node.id is None else [node.id]
     while node.parent is not None:
@@ -94,7 +94,7 @@ def ids_of(nodes: Sequence[Node], node: Node) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateRecord:
     """A way to go on with a row."""
 
     row: int
@@ -102,17 +102,17 @@ class Candidate:
     log_probability: float
     value: float
     score: float | None
-    place: int  # among those that were looked at, 0 the best
+    rank: int  # among those that were looked at, 0 the best
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowSnapshot:
     """Rows of one sentence, as plain numbers."""
 
     ids: list[list[int]]  # bos left out
     value: list[float]
     score: list[float] | list[None]
-    there: list[bool]
+    exists: list[bool]
     open: list[bool]
     full: list[bool]
     ended: list[bool]
@@ -120,54 +120,54 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepRecord:
     """All that one step did to a sentence."""
 
-    before: Rows
-    after: Rows
-    told: Rows  # what there is to answer then; the rows themselves, where nothing is put aside
+    before: RowSnapshot
+    after: RowSnapshot
+    hypotheses: RowSnapshot  # what there is to answer then; the rows themselves, where nothing is put aside
     parents: list[int]  # of the rows after it
     added: list[float]  # log-probability of the last token of these rows
-    together: bool  # the rows of the sentence were chosen from all continuations
+    joint: bool  # the rows of the sentence were chosen from all continuations
     free_end: bool  # behind a full row any token is the last
-    considered: list[Candidate]
-    forbidden: list[Candidate]
-    left_out: list[tuple[Candidate, Fate]]
+    considered: list[CandidateRecord]
+    forbidden: list[CandidateRecord]
+    rejected: list[tuple[CandidateRecord, Fate]]
 
     @cached_property
-    def grown(self) -> dict[tuple[int, int], int]:
+    def new_rows(self) -> dict[tuple[int, int], int]:
         """The rows with one more token: which was continued, by what, and where that is now."""
         return {
             (parent, ids[-1]): row
             for row, (parent, ids) in enumerate(zip(self.parents, self.after.ids, strict=True))
-            if self.after.there[row] and len(ids) > len(self.before.ids[parent])
+            if self.after.exists[row] and len(ids) > len(self.before.ids[parent])
         }
 
     @property
-    def candidates(self) -> Iterator[Candidate]:
+    def candidates(self) -> Iterator[CandidateRecord]:
         """What was considered; what was chosen without being among the best comes last."""
         yield from self.considered
         known = {(each.row, each.id) for each in self.considered}
-        for (parent, token), row in self.grown.items():
+        for (parent, token), row in self.new_rows.items():
             if (parent, token) not in known:
-                yield Candidate(parent, token, self.added[row], self.after.value[row], None, place=len(known))
+                yield CandidateRecord(parent, token, self.added[row], self.after.value[row], None, rank=len(known))
 
     @property
     def cut(self) -> list[int]:
         """Rows that could go no further and did not end."""
-        if self.told is self.after:
+        if self.hypotheses is self.after:
             rows = zip(self.parents, self.after.cut, self.after.ended, strict=True)
             return [parent for parent, cut, ended in rows if cut and not ended and not self.before.cut[parent]]
-        ends = {each.row for each in self.considered if each.id == EOS and each.place < self.width}
-        stuck = not any(self.after.there)
+        ends = {each.row for each in self.considered if each.id == EOS and each.rank < self.width}
+        stuck = not any(self.after.exists)
         full = [is_full and not self.free_end for is_full in self.before.full]
-        at_end = [there and (is_full or stuck) for there, is_full in zip(self.before.there, full, strict=True)]
+        at_end = [there and (is_full or stuck) for there, is_full in zip(self.before.exists, full, strict=True)]
         return [row for row, is_at_end in enumerate(at_end) if is_at_end and row not in ends]
 
     @property
-    def answers(self) -> set[tuple[int, ...]]:
+    def current_hypotheses(self) -> set[tuple[int, ...]]:
         """What has ended or was cut so far, and has not been pushed out."""
-        rows = zip(self.told.ids, self.told.there, self.told.ended, self.told.cut, strict=True)
+        rows = zip(self.hypotheses.ids, self.hypotheses.exists, self.hypotheses.ended, self.hypotheses.cut, strict=True)
         return {tuple(ids) for ids, there, ended, cut in rows if there and (ended or cut)}
 
     @property
@@ -176,16 +176,16 @@ class Step:
 
     def may_end(self, row: int, token: int) -> bool:
         """A beam puts aside what ended; elsewhere it stays where it is, and another row may have said the same."""
-        return self._ends(row, token) and (self.told is not self.after or (row, token) in self.grown)
+        return self._ends(row, token) and (self.hypotheses is not self.after or (row, token) in self.new_rows)
 
-    def fate(self, candidate: Candidate) -> Fate:
+    def fate(self, candidate: CandidateRecord) -> Fate:
         """Of one that ends, what it is unless it is among the answers."""
-        row = self.grown.get((candidate.row, candidate.id))
-        not_best = self.together and candidate.place >= self.width
+        row = self.new_rows.get((candidate.row, candidate.id))
+        not_best = self.joint and candidate.rank >= self.width
         if self._ends(candidate.row, candidate.id):
             if not_best:
                 return "ends, but not among the best W"
-            return _PUSHED_OUT if self.together else "not chosen"
+            return _PUSHED_OUT if self.joint else "not chosen"
         if row is not None and self.after.open[row]:
             return "goes on"
         if self.before.full[candidate.row]:
@@ -198,51 +198,51 @@ class Step:
         return token == EOS or (self.free_end and self.before.full[row])
 
 
-class Draft:
+class TreeBuilder:
     """A tree while it grows."""
 
     def __init__(self, width: int) -> None:
-        self.width, self.nodes = width, list[Node]()
+        self.width, self.nodes = width, list[SearchNode]()
         self._rows: list[int | None] = [None] * width  # the node that each row has come to
-        self._held: list[int] = []  # nodes that have ended or were cut, and were not pushed out
+        self._finished: list[int] = []  # nodes that have ended or were cut, and were not pushed out
         self._step = 0
 
-    def add(self, step: Step) -> None:
+    def add(self, step: StepRecord) -> None:
         self._step += 1
         numbers: dict[tuple[int, int], int] = {}
         for each in step.candidates:
             score = each.score if step.may_end(each.row, each.id) else None
             numbers[each.row, each.id] = self._append(each, step.fate(each), score)
         ending = [number for key, number in numbers.items() if step.may_end(*key)]
-        for each, fate in step.left_out:
+        for each, fate in step.rejected:
             self._append(each, fate, None)
         for each in step.forbidden:
             self._append(each, "forbidden", None)
         cut = [self._append_cut(row, step.before) for row in step.cut]
-        self._hold(step.answers, [*ending, *cut])
+        self._update_finished(step.current_hypotheses, [*ending, *cut])
         self._rows = [None] * self.width
-        for key, row in step.grown.items():
+        for key, row in step.new_rows.items():
             self._rows[row] = numbers[key]
 
-    def _append(self, each: Candidate, fate: Fate, score: float | None) -> int:
+    def _append(self, each: CandidateRecord, fate: Fate, score: float | None) -> int:
         parent, number = self._rows[each.row], len(self.nodes)
-        node = Node(number, parent, self._step, each.row, each.id, each.log_probability, each.value, fate, score)
+        node = SearchNode(number, parent, self._step, each.row, each.id, each.log_probability, each.value, fate, score)
         self.nodes.append(node)
         return number
 
-    def _append_cut(self, row: int, before: Rows) -> int:
+    def _append_cut(self, row: int, before: RowSnapshot) -> int:
         number, parent, fate = len(self.nodes), self._rows[row], _PUSHED_OUT
-        node = Node(number, parent, self._step, row, None, 0.0, before.value[row], fate, before.score[row])
+        node = SearchNode(number, parent, self._step, row, None, 0.0, before.value[row], fate, before.score[row])
         self.nodes.append(node)
         return number
 
-    def _hold(self, answers: set[tuple[int, ...]], new: list[int]) -> None:
+    def _update_finished(self, hypotheses: set[tuple[int, ...]], new: list[int]) -> None:
         """Of the hypotheses that ended or were cut, now or before, those that are among the answers."""
-        before, self._held = self._held, []
+        before, self._finished = self._finished, []
         for number in [*before, *new]:
             node = self.nodes[number]
-            if tuple(ids_of(self.nodes, node)) in answers:
-                self._held.append(number)
+            if tuple(path_ids(self.nodes, node)) in hypotheses:
+                self._finished.append(number)
                 self.nodes[number] = replace(node, fate="finished" if node.id == EOS else "cut")
             elif number in before or node.fate == _PUSHED_OUT:
                 self.nodes[number] = replace(node, fate=_PUSHED_OUT, pushed_out_at=self._step)

@@ -15,23 +15,25 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from attendo.decode.frontier import Asked, Frontier, as_bytes, changed, combined, from_bytes
-from attendo.decode.prefill import read_ahead
-from attendo.decode.requests import Answers, Request, asked_of, begun
-from attendo.decode.search import Network, Rule, Strategy, turn
-from attendo.decode.step_hook import between_steps
-from attendo.nn.cuda_graph import recorded_into
+from attendo.decode.frontier import Frontier, RowLimits, map_tensors, pack, unpack, zip_tensors
+from attendo.decode.prefill import prefill_prefix
+from attendo.decode.requests import DecodeRequest, FinishedBatch, encode_and_start, limit_tensors
+from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy, decode_step
+from attendo.decode.step_hook import run_step_hook
+from attendo.nn.cuda_graph import capture_graph
 from attendo.text import EOS, PAD
 
-_SHARE = 4  # of the slots, one of so many changes at a time: reading few sentences takes almost as long as many
-_NUMBERS = 5  # beside the ids of a source: how many they are, the slot, limit, least, number
-_MOST = 3  # journeys at a time: before another, the first must arrive
-BEHIND = 2  # steps that a GPU may be ahead of what the host has seen: enough to be busy, few enough to waste little
-_AS_IT_COMES = 3  # calls before the recording: libraries set themselves up in them, which cannot be recorded
+_REFILL_DIVISOR = (
+    4  # of the slots, one of so many changes at a time: reading few sentences takes almost as long as many
+)
+_NUM_FIELDS = 5  # beside the ids of a source: how many they are, the slot, limit, least, number
+_MAX_PENDING_COPIES = 3  # journeys at a time: before another, the first must arrive
+POLL_DELAY = 2  # steps that a GPU may be ahead of what the host has seen: enough to be busy, few enough to waste little
+_WARMUP_CALLS = 3  # calls before the recording: libraries set themselves up in them, which cannot be recorded
 
 
 @dataclass(frozen=True)
-class SlotSizes:
+class BatchShape:
     """What never changes."""
 
     count: int  # sentences side by side
@@ -40,116 +42,118 @@ class SlotSizes:
     prefix_width: int = 0
 
 
-class Slots:
+class StaticBatch:
     """Serves any number of requests that fit into the sizes."""
 
     @torch.no_grad()
     def __init__(
         self,
-        network: Network,
+        network: Seq2SeqNetwork,
         strategy: Strategy,
         rules: Sequence[Rule],
-        sizes: SlotSizes,
+        shape: BatchShape,
         compiled: bool = False,
     ) -> None:
         self._network, self._strategy, self._rules = network, strategy, rules
-        self._serving: list[Request | None] = [None] * sizes.count
-        self._since = [0] * sizes.count  # the step before the first of each
-        self._frontier = self._closed(sizes, network.device)
-        self._state = network.room(sizes.count, sizes.source_width, strategy.width, sizes.capacity)
-        self._still_open = torch.zeros(sizes.count, dtype=torch.bool, device=network.device)
-        self._looks = Looks(network.device, sizes.count)
-        self._intake = Intake(network, strategy, rules, self._state, self._frontier, sizes.source_width, compiled)
-        self._outlet = Outlet(self._frontier.hypotheses)
-        step = compiled_alone(self._step) if compiled else self._step
-        self._turn: Callable[[], None] = Recorded(step, network.device)
+        self._requests: list[DecodeRequest | None] = [None] * shape.count
+        self._started_at = [0] * shape.count  # the step before the first of each
+        self._frontier = self._empty_frontier(shape, network.device)
+        self._state = network.allocate_state(shape.count, shape.source_width, strategy.width, shape.capacity)
+        self._still_open = torch.zeros(shape.count, dtype=torch.bool, device=network.device)
+        self._poller = FinishedPoller(network.device, shape.count)
+        self._prefill = SlotPrefill(network, strategy, rules, self._state, self._frontier, shape.source_width, compiled)
+        self._result_copy = AsyncResultCopy(self._frontier.hypotheses)
+        step = compile_method(self._decode_step) if compiled else self._decode_step
+        self._run_step: Callable[[], None] = CudaGraphRunner(step, network.device)
 
-    def answers(self, requests: Sequence[Request]) -> Iterator[Answers]:
+    def generate(self, requests: Sequence[DecodeRequest]) -> Iterator[FinishedBatch]:
         """As soon as they are done. Those that were left from a call whose answers nobody took are forgotten."""
-        self.forget()
+        self.cancel()
         waiting = deque(requests)
         while waiting or self.busy:
-            between_steps()
-            yield from self.advance(waiting)
+            run_step_hook()
+            yield from self.step(waiting)
 
-    def advance(self, waiting: "deque[Request]") -> Iterator[Answers]:
+    def step(self, waiting: "deque[DecodeRequest]") -> Iterator[FinishedBatch]:
         """One more token for everybody, and what has been found. Who can be taken in leaves the queue first."""
-        self._take_in(waiting)
-        if any(self._serving):
+        self._insert(waiting)
+        if any(self._requests):
             with torch.no_grad():
-                self._turn()
-            self._looks.note(self._still_open)
-            if (done := self._done()) and len(done) >= self._worth_it(waiting):
-                self._retire(done)
-        yield from self._outlet.arrivals(all_of_them=not any(self._serving))
+                self._run_step()
+            self._poller.record(self._still_open)
+            if (done := self._find_finished()) and len(done) >= self._min_refill(waiting):
+                self._release(done)
+        yield from self._result_copy.completed(wait_for_all=not any(self._requests))
 
     @property
     def busy(self) -> bool:
         """Whether anybody's answer is still to come."""
-        return any(self._serving) or self._outlet.busy
+        return any(self._requests) or self._result_copy.busy
 
-    def forget(self, numbers: Collection[int] | None = None) -> None:
+    def cancel(self, request_ids: Collection[int] | None = None) -> None:
         """Nobody waits for the answers to these requests any more, or to any; their slots are free."""
-        self._serving = [
-            None if request is None or numbers is None or request.number in numbers else request
-            for request in self._serving
+        self._requests = [
+            None if request is None or request_ids is None or request.request_id in request_ids else request
+            for request in self._requests
         ]
-        self._outlet.forget(numbers)
+        self._result_copy.cancel(request_ids)
 
-    def _step(self) -> None:
-        state, frontier = turn(self._network, self._state, self._frontier, self._strategy, self._rules)
-        combined(self._frontier, frontier, _written)  # where the next step reads
+    def _decode_step(self) -> None:
+        state, frontier = decode_step(self._network, self._state, self._frontier, self._strategy, self._rules)
+        zip_tensors(self._frontier, frontier, _copy_in_place)  # where the next step reads
         self._state.write(state, frontier.open)
         self._still_open.copy_(frontier.open.view(-1, self._strategy.width).any(dim=1))
 
-    def _take_in(self, waiting: "deque[Request]") -> None:
-        free = [slot for slot, request in enumerate(self._serving) if request is None]
-        if not waiting or len(free) < self._worth_it(waiting):
+    def _insert(self, waiting: "deque[DecodeRequest]") -> None:
+        free = [slot for slot, request in enumerate(self._requests) if request is None]
+        if not waiting or len(free) < self._min_refill(waiting):
             return
         new = {slot: waiting.popleft() for slot in free[: len(waiting)]}
-        self._intake.take_in([*new], [*new.values()])
+        self._prefill.insert([*new], [*new.values()])
         for slot, request in new.items():
-            self._serving[slot], self._since[slot] = request, self._looks.step
+            self._requests[slot], self._started_at[slot] = request, self._poller.step
 
-    def _worth_it(self, waiting: "deque[Request]") -> int:
+    def _min_refill(self, waiting: "deque[DecodeRequest]") -> int:
         """So many sentences come in, and leave, at once. Where nobody waits for a slot, everybody leaves when done."""
-        return min(len(waiting), -(-len(self._serving) // _SHARE))
+        return min(len(waiting), -(-len(self._requests) // _REFILL_DIVISOR))
 
-    def _done(self) -> dict[int, Request]:
+    def _find_finished(self) -> dict[int, DecodeRequest]:
         """Those that were seen to be done, and those that must be: no answer is longer than its limit and eos."""
-        seen, step = self._looks.oldest(), self._looks.step
+        seen, step = self._poller.poll(), self._poller.step
         return {
             slot: request
-            for slot, (request, since) in enumerate(zip(self._serving, self._since, strict=True))
+            for slot, (request, since) in enumerate(zip(self._requests, self._started_at, strict=True))
             if request is not None
-            and (step - since > request.limit or (seen is not None and since < seen.step and not seen.is_open[slot]))
+            and (
+                step - since > request.max_length or (seen is not None and since < seen.step and not seen.is_open[slot])
+            )
         }
 
-    def _retire(self, done: dict[int, Request]) -> None:
+    def _release(self, done: dict[int, DecodeRequest]) -> None:
         """Their slots are free from now on."""
         with torch.no_grad():
-            self._outlet.send(done)
+            self._result_copy.enqueue(done)
         for slot in done:
-            self._serving[slot] = None
+            self._requests[slot] = None
 
-    def _closed(self, sizes: SlotSizes, device: torch.device) -> Frontier:
+    def _empty_frontier(self, shape: BatchShape, device: torch.device) -> Frontier:
         """Rows for nobody."""
-        asked = asked_of([Request(0, (), sizes.capacity - 2)] * sizes.count, device, sizes.prefix_width)
-        started = self._strategy.start(asked, sizes.capacity)
+        asked = limit_tensors([DecodeRequest(0, (), shape.capacity - 2)] * shape.count, device, shape.prefix_width)
+        started = self._strategy.start(asked, shape.capacity)
         # Copies, because each must have memory of its own to be written to.
-        return changed(replace(started, open=torch.zeros_like(started.open)), torch.clone)
+        return map_tensors(replace(started, open=torch.zeros_like(started.open)), torch.clone)
 
 
-def _written(here: Tensor, new: Tensor) -> Tensor:
+def _copy_in_place(here: Tensor, new: Tensor) -> Tensor:
     return here if here is new else here.copy_(new)
 
 
-class Intake:
+class SlotPrefill:
     """Writes into `state` and `frontier`, which the steps of the slots read."""
 
     def __init__(
         self,
-        network: Network,
+        network: Seq2SeqNetwork,
         strategy: Strategy,
         rules: Sequence[Rule],
         state: Any,
@@ -159,190 +163,199 @@ class Intake:
     ) -> None:
         self._network, self._strategy, self._rules = network, strategy, rules
         self._state, self._frontier = state, frontier
-        self._source_width, self._prefix_width = source_width, frontier.asked.prefix.size(1)
-        self._numbers = Struct(f"{self._source_width + _NUMBERS + self._prefix_width}q")
+        self._source_width, self._prefix_width = source_width, frontier.limits.prefix.size(1)
+        self._row_struct = Struct(f"{self._source_width + _NUM_FIELDS + self._prefix_width}q")
         self._device = frontier.ids.device
         # Compiling takes long, so only what fills all slots is worth it.
-        self._all = frontier.open.size(0) // frontier.width
-        self._read_all = compiled_alone(self._read) if compiled else self._read
-        self._sizes: dict[int, tuple[Tensor, Callable[[], None]]] = {}  # work by how many sentences it takes in
+        self._num_slots = frontier.open.size(0) // frontier.width
+        self._prefill_all = compile_method(self._prefill) if compiled else self._prefill
+        self._runners: dict[int, tuple[Tensor, Callable[[], None]]] = {}  # work by how many sentences it takes in
 
     @torch.no_grad()
-    def take_in(self, slots: Sequence[int], requests: Sequence[Request]) -> None:
-        lines = bytearray().join(map(self._line, slots, requests))
+    def insert(self, slots: Sequence[int], requests: Sequence[DecodeRequest]) -> None:
+        lines = bytearray().join(map(self._pack_request, slots, requests))
         sheet = torch.frombuffer(lines, dtype=torch.long).view(len(requests), -1)
         if self._device.type == "cpu":
-            (self._read_all if len(requests) == self._all else self._read)(sheet)
+            (self._prefill_all if len(requests) == self._num_slots else self._prefill)(sheet)
             return
         # Recorded work has its size. What is too much for few sentences is done for the last one again.
         size = 1 << (len(requests) - 1).bit_length()
-        if size not in self._sizes:
+        if size not in self._runners:
             here = torch.empty(size, sheet.size(1), dtype=torch.long, device=self._device)
-            read = self._read_all if size == self._all else self._read
-            self._sizes[size] = here, Recorded(partial(read, here), self._device)
-        here, work = self._sizes[size]
+            read = self._prefill_all if size == self._num_slots else self._prefill
+            self._runners[size] = here, CudaGraphRunner(partial(read, here), self._device)
+        here, work = self._runners[size]
         here.copy_(torch.cat((sheet, sheet[-1:].expand(size - len(requests), -1))))
         work()
 
-    def _line(self, slot: int, request: Request) -> bytes:
+    def _pack_request(self, slot: int, request: DecodeRequest) -> bytes:
         """All that is told of a sentence, so that it is one journey to the device.
 
         Packed, because while a list of numbers becomes a tensor, which takes seven times as long, the device waits.
         """
         source, prefix = request.source, request.prefix
         length = len(source) + 1
-        return self._numbers.pack(
+        return self._row_struct.pack(
             *source,
             EOS,
             *(PAD,) * (self._source_width - length),
-            *(length, slot, request.limit, request.least, request.number),
+            *(length, slot, request.max_length, request.min_length, request.request_id),
             *prefix,
             *(PAD,) * (self._prefix_width - len(prefix)),
         )
 
-    def _read(self, sheet: Int[Tensor, "N L"]) -> None:
-        ids, numbers, prefix = sheet.split((self._source_width, _NUMBERS, self._prefix_width), dim=1)
+    def _prefill(self, packed: Int[Tensor, "N L"]) -> None:
+        ids, numbers, prefix = packed.split((self._source_width, _NUM_FIELDS, self._prefix_width), dim=1)
         length, slots, limit, least, number = numbers.unbind(dim=1)
-        mask = torch.arange(self._source_width, device=sheet.device) < length[:, None]
-        asked = Asked(limit=limit, least=least, prefix=prefix, number=number)
-        start, new = begun(self._network, ids, mask), self._strategy.start(asked, self._frontier.ids.size(1))
-        start, new = read_ahead(self._network, start, new, self._strategy, self._rules)
-        self._state.take_in(slots, self._frontier.rows_of(slots), start)
-        _put(self._frontier, slots, new.wide(new.ids.size(1), self._prefix_width))
+        mask = torch.arange(self._source_width, device=packed.device) < length[:, None]
+        asked = RowLimits(max_length=limit, min_length=least, prefix=prefix, request_id=number)
+        start, new = encode_and_start(self._network, ids, mask), self._strategy.start(asked, self._frontier.ids.size(1))
+        start, new = prefill_prefix(self._network, start, new, self._strategy, self._rules)
+        self._state.insert(slots, self._frontier.row_indices(slots), start)
+        _write_sentences(self._frontier, slots, new.pad_to(new.ids.size(1), self._prefix_width))
 
 
-def _put(here: Frontier, sentences: Int[Tensor, " N"], new: Frontier) -> None:
+def _write_sentences(here: Frontier, sentences: Int[Tensor, " N"], new: Frontier) -> None:
     """In place: the rows of these sentences are those of the new."""
     if here.finished is not None and new.finished is not None:
-        _put(here.finished, sentences, new.finished)
-    rows = here.rows_of(sentences)
-    combined(
+        _write_sentences(here.finished, sentences, new.finished)
+    rows = here.row_indices(sentences)
+    zip_tensors(
         replace(here, finished=None), replace(new, finished=None), lambda one, other: one.index_copy_(0, rows, other)
     )
 
 
 @dataclass(frozen=True)
-class Journey:
+class PendingCopy:
     """Of the sentences in these slots."""
 
-    requests: Mapping[int, Request]
+    requests: Mapping[int, DecodeRequest]
     hypotheses: Frontier  # of all slots, as they were at the departure
-    arrived: "torch.cuda.Event | None" = None
+    copied: "torch.cuda.Event | None" = None
 
-    def without(self, numbers: Collection[int] | None) -> "Journey":
+    def exclude(self, request_ids: Collection[int] | None) -> "PendingCopy":
         """Of the others alone; None: of nobody."""
-        left = {} if numbers is None else {n: each for n, each in self.requests.items() if each.number not in numbers}
+        left = (
+            {}
+            if request_ids is None
+            else {n: each for n, each in self.requests.items() if each.request_id not in request_ids}
+        )
         return replace(self, requests=left)
 
-    def answers(self) -> Answers:
+    def get_results(self) -> FinishedBatch:
         """A copy: the next journey goes to the same place."""
-        if self.arrived is not None:
-            self.arrived.synchronize()
-        return Answers([*self.requests.values()], self.hypotheses.keep(torch.tensor([*self.requests])))
+        if self.copied is not None:
+            self.copied.synchronize()
+        return FinishedBatch(
+            [*self.requests.values()], self.hypotheses.select_sentences(torch.tensor([*self.requests]))
+        )
 
 
-class Outlet:
+class AsyncResultCopy:
     """`hypotheses` of the slots, whose tensors stay where they are. On a CPU they need not travel, but can."""
 
-    def __init__(self, hypotheses: Frontier, travel: bool | None = None) -> None:
+    def __init__(self, hypotheses: Frontier, buffered: bool | None = None) -> None:
         self._hypotheses, self._device = hypotheses, hypotheses.ids.device
-        self._under_way: deque[Journey] = deque()
+        self._pending: deque[PendingCopy] = deque()
         self._on_gpu = self._device.type == "cuda"
-        self._rooms: deque[tuple[Tensor, Frontier]] = deque()
-        if travel or self._on_gpu:
-            self._bytes = as_bytes(hypotheses)
-            self._gather = Recorded(self._gathered, self._device)
-            rooms = [torch.empty(self._bytes.shape, dtype=torch.uint8, pin_memory=self._on_gpu) for _ in range(_MOST)]
-            self._rooms.extend((room, from_bytes(room, hypotheses)) for room in rooms)
+        self._buffers: deque[tuple[Tensor, Frontier]] = deque()
+        if buffered or self._on_gpu:
+            self._packed = pack(hypotheses)
+            self._run_pack = CudaGraphRunner(self._pack_hypotheses, self._device)
+            rooms = [
+                torch.empty(self._packed.shape, dtype=torch.uint8, pin_memory=self._on_gpu)
+                for _ in range(_MAX_PENDING_COPIES)
+            ]
+            self._buffers.extend((room, unpack(room, hypotheses)) for room in rooms)
 
-    def send(self, requests: Mapping[int, Request]) -> None:
+    def enqueue(self, requests: Mapping[int, DecodeRequest]) -> None:
         """To be taken before anything is written into their slots, unless they travel."""
-        if not self._rooms:
-            self._under_way.append(Journey(requests, self._hypotheses))
+        if not self._buffers:
+            self._pending.append(PendingCopy(requests, self._hypotheses))
             return
-        self._gather()
-        room, there = self._rooms[0]
-        self._rooms.rotate(-1)
-        room.copy_(self._bytes, non_blocking=True)
+        self._run_pack()
+        room, there = self._buffers[0]
+        self._buffers.rotate(-1)
+        room.copy_(self._packed, non_blocking=True)
         arrived = None
         if self._on_gpu:
             arrived = torch.cuda.Event()
             arrived.record()
-        self._under_way.append(Journey(requests, there, arrived))
+        self._pending.append(PendingCopy(requests, there, arrived))
 
-    def arrivals(self, all_of_them: bool = False) -> Iterator[Answers]:
+    def completed(self, wait_for_all: bool = False) -> Iterator[FinishedBatch]:
         """Those that have come, and as many as must so that the next can depart."""
-        while self._under_way and (all_of_them or self._is_here(self._under_way[0])):
-            journey = self._under_way.popleft()
+        while self._pending and (wait_for_all or self._is_copied(self._pending[0])):
+            journey = self._pending.popleft()
             if journey.requests:
-                yield journey.answers()
+                yield journey.get_results()
 
     @property
     def busy(self) -> bool:
-        return any(each.requests for each in self._under_way)
+        return any(each.requests for each in self._pending)
 
-    def forget(self, numbers: Collection[int] | None = None) -> None:
+    def cancel(self, request_ids: Collection[int] | None = None) -> None:
         """What nobody waits for any more: the answers to these requests, or all. Their journeys still take room."""
-        self._under_way = deque(each.without(numbers) for each in self._under_way)
+        self._pending = deque(each.exclude(request_ids) for each in self._pending)
 
-    def _gathered(self) -> None:
-        as_bytes(self._hypotheses, self._bytes)
+    def _pack_hypotheses(self) -> None:
+        pack(self._hypotheses, self._packed)
 
-    def _is_here(self, journey: Journey) -> bool:
-        return len(self._under_way) == _MOST or journey.arrived is None or journey.arrived.query()
+    def _is_copied(self, pending: PendingCopy) -> bool:
+        return len(self._pending) == _MAX_PENDING_COPIES or pending.copied is None or pending.copied.query()
 
 
 @dataclass(frozen=True)
-class Look:
+class FinishedFlags:
     """As things stood after a step."""
 
     step: int
     is_open: list[bool]
 
 
-class Looks:
+class FinishedPoller:
     """Noted after every step; on a GPU they are told two steps later, when they have arrived by themselves.
 
     They travel beside the steps, which do not wait for them. So a look may show a later step than the one it is named
     after, never an earlier one.
     """
 
-    def __init__(self, device: torch.device, count: int, behind: int | None = None) -> None:
+    def __init__(self, device: torch.device, count: int, delay: int | None = None) -> None:
         self._on_gpu = device.type == "cuda"
-        self._behind = (BEHIND if self._on_gpu else 0) if behind is None else behind
+        self._delay = (POLL_DELAY if self._on_gpu else 0) if delay is None else delay
         self._step = 0
-        self._noted: deque[tuple[int, Tensor, torch.cuda.Event | None]] = deque()
-        self._aside = torch.cuda.Stream(device) if self._on_gpu else None
-        self._room = [torch.empty(count, dtype=torch.bool, pin_memory=self._on_gpu) for _ in range(self._behind + 1)]
+        self._pending: deque[tuple[int, Tensor, torch.cuda.Event | None]] = deque()
+        self._side_stream = torch.cuda.Stream(device) if self._on_gpu else None
+        self._buffers = [torch.empty(count, dtype=torch.bool, pin_memory=self._on_gpu) for _ in range(self._delay + 1)]
 
-    def note(self, is_open: Bool[Tensor, " B"]) -> None:
+    def record(self, is_open: Bool[Tensor, " B"]) -> None:
         self._step += 1
-        here, arrived = self._room[self._step % len(self._room)], None
-        if self._aside is not None:
-            self._aside.wait_stream(torch.cuda.current_stream(self._aside.device))
+        here, arrived = self._buffers[self._step % len(self._buffers)], None
+        if self._side_stream is not None:
+            self._side_stream.wait_stream(torch.cuda.current_stream(self._side_stream.device))
             arrived = torch.cuda.Event()
-        with torch.cuda.stream(self._aside):
+        with torch.cuda.stream(self._side_stream):
             here.copy_(is_open, non_blocking=True)
             if arrived is not None:
                 arrived.record()
-        self._noted.append((self._step, here, arrived))
+        self._pending.append((self._step, here, arrived))
 
     @property
     def step(self) -> int:
         """The last one noted."""
         return self._step
 
-    def oldest(self) -> Look | None:
+    def poll(self) -> FinishedFlags | None:
         """What has not been told yet, as soon as it may be waited for."""
-        if len(self._noted) <= self._behind:
+        if len(self._pending) <= self._delay:
             return None
-        step, here, arrived = self._noted.popleft()
+        step, here, arrived = self._pending.popleft()
         if arrived is not None:
             arrived.synchronize()
-        return Look(step, here.tolist())
+        return FinishedFlags(step, here.tolist())
 
 
-class Recorded:
+class CudaGraphRunner:
     """Does what `work` does, which must read and write nothing but tensors that stay where they are."""
 
     def __init__(self, work: Callable[[], None], device: torch.device) -> None:
@@ -351,19 +364,19 @@ class Recorded:
         self._replay: Callable[[], None] | None = None
 
     def __call__(self) -> None:
-        if self._replay is None and self._calls >= _AS_IT_COMES and self._device.type == "cuda":
-            self._replay = self._recorded()
+        if self._replay is None and self._calls >= _WARMUP_CALLS and self._device.type == "cuda":
+            self._replay = self._capture()
         self._calls += 1
         (self._replay or self._work)()
 
-    def _recorded(self) -> Callable[[], None]:
+    def _capture(self) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(self._device), recorded_into(graph):
+        with torch.cuda.device(self._device), capture_graph(graph):
             self._work()
         return graph.replay
 
 
-def compiled_alone(method: Callable[..., None]) -> Callable[..., None]:
+def compile_method(method: Callable[..., None]) -> Callable[..., None]:
     """Does the same, but for rounding, after a first call that takes up to a minute.
 
     The compiler counts how often it has compiled a piece of code, for whichever object, and gives up after a few

@@ -6,31 +6,31 @@ from contextvars import ContextVar
 
 from attendo.nn.cpu_threads import adapt_threads
 
-_LOOK: ContextVar[Callable[[], None] | None] = ContextVar("look", default=None)
+_STEP_HOOK: ContextVar[Callable[[], None] | None] = ContextVar("look", default=None)
 
 
 @contextmanager
-def looked_on_by(look: Callable[[], None]) -> Iterator[None]:
+def step_hook(hook: Callable[[], None]) -> Iterator[None]:
     """In this thread, whatever searches."""
-    before = _LOOK.set(look)
+    before = _STEP_HOOK.set(hook)
     try:
         yield
     finally:
-        _LOOK.reset(before)
+        _STEP_HOOK.reset(before)
 
 
 @contextmanager
-def unseen() -> Iterator[None]:
+def no_step_hook() -> Iterator[None]:
     """Nobody looks on, whoever did before."""
-    before = _LOOK.set(None)
+    before = _STEP_HOOK.set(None)
     try:
         yield
     finally:
-        _LOOK.reset(before)
+        _STEP_HOOK.reset(before)
 
 
-def between_steps() -> None:
+def run_step_hook() -> None:
     """To be called by everything that goes step by step."""
     adapt_threads()
-    if (look := _LOOK.get()) is not None:
+    if (look := _STEP_HOOK.get()) is not None:
         look()

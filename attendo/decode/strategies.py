@@ -18,112 +18,118 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attendo.decode.beam import highest
-from attendo.decode.frontier import NOTHING, Asked, Frontier, difference
+from attendo.decode.beam import argmax_rows
+from attendo.decode.frontier import NEG_INF, Frontier, RowLimits, difference
 from attendo.errors import UsageError
 
-_NOT = float("-inf")
+_NEG_INF = float("-inf")
 # SplitMix64 (Steele, Lea and Flood 2014), in numbers that wrap around at 64 bits.
-_STEP, _FIRST, _SECOND = (each - 2**64 for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+_SPLITMIX_INCREMENT, _SPLITMIX_MULTIPLIER_1, _SPLITMIX_MULTIPLIER_2 = (
+    each - 2**64 for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
 
 
 @dataclass(frozen=True)
-class Shape:
+class SamplingFilter:
     """The defaults change nothing."""
 
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
-    typical: float = 1.0
+    typical_p: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
             raise UsageError("temperature_not_positive", temperature=self.temperature)
         if self.top_k < 0:
             raise UsageError("top_k_negative", top_k=self.top_k)
-        for name, low in (("top_p", 0.0), ("typical", 0.0)):
-            if not low < getattr(self, name) <= 1:
-                raise UsageError("probability_mass_out_of_range", option=name, value=getattr(self, name))
+        for option, value in (("top_p", self.top_p), ("typical", self.typical_p)):
+            if not 0.0 < value <= 1:
+                raise UsageError("probability_mass_out_of_range", option=option, value=value)
         if not 0 <= self.min_p <= 1:
             raise UsageError("min_p_out_of_range", min_p=self.min_p)
 
     def __call__(self, log_probs: Float[Tensor, "R V"]) -> Float[Tensor, "R V"]:
         shaped = (log_probs / self.temperature).log_softmax(-1)
         if 0 < self.top_k < shaped.size(1):
-            shaped = shaped.masked_fill(shaped < shaped.topk(self.top_k).values[:, -1:], _NOT)
+            shaped = shaped.masked_fill(shaped < shaped.topk(self.top_k).values[:, -1:], _NEG_INF)
         if self.top_p < 1:
-            shaped = _fewest(shaped, -shaped, self.top_p)
+            shaped = _restrict_to_mass(shaped, -shaped, self.top_p)
         if self.min_p > 0:
-            shaped = shaped.masked_fill(shaped < shaped.amax(-1, keepdim=True) + torch.tensor(self.min_p).log(), _NOT)
-        if self.typical < 1:
+            shaped = shaped.masked_fill(
+                shaped < shaped.amax(-1, keepdim=True) + torch.tensor(self.min_p).log(), _NEG_INF
+            )
+        if self.typical_p < 1:
             shaped = shaped.log_softmax(-1)
-            entropy = -(shaped.exp() * shaped.masked_fill(shaped == _NOT, 0.0)).sum(-1, keepdim=True)
-            shaped = _fewest(shaped, (-shaped - entropy).abs(), self.typical)
+            entropy = -(shaped.exp() * shaped.masked_fill(shaped == _NEG_INF, 0.0)).sum(-1, keepdim=True)
+            shaped = _restrict_to_mass(shaped, (-shaped - entropy).abs(), self.typical_p)
         return shaped
 
 
-def _fewest(log_probs: Float[Tensor, "R V"], cost: Float[Tensor, "R V"], share: float) -> Float[Tensor, "R V"]:
+def _restrict_to_mass(log_probs: Float[Tensor, "R V"], cost: Float[Tensor, "R V"], mass: float) -> Float[Tensor, "R V"]:
     """Those of lowest cost that have this share of the probability together; at least one."""
     order = cost.argsort(dim=-1, stable=True)
     probabilities = log_probs.softmax(-1).gather(-1, order)
     before = probabilities.cumsum(-1) - probabilities
-    stays: Bool[Tensor, "R V"] = torch.zeros_like(log_probs, dtype=torch.bool).scatter(-1, order, before < share)
-    return log_probs.masked_fill(~stays, _NOT)
+    stays: Bool[Tensor, "R V"] = torch.zeros_like(log_probs, dtype=torch.bool).scatter(-1, order, before < mass)
+    return log_probs.masked_fill(~stays, _NEG_INF)
 
 
 @dataclass(frozen=True)
 class Greedy:
     """The most probable token, each row for itself."""
 
-    takes_what_is_given: ClassVar[bool] = True
+    supports_prefill: ClassVar[bool] = True
     width = 1
 
     free_end: bool = False  # at the limit any token may be the last: see `Frontier.grow`
 
-    def start(self, asked: Asked, capacity: int | None = None) -> Frontier:
-        return Frontier.start(asked, self.width, capacity)
+    def start(self, limits: RowLimits, capacity: int | None = None) -> Frontier:
+        return Frontier.start(limits, self.width, capacity)
 
     def advance(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
-        return None, _grown(frontier, highest(ruled), log_probs, ruled, self.free_end)
+        return None, _append_ids(frontier, argmax_rows(ruled), log_probs, ruled, self.free_end)
 
 
 @dataclass(frozen=True)
-class Sample:
+class Sampling:
     """`width` samples a sentence, drawn from the shaped distribution.
 
     What is drawn follows from the seed, the number of the sentence, the row and the place alone.
     """
 
-    takes_what_is_given: ClassVar[bool] = True
+    supports_prefill: ClassVar[bool] = True
 
     width: int = 1
     seed: int = 0
-    shape: Shape = field(default_factory=Shape)
+    sampling_filter: SamplingFilter = field(default_factory=SamplingFilter)
     free_end: bool = False
 
-    def start(self, asked: Asked, capacity: int | None = None) -> Frontier:
-        return Frontier.start(asked, self.width, capacity)
+    def start(self, limits: RowLimits, capacity: int | None = None) -> Frontier:
+        return Frontier.start(limits, self.width, capacity)
 
     def advance(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
         row = torch.arange(frontier.length.size(0), device=ruled.device) % self.width
-        keys = mixed(mixed(mixed(frontier.asked.number + _in_64_bits(self.seed * 0x10001)) + row) + frontier.length)
-        noisy = self.shape(ruled) + gumbel(keys, ruled.size(1))
+        keys = hash64(
+            hash64(hash64(frontier.limits.request_id + _wrap_int64(self.seed * 0x10001)) + row) + frontier.length
+        )
+        noisy = self.sampling_filter(ruled) + gumbel_noise(keys, ruled.size(1))
         # What may not be said, or is no number, stays that: a shape could make the one of the other.
-        ids = highest(torch.where(ruled > NOTHING, noisy, ruled))
-        return None, _grown(frontier, ids, log_probs, ruled, self.free_end)
+        ids = argmax_rows(torch.where(ruled > NEG_INF, noisy, ruled))
+        return None, _append_ids(frontier, ids, log_probs, ruled, self.free_end)
 
 
-def _in_64_bits(number: int) -> int:
+def _wrap_int64(number: int) -> int:
     """As it wraps around: a seed may be any number."""
     return (number + 2**63) % 2**64 - 2**63
 
 
-def _grown(
+def _append_ids(
     frontier: Frontier,
     ids: Int[Tensor, " R"],
     log_probs: Float[Tensor, "R V"],
@@ -131,25 +137,25 @@ def _grown(
     free_end: bool,
 ) -> Frontier:
     log_probability, value = (each.gather(1, ids[:, None])[:, 0] for each in (log_probs, ruled))
-    found = torch.where(value == NOTHING, NOTHING, log_probability)
-    return frontier.grow(ids, found, difference(value, log_probability), free_end)
+    found = torch.where(value == NEG_INF, NEG_INF, log_probability)
+    return frontier.append(ids, found, difference(value, log_probability), free_end)
 
 
-def gumbel(keys: Int[Tensor, " R"], count: int) -> Float[Tensor, "R V"]:
+def gumbel_noise(keys: Int[Tensor, " R"], count: int) -> Float[Tensor, "R V"]:
     """`count` draws of -ln(-ln u) for each key: the largest of logits + draws is a sample of their softmax."""
-    each = mixed(mixed(keys)[:, None] + torch.arange(count, device=keys.device))
-    uniform = (_shifted(each, 40).float() + 0.5) * 2.0**-24
+    each = hash64(hash64(keys)[:, None] + torch.arange(count, device=keys.device))
+    uniform = (_shift_right(each, 40).float() + 0.5) * 2.0**-24
     return -torch.log(-torch.log(uniform))
 
 
-def mixed(number: Int[Tensor, "*S"]) -> Int[Tensor, "*S"]:
+def hash64(number: Int[Tensor, "*S"]) -> Int[Tensor, "*S"]:
     """Every bit of the result depends on every bit of the number."""
-    number = number + _STEP
-    number = (number ^ _shifted(number, 30)) * _FIRST
-    number = (number ^ _shifted(number, 27)) * _SECOND
-    return number ^ _shifted(number, 31)
+    number = number + _SPLITMIX_INCREMENT
+    number = (number ^ _shift_right(number, 30)) * _SPLITMIX_MULTIPLIER_1
+    number = (number ^ _shift_right(number, 27)) * _SPLITMIX_MULTIPLIER_2
+    return number ^ _shift_right(number, 31)
 
 
-def _shifted(number: Int[Tensor, "*S"], bits: int) -> Int[Tensor, "*S"]:
+def _shift_right(number: Int[Tensor, "*S"], bits: int) -> Int[Tensor, "*S"]:
     """To the right, zeros coming in."""
     return (number >> bits) & ((1 << (64 - bits)) - 1)

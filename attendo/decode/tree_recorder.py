@@ -8,35 +8,35 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attendo.decode.beam import Beam, Continuations, continuations
+from attendo.decode.beam import Beam, Candidates, top_candidates
 from attendo.decode.constrained_beam import ConstrainedBeam
 from attendo.decode.diverse_beam import DiverseBeam
-from attendo.decode.frontier import NOTHING, Asked, Frontier
+from attendo.decode.frontier import NEG_INF, Frontier, RowLimits
 from attendo.decode.ranking import Ranking
 from attendo.decode.search import Strategy
-from attendo.decode.search_tree import Candidate, Draft, Fate, Rows, Step, Tree
+from attendo.decode.search_tree import CandidateRecord, Fate, RowSnapshot, SearchTree, StepRecord, TreeBuilder
 from attendo.text import EOS
 
 # What is told of each step: the rows, what the model and the rules say, and what was made of them.
-Note = Callable[[Frontier, Tensor, Tensor, Tensor | None, Frontier], None]
+StepCallback = Callable[[Frontier, Tensor, Tensor, Tensor | None, Frontier], None]
 
 
-class Recorder:
+class TreeRecorder:
     """Gives the answers of the strategy it is made of, and then the trees of its searches.
 
     Of a beam, its 2·width best continuations are in them, and where phrases must be said as many that got no place;
-    where each row chooses for itself, the `few` best of every row and the one that was chosen.
+    where each row chooses for itself, the `num_candidates` best of every row and the one that was chosen.
     """
 
     recordable = False  # as a CUDA graph: every step is looked at from the host
-    tells_forbidden = True  # so the numbers from before the rules are needed
+    needs_raw_log_probs = True  # so the numbers from before the rules are needed
 
-    def __init__(self, strategy: Strategy, few: int = 5) -> None:
-        self._strategy, self._few = strategy, few
-        self._listening = strategy
+    def __init__(self, strategy: Strategy, num_candidates: int = 5) -> None:
+        self._strategy, self._num_candidates = strategy, num_candidates
+        self._observed = strategy
         if isinstance(strategy, DiverseBeam):
-            self._listening = _ListeningGroups(**_fields_of(strategy), note=self._note)
-        self._drafts: dict[tuple[int, int], Draft] = {}
+            self._observed = _ObservedDiverseBeam(**_field_values(strategy), on_step=self._record_step)
+        self._builders: dict[tuple[int, int], TreeBuilder] = {}
         self._group = 0
 
     @property
@@ -44,40 +44,40 @@ class Recorder:
         return self._strategy.width
 
     @property
-    def trees(self) -> list[Tree]:
+    def trees(self) -> list[SearchTree]:
         """By the number of the sentence and by group. Of a number that came again, the last search."""
         return [
-            Tree(number, group, draft.width, tuple(draft.nodes))
-            for (number, group), draft in sorted(self._drafts.items())
+            SearchTree(number, group, draft.width, tuple(draft.nodes))
+            for (number, group), draft in sorted(self._builders.items())
         ]
 
-    def start(self, asked: Asked, capacity: int | None = None) -> Frontier:
-        return self._strategy.start(asked, capacity)
+    def start(self, limits: RowLimits, capacity: int | None = None) -> Frontier:
+        return self._strategy.start(limits, capacity)
 
     def advance(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
         self._group = 0
-        parents, after = self._listening.advance(frontier, log_probs, ruled)
-        if self._listening is self._strategy:
-            self._note(frontier, log_probs, ruled, parents, after)
+        parents, after = self._observed.advance(frontier, log_probs, ruled)
+        if self._observed is self._strategy:
+            self._record_step(frontier, log_probs, ruled, parents, after)
         return parents, after
 
-    def _note(
+    def _record_step(
         self, frontier: Frontier, log_probs: Tensor, ruled: Tensor, parents: Tensor | None, after: Frontier
     ) -> None:
         width = frontier.width
-        looked_at = self._looked_at(frontier, log_probs, ruled, together=parents is not None)
-        left_out = self._left_out(frontier, log_probs, ruled)
+        looked_at = self._find_candidates(frontier, log_probs, ruled, joint=parents is not None)
+        left_out = self._find_rejected(frontier, log_probs, ruled)
         rows = torch.arange(after.length.size(0), device=after.ids.device) if parents is None else parents
         added = log_probs[rows, after.last[:, 0]].view(-1, width).tolist()
         follows = (rows.view(-1, width) % width).tolist()
-        before, then = _plain(frontier, self._ranking), _plain(after, None)
-        answers = then if after.finished is None else _plain(after.finished, None)
-        numbers = frontier.asked.number[::width].tolist()
+        before, then = _snapshot_rows(frontier, self._ranking), _snapshot_rows(after, None)
+        answers = then if after.finished is None else _snapshot_rows(after.finished, None)
+        numbers = frontier.limits.request_id[::width].tolist()
         for place, number in enumerate(numbers):
             if any(before[place].open):
-                step = Step(
+                step = StepRecord(
                     before[place],
                     then[place],
                     answers[place],
@@ -88,47 +88,52 @@ class Recorder:
                     *looked_at[place],
                     left_out.get(place, []),
                 )
-                self._draft_of(number, before[place]).add(step)
+                self._builder_for(number, before[place]).add(step)
         self._group += 1
 
-    def _draft_of(self, number: int, before: Rows) -> Draft:
+    def _builder_for(self, number: int, before: RowSnapshot) -> TreeBuilder:
         key = number, self._group
         if not any(before.ids):
-            self._drafts[key] = Draft(len(before.ids))
-        return self._drafts[key]
+            self._builders[key] = TreeBuilder(len(before.ids))
+        return self._builders[key]
 
-    def _looked_at(
-        self, frontier: Frontier, log_probs: Tensor, ruled: Tensor, together: bool
-    ) -> list[tuple[list[Candidate], list[Candidate]]]:
+    def _find_candidates(
+        self, frontier: Frontier, log_probs: Tensor, ruled: Tensor, joint: bool
+    ) -> list[tuple[list[CandidateRecord], list[CandidateRecord]]]:
         """Of each sentence, what was considered and what would have been, were it not forbidden."""
-        rows = frontier if together else replace(frontier, width=1)
-        most, best = (2 * frontier.width, frontier.width) if together else (self._few, self._few)
+        rows = frontier if joint else replace(frontier, width=1)
+        most, best = (2 * frontier.width, frontier.width) if joint else (self._num_candidates, self._num_candidates)
         if isinstance(self._strategy, Beam):
-            considered = self._strategy.considered(rows, log_probs, ruled)
+            considered = self._strategy.select_candidates(rows, log_probs, ruled)
         else:
-            considered = continuations(rows, log_probs, ruled, most)
-        unruled = continuations(rows, log_probs, log_probs, best)
-        allowed = ruled[unruled.parents, unruled.ids] != NOTHING
-        forbidden = replace(unruled, log_probability=unruled.log_probability.masked_fill(allowed, NOTHING))
+            considered = top_candidates(rows, log_probs, ruled, most)
+        unruled = top_candidates(rows, log_probs, log_probs, best)
+        allowed = ruled[unruled.parents, unruled.ids] != NEG_INF
+        forbidden = replace(unruled, log_probability=unruled.log_probability.masked_fill(allowed, NEG_INF))
         return list(
             zip(
-                _listed(rows, considered, frontier.width, self._ranking),
-                _listed(rows, forbidden, frontier.width, None),
+                _list_candidates(rows, considered, frontier.width, self._ranking),
+                _list_candidates(rows, forbidden, frontier.width, None),
                 strict=True,
             )
         )
 
-    def _left_out(
+    def _find_rejected(
         self, frontier: Frontier, log_probs: Tensor, ruled: Tensor
-    ) -> dict[int, list[tuple[Candidate, Fate]]]:
+    ) -> dict[int, list[tuple[CandidateRecord, Fate]]]:
         """Of each sentence, by its place, what phrases that must be said left no place for."""
         if not isinstance(self._strategy, ConstrainedBeam):
             return {}
-        told: dict[int, list[tuple[Candidate, Fate]]] = {}
-        for place, ways in enumerate(self._strategy.left_out(frontier, ruled)):
+        told: dict[int, list[tuple[CandidateRecord, Fate]]] = {}
+        for place, ways in enumerate(self._strategy.list_rejected(frontier, ruled)):
             first = place * frontier.width
             told[place] = [
-                (Candidate(way.row, way.token, float(log_probs[first + way.row, way.token]), way.value, None, n), fate)
+                (
+                    CandidateRecord(
+                        way.row, way.token, float(log_probs[first + way.row, way.token]), way.value, None, n
+                    ),
+                    fate,
+                )
                 for n, (way, fate) in enumerate(ways)
                 if frontier.open[first + way.row]
             ]
@@ -140,61 +145,63 @@ class Recorder:
 
 
 @dataclass(frozen=True)
-class _ListeningBeam(Beam):
+class _ObservedBeam(Beam):
     """Tells what it does."""
 
-    note: Note | None = None
+    on_step: StepCallback | None = None
 
     def advance(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
         parents, after = super().advance(frontier, log_probs, ruled)
-        if self.note is not None:
-            self.note(frontier, log_probs, ruled, parents, after)
+        if self.on_step is not None:
+            self.on_step(frontier, log_probs, ruled, parents, after)
         return parents, after
 
 
 @dataclass(frozen=True)
-class _ListeningGroups(DiverseBeam):
+class _ObservedDiverseBeam(DiverseBeam):
     """Its groups tell what they do, one after the other."""
 
-    note: Note | None = None
+    on_step: StepCallback | None = None
 
     @property
     def beam(self) -> Beam:
-        return _ListeningBeam(**_fields_of(super().beam), note=self.note)
+        return _ObservedBeam(**_field_values(super().beam), on_step=self.on_step)
 
 
-def _fields_of(strategy: Beam | DiverseBeam) -> dict[str, Any]:
+def _field_values(strategy: Beam | DiverseBeam) -> dict[str, Any]:
     return {field.name: getattr(strategy, field.name) for field in fields(strategy)}
 
 
-def _listed(frontier: Frontier, best: Continuations, width: int, ranking: Ranking | None) -> Iterator[list[Candidate]]:
+def _list_candidates(
+    frontier: Frontier, best: Candidates, width: int, ranking: Ranking | None
+) -> Iterator[list[CandidateRecord]]:
     """Of each sentence, those there are and that continue an open row; rows are counted from the sentence's first."""
     size = best.ids.size(1)
-    grown = best.take(frontier, torch.arange(size, device=best.ids.device).expand_as(best.ids))
-    there = (grown.value != NOTHING) & grown.open
+    grown = best.extend_rows(frontier, torch.arange(size, device=best.ids.device).expand_as(best.ids))
+    there = (grown.value != NEG_INF) & grown.open
     scores: list[float | None] = [None] * there.size(0)
     if ranking is not None:
         scores = ranking.score(replace(grown, ended=best.ids.flatten() == EOS)).tolist()
     columns = (best.parents % width, best.ids, best.log_probability, grown.value)
     parents, ids, log_probability, values = (each.flatten().tolist() for each in columns)
     places = [*range(size)] * best.ids.size(0)
-    made = list(map(Candidate, parents, ids, log_probability, values, scores, places))
+    made = list(map(CandidateRecord, parents, ids, log_probability, values, scores, places))
     together = size * (width // frontier.width)
     for first in range(0, len(made), together):
         yield [made[place] for place in range(first, first + together) if there[place]]
 
 
-def _plain(frontier: Frontier, ranking: Ranking | None) -> list[Rows]:
+def _snapshot_rows(frontier: Frontier, ranking: Ranking | None) -> list[RowSnapshot]:
     """Of each sentence."""
-    there = frontier.log_probability != NOTHING
+    there = frontier.log_probability != NEG_INF
     rows = zip(frontier.ids.tolist(), frontier.length.tolist(), strict=True)
     ids = [each[1 : length + 1] for each, length in rows]
     scores = [None] * len(ids) if ranking is None else ranking.score(frontier).tolist()
     flags = (there, frontier.open, frontier.full, frontier.ended, frontier.cut)
     columns: tuple[list[Any], ...] = (ids, frontier.value.tolist(), scores, *(each.tolist() for each in flags))
     return [
-        Rows(*(each[first : first + frontier.width] for each in columns))
+        RowSnapshot(*(each[first : first + frontier.width] for each in columns))
         for first in range(0, len(ids), frontier.width)
     ]

@@ -6,6 +6,6 @@ with "books"), 这本 with both article and noun. The particles 的, 了 and 吗
 and stay without a link.
 """
 
-from attendo.demo_task.task import STUDY_SENTENCES, BuiltinTask, Pair
+from attendo.demo_task.task import STUDY_SENTENCES, AlignedPair, BuiltinTask
 
-__all__ = ["STUDY_SENTENCES", "BuiltinTask", "Pair"]
+__all__ = ["STUDY_SENTENCES", "AlignedPair", "BuiltinTask"]

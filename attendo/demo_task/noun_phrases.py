@@ -5,7 +5,7 @@ A measure word is linked with the noun that asks for it: 本 with "book", and �
 
 from random import Random
 
-from attendo.demo_task.nouns import ATTRIBUTES_OF, nouns
+from attendo.demo_task.nouns import ATTRIBUTES_BY_NOUN, nouns
 from attendo.demo_task.phrase import Phrase, phrase, weave
 from attendo.demo_task.words import Adjective, Noun, article
 
@@ -22,22 +22,26 @@ NUMBERS = (
 )
 
 # One rarely buys seven boats or eats nine cakes.
-_FEW = frozenset(nouns("few"))
+_RARELY_MANY = frozenset(nouns("few"))
 
 
 def the(noun: Noun, adjective: Adjective | None = None) -> Phrase:
     """the book, 这本 书"""
-    return weave("the¹ {noun}", f"这{noun.measure}¹@noun {{noun}}", head="noun", noun=_described(noun.one, adjective))
+    return weave(
+        "the¹ {noun}", f"这{noun.measure}¹@noun {{noun}}", head="noun", noun=_with_adjective(noun.one, adjective)
+    )
 
 
 def that(noun: Noun, adjective: Adjective | None = None) -> Phrase:
     """that book, 那本 书"""
-    return weave("that¹ {noun}", f"那{noun.measure}¹@noun {{noun}}", head="noun", noun=_described(noun.one, adjective))
+    return weave(
+        "that¹ {noun}", f"那{noun.measure}¹@noun {{noun}}", head="noun", noun=_with_adjective(noun.one, adjective)
+    )
 
 
 def a(noun: Noun, adjective: Adjective | None = None) -> Phrase:
     """a book, 一 本 书"""
-    inner = _described(noun.one, adjective)
+    inner = _with_adjective(noun.one, adjective)
     return weave(f"{article(inner.english[0])}¹ {{noun}}", f"一¹ {noun.measure}@noun {{noun}}", head="noun", noun=inner)
 
 
@@ -68,45 +72,45 @@ def those(noun: Noun) -> Phrase:
     return weave("those¹ {noun}", "那些¹ {noun}", head="noun", noun=noun.many)
 
 
-def pointed(noun: Noun, dice: Random) -> Phrase:
+def plain_definite(noun: Noun, dice: Random) -> Phrase:
     """the or that, without an adjective."""
     return (the if dice.random() < 0.65 else that)(noun)
 
 
 def definite(noun: Noun, dice: Random) -> Phrase:
     """the or that, at times with an adjective."""
-    return (the if dice.random() < 0.65 else that)(noun, fitting(noun, dice))
+    return (the if dice.random() < 0.65 else that)(noun, maybe_adjective(noun, dice))
 
 
-def number_of(noun: Noun, dice: Random, numbers: tuple[tuple[str, str], ...] = NUMBERS) -> Phrase:
+def any_number(noun: Noun, dice: Random, numbers: tuple[tuple[str, str], ...] = NUMBERS) -> Phrase:
     """Two to ten of it, but few of what is large or dear."""
-    return several(dice.choice(numbers[:2] if noun in _FEW else numbers), noun)
+    return several(dice.choice(numbers[:2] if noun in _RARELY_MANY else numbers), noun)
 
 
 def indefinite(noun: Noun, dice: Random) -> Phrase:
     """a, a number or some."""
     draw = dice.random()
     if draw < 0.5:
-        return a(noun, fitting(noun, dice))
-    return number_of(noun, dice) if draw < 0.9 or noun in _FEW else some(noun)
+        return a(noun, maybe_adjective(noun, dice))
+    return any_number(noun, dice) if draw < 0.9 or noun in _RARELY_MANY else some(noun)
 
 
 def one_thing(noun: Noun, dice: Random) -> Phrase:
     """the, that or a."""
-    return definite(noun, dice) if dice.random() < 0.5 else a(noun, fitting(noun, dice))
+    return definite(noun, dice) if dice.random() < 0.5 else a(noun, maybe_adjective(noun, dice))
 
 
 def any_thing(noun: Noun, dice: Random) -> Phrase:
     return definite(noun, dice) if dice.random() < 0.5 else indefinite(noun, dice)
 
 
-def fitting(noun: Noun, dice: Random) -> Adjective | None:
+def maybe_adjective(noun: Noun, dice: Random) -> Adjective | None:
     """Now and then an adjective that fits the noun."""
-    choices = ATTRIBUTES_OF.get(noun.name)
+    choices = ATTRIBUTES_BY_NOUN.get(noun.name)
     return dice.choice(choices) if choices and dice.random() < 0.3 else None
 
 
-def _described(noun: Phrase, adjective: Adjective | None) -> Phrase:
+def _with_adjective(noun: Phrase, adjective: Adjective | None) -> Phrase:
     if adjective is None:
         return noun
     return weave("{how} {noun}", "{how} {noun}", joins="how+noun", head="noun", how=adjective.before, noun=noun)

@@ -6,59 +6,66 @@ from itertools import accumulate
 from random import Random
 from typing import Generic, Protocol, TypeVar
 
-from attendo.demo_task.words import Adjective, Noun, Nouns, adjective, counted, uncounted
+from attendo.demo_task.words import Adjective, Noun, Nouns, adjective, make_count_nouns, make_mass_nouns
 
 CLASSES: dict[str, Nouns] = {
-    "pets": counted("只", "cat 猫, dog 狗, bird 鸟, rabbit 兔子"),
-    "farm_animals": counted("头", "cow 牛, pig 猪") + counted("匹", "horse 马") + counted("只", "duck 鸭子"),
-    "wild_animals": counted("只", "monkey 猴子, tiger 老虎, panda 熊猫, mouse/mice 老鼠")
-    + counted("头", "elephant 大象, lion 狮子")
-    + counted("条", "snake 蛇"),
-    "fishes": counted("条", "fish/fish 鱼"),
-    "fruits": counted("个", "apple 苹果, orange 橙子, pear 梨, peach 桃子, watermelon 西瓜")
-    + counted("根", "banana 香蕉"),
-    "vegetables": counted("个", "tomato 西红柿, potato 土豆") + counted("根", "carrot 胡萝卜"),
-    "eggs": counted("个", "egg 鸡蛋"),
-    "snacks": counted("个", "sandwich 三明治, hamburger 汉堡, dumpling 饺子, cake 蛋糕"),
-    "foods": uncounted("rice 米饭, bread 面包, meat 肉, beef 牛肉, tofu 豆腐, chocolate 巧克力, fruit 水果"),
-    "drinks": uncounted("tea 茶, coffee 咖啡, water 水, milk 牛奶, juice 果汁"),
-    "beers": uncounted("beer 啤酒"),
-    "soups": uncounted("soup 汤"),
-    "books": counted("本", "book 书, novel 小说, magazine 杂志, dictionary 词典"),
-    "papers": counted("份", "newspaper 报纸") + counted("封", "letter 信"),
-    "works": counted("个", "story 故事") + counted("首", "poem 诗, song 歌"),
-    "films": counted("部", "film 电影"),
-    "coats": counted("件", "shirt 衬衫, coat 外套, sweater 毛衣, jacket 夹克") + counted("条", "skirt 裙子"),
-    "hats": counted("顶", "hat 帽子") + counted("条", "scarf/scarves 围巾"),
-    "cars": counted("辆", "car 车, truck 卡车"),
-    "public_cars": counted("辆", "bus 公共汽车, taxi 出租车"),
-    "cycles": counted("辆", "bicycle 自行车, motorcycle 摩托车"),
-    "boats": counted("条", "boat 船"),
-    "devices": counted("部", "phone 手机") + counted("台", "computer 电脑, camera 相机") + counted("块", "watch 手表"),
-    "pens": counted("支", "pen 笔, pencil 铅笔"),
-    "tools": counted("把", "knife/knives 刀, umbrella 雨伞, key 钥匙, guitar 吉他"),
-    "sheets": counted("张", "map 地图, photo 照片, ticket 票"),
-    "cups": counted("个", "cup 杯子, bowl 碗, plate 盘子"),
-    "bags": counted("个", "bag 包, box 盒子"),
-    "toys": counted("个", "ball 球, toy 玩具"),
-    "gifts": counted("件", "gift 礼物"),
-    "furniture": counted("张", "table 桌子, bed 床, sofa 沙发")
-    + counted("把", "chair 椅子")
-    + counted("盏", "lamp 灯"),
-    "doors": counted("扇", "door 门, window 窗户"),
-    "flowers": counted("朵", "flower 花"),
-    "trees": counted("棵", "tree 树"),
-    "bridges": counted("座", "bridge 桥"),
-    "cities": counted("座", "city 城市"),
-    "mountains": counted("座", "mountain 山"),
-    "houses": counted("栋", "house 房子"),
-    "ways": counted("条", "river 河, road 路"),
-    "children": counted("个", "child/children 孩子, boy 男孩, girl 女孩"),
-    "adults": counted("个", "man/men 男人, woman/women 女人"),
-    "jobs": counted("个", "student 学生, nurse 护士, driver 司机, farmer 农民, chef 厨师, waiter 服务员")
-    + counted("位", "teacher 老师, doctor 医生, engineer 工程师, lawyer 律师, writer 作家, singer 歌手, painter 画家")
-    + counted("位", "scientist 科学家, journalist 记者"),
-    "friends": counted("个", "friend 朋友, neighbour 邻居, classmate 同学, colleague 同事"),
+    "pets": make_count_nouns("只", "cat 猫, dog 狗, bird 鸟, rabbit 兔子"),
+    "farm_animals": make_count_nouns("头", "cow 牛, pig 猪")
+    + make_count_nouns("匹", "horse 马")
+    + make_count_nouns("只", "duck 鸭子"),
+    "wild_animals": make_count_nouns("只", "monkey 猴子, tiger 老虎, panda 熊猫, mouse/mice 老鼠")
+    + make_count_nouns("头", "elephant 大象, lion 狮子")
+    + make_count_nouns("条", "snake 蛇"),
+    "fishes": make_count_nouns("条", "fish/fish 鱼"),
+    "fruits": make_count_nouns("个", "apple 苹果, orange 橙子, pear 梨, peach 桃子, watermelon 西瓜")
+    + make_count_nouns("根", "banana 香蕉"),
+    "vegetables": make_count_nouns("个", "tomato 西红柿, potato 土豆") + make_count_nouns("根", "carrot 胡萝卜"),
+    "eggs": make_count_nouns("个", "egg 鸡蛋"),
+    "snacks": make_count_nouns("个", "sandwich 三明治, hamburger 汉堡, dumpling 饺子, cake 蛋糕"),
+    "foods": make_mass_nouns("rice 米饭, bread 面包, meat 肉, beef 牛肉, tofu 豆腐, chocolate 巧克力, fruit 水果"),
+    "drinks": make_mass_nouns("tea 茶, coffee 咖啡, water 水, milk 牛奶, juice 果汁"),
+    "beers": make_mass_nouns("beer 啤酒"),
+    "soups": make_mass_nouns("soup 汤"),
+    "books": make_count_nouns("本", "book 书, novel 小说, magazine 杂志, dictionary 词典"),
+    "papers": make_count_nouns("份", "newspaper 报纸") + make_count_nouns("封", "letter 信"),
+    "works": make_count_nouns("个", "story 故事") + make_count_nouns("首", "poem 诗, song 歌"),
+    "films": make_count_nouns("部", "film 电影"),
+    "coats": make_count_nouns("件", "shirt 衬衫, coat 外套, sweater 毛衣, jacket 夹克")
+    + make_count_nouns("条", "skirt 裙子"),
+    "hats": make_count_nouns("顶", "hat 帽子") + make_count_nouns("条", "scarf/scarves 围巾"),
+    "cars": make_count_nouns("辆", "car 车, truck 卡车"),
+    "public_cars": make_count_nouns("辆", "bus 公共汽车, taxi 出租车"),
+    "cycles": make_count_nouns("辆", "bicycle 自行车, motorcycle 摩托车"),
+    "boats": make_count_nouns("条", "boat 船"),
+    "devices": make_count_nouns("部", "phone 手机")
+    + make_count_nouns("台", "computer 电脑, camera 相机")
+    + make_count_nouns("块", "watch 手表"),
+    "pens": make_count_nouns("支", "pen 笔, pencil 铅笔"),
+    "tools": make_count_nouns("把", "knife/knives 刀, umbrella 雨伞, key 钥匙, guitar 吉他"),
+    "sheets": make_count_nouns("张", "map 地图, photo 照片, ticket 票"),
+    "cups": make_count_nouns("个", "cup 杯子, bowl 碗, plate 盘子"),
+    "bags": make_count_nouns("个", "bag 包, box 盒子"),
+    "toys": make_count_nouns("个", "ball 球, toy 玩具"),
+    "gifts": make_count_nouns("件", "gift 礼物"),
+    "furniture": make_count_nouns("张", "table 桌子, bed 床, sofa 沙发")
+    + make_count_nouns("把", "chair 椅子")
+    + make_count_nouns("盏", "lamp 灯"),
+    "doors": make_count_nouns("扇", "door 门, window 窗户"),
+    "flowers": make_count_nouns("朵", "flower 花"),
+    "trees": make_count_nouns("棵", "tree 树"),
+    "bridges": make_count_nouns("座", "bridge 桥"),
+    "cities": make_count_nouns("座", "city 城市"),
+    "mountains": make_count_nouns("座", "mountain 山"),
+    "houses": make_count_nouns("栋", "house 房子"),
+    "ways": make_count_nouns("条", "river 河, road 路"),
+    "children": make_count_nouns("个", "child/children 孩子, boy 男孩, girl 女孩"),
+    "adults": make_count_nouns("个", "man/men 男人, woman/women 女人"),
+    "jobs": make_count_nouns("个", "student 学生, nurse 护士, driver 司机, farmer 农民, chef 厨师, waiter 服务员")
+    + make_count_nouns(
+        "位", "teacher 老师, doctor 医生, engineer 工程师, lawyer 律师, writer 作家, singer 歌手, painter 画家"
+    )
+    + make_count_nouns("位", "scientist 科学家, journalist 记者"),
+    "friends": make_count_nouns("个", "friend 朋友, neighbour 邻居, classmate 同学, colleague 同事"),
 }
 _GROUPS = {
     "animals": "pets farm_animals wild_animals",
@@ -116,7 +123,7 @@ class Matches(Generic[Word]):
         )
         self._cumulative = list(accumulate(shares))
 
-    def draw(self, dice: Random) -> tuple[Word, Noun]:
+    def sample(self, dice: Random) -> tuple[Word, Noun]:
         return dice.choices(self._pairs, cum_weights=self._cumulative)[0]
 
 
@@ -176,7 +183,7 @@ _COMPARED = "big small new old long sweet cheap expensive heavy fast tall cute s
 COMPARED = Matches(adjective for adjective in PREDICATES if adjective.name in _COMPARED.split())
 
 
-def fitting(adjectives: Iterable[Adjective]) -> dict[str, list[Adjective]]:
+def group_by_noun(adjectives: Iterable[Adjective]) -> dict[str, list[Adjective]]:
     """For every noun, those of the adjectives that fit it."""
     found: dict[str, list[Adjective]] = {}
     for each in adjectives:
@@ -185,9 +192,9 @@ def fitting(adjectives: Iterable[Adjective]) -> dict[str, list[Adjective]]:
     return found
 
 
-ATTRIBUTES_OF = fitting(COLOURS + DESCRIBING)
+ATTRIBUTES_BY_NOUN = group_by_noun(COLOURS + DESCRIBING)
 # What was bought yesterday is new: no news in that.
-REMARKS_ON = fitting(adjective for adjective in PREDICATES if adjective.name not in ("new", "old", "dirty"))
+REMARKS_BY_NOUN = group_by_noun(adjective for adjective in PREDICATES if adjective.name not in ("new", "old", "dirty"))
 
 FEELINGS = (
     adjective("tired", "累"),

@@ -3,7 +3,7 @@
 from random import Random
 
 from attendo.demo_task import verbs
-from attendo.demo_task.noun_phrases import NUMBERS, a, any_thing, definite, number_of, one_thing, pointed, the
+from attendo.demo_task.noun_phrases import NUMBERS, a, any_number, any_thing, definite, one_thing, plain_definite, the
 from attendo.demo_task.nouns import nouns
 from attendo.demo_task.people import (
     NAMES,
@@ -12,19 +12,19 @@ from attendo.demo_task.people import (
     do,
     have,
     relative,
-    somebody,
     someone,
+    someone_known,
     someone_with,
     two_people,
 )
 from attendo.demo_task.phrase import Phrase, weave
 from attendo.demo_task.places import FREQUENCIES, FUTURE_TIMES, HABITUAL_TIMES, PAST_TIMES
-from attendo.demo_task.words import Noun, Verb, counted
+from attendo.demo_task.words import Noun, Verb, make_count_nouns
 
 
 def learning(dice: Random) -> Phrase:
     """I love natural language processing. 我 爱 自然 语言 处理"""
-    who, what = somebody(dice), dice.choice(verbs.FIELDS)
+    who, what = someone_known(dice), dice.choice(verbs.FIELDS)
     verb = dice.choice(verbs.LEARNING).present(who)
     return weave("{who} {verb} {what}", "{who} {verb} {what}", joins="verb+what", who=who, verb=verb, what=what)
 
@@ -39,14 +39,14 @@ def feeling_for_people(dice: Random) -> Phrase:
 
 def taste(dice: Random) -> Phrase:
     """She likes cats. 她 喜欢 猫"""
-    who, (taste, noun) = someone(dice), verbs.TASTES.draw(dice)
+    who, (taste, noun) = someone(dice), verbs.TASTES.sample(dice)
     verb = taste.present(who)
     return weave("{who} {verb} {what}", "{who} {verb} {what}", joins="verb+what", who=who, verb=verb, what=noun.many)
 
 
 def negation(dice: Random) -> Phrase:
     """He does not eat meat. 他 不 吃 肉"""
-    who, (habit, noun) = someone(dice), verbs.TASTES_AND_HABITS.draw(dice)
+    who, (habit, noun) = someone(dice), verbs.TASTES_AND_HABITS.sample(dice)
     return weave(
         f"{{who}} {do(who)} not¹ {{verb}} {{what}}",
         "{who} 不¹ {verb} {what}",
@@ -59,7 +59,7 @@ def negation(dice: Random) -> Phrase:
 
 def past(dice: Random) -> Phrase:
     """The girl bought three apples. 这个 女孩 买 了 三 个 苹果"""
-    verb, noun = verbs.DONE.draw(dice)
+    verb, noun = verbs.DONE.sample(dice)
     who, what = someone_with(noun, dice), _thing(verb, noun, dice)
     return weave("{who} {verb} {what}", "{who} {verb} {what}", joins="verb+what", who=who, verb=verb.past, what=what)
 
@@ -67,13 +67,13 @@ def past(dice: Random) -> Phrase:
 def _thing(verb: Verb, noun: Noun, dice: Random) -> Phrase:
     """Any number of apples can be bought, but one coat worn, and a letter written that was not there before."""
     if verb.name in verbs.CREATING:
-        return a(noun) if dice.random() < 0.5 else number_of(noun, dice)
+        return a(noun) if dice.random() < 0.5 else any_number(noun, dice)
     return one_thing(noun, dice) if verb.name in verbs.ONE_AT_A_TIME else any_thing(noun, dice)
 
 
 def past_with_time(dice: Random) -> Phrase:
     """I bought a book yesterday. 我 昨天 买 了 一 本 书"""
-    verb, noun = verbs.DONE.draw(dice)
+    verb, noun = verbs.DONE.sample(dice)
     return weave(
         "{who} {verb} {what} {when}",
         "{who} {when} {verb} {what}",
@@ -87,7 +87,7 @@ def past_with_time(dice: Random) -> Phrase:
 
 def past_negation(dice: Random) -> Phrase:
     """She did not buy the book. 她 没 买 这本 书"""
-    verb, noun = verbs.DONE.draw(dice)
+    verb, noun = verbs.DONE.sample(dice)
     return weave(
         "{who} did¹ not¹ {verb} {what}",
         "{who} 没¹ {verb} {what}",
@@ -116,7 +116,7 @@ _JOBS = nouns("jobs")
 
 def future(dice: Random) -> Phrase:
     """She will buy a car tomorrow. 她 明天 会 买 一 辆 车"""
-    verb, noun = verbs.DOING.draw(dice)
+    verb, noun = verbs.DOING.sample(dice)
     return weave(
         "{who} will¹ {verb} {what} {when}",
         "{who} {when} 会¹ {verb} {what}",
@@ -137,7 +137,7 @@ def daily(dice: Random) -> Phrase:
 
 def frequency(dice: Random) -> Phrase:
     """She often reads novels. 她 经常 看 小说"""
-    who, (habit, noun) = someone(dice), verbs.HABITS.draw(dice)
+    who, (habit, noun) = someone(dice), verbs.HABITS.sample(dice)
     return weave(
         "{who} {often} {verb} {what}",
         "{who} {often} {verb} {what}",
@@ -151,13 +151,13 @@ def frequency(dice: Random) -> Phrase:
 
 def moving(dice: Random) -> Phrase:
     """The cat sat. 这只 猫 坐下 了"""
-    verb, noun = verbs.MOVES.draw(dice)
+    verb, noun = verbs.MOVES.sample(dice)
     return weave("{who} {verb}", "{who} {verb}", joins="who+verb", who=definite(noun, dice), verb=verb.past)
 
 
 def progressive(dice: Random) -> Phrase:
     """She is reading the book. 她 正在 看 这本 书"""
-    verb, noun = verbs.GOING_ON.draw(dice)
+    verb, noun = verbs.GOING_ON.sample(dice)
     who = someone_with(noun, dice)
     return weave(
         f"{{who}} {be(who)}¹ {{verb}} {{what}}",
@@ -165,7 +165,7 @@ def progressive(dice: Random) -> Phrase:
         joins="verb+what",
         who=who,
         verb=verb.ing,
-        what=(pointed if verb.name in verbs.CREATING else definite)(noun, dice),
+        what=(plain_definite if verb.name in verbs.CREATING else definite)(noun, dice),
     )
 
 
@@ -177,7 +177,7 @@ def progressive_activity(dice: Random) -> Phrase:
 
 def wish(dice: Random) -> Phrase:
     """I want to buy a car. 我 想 买 一 辆 车"""
-    verb, noun = verbs.DOING.draw(dice)
+    verb, noun = verbs.DOING.sample(dice)
     who = someone_with(noun, dice)
     return weave(
         "{who} {want} to {verb} {what}",
@@ -219,7 +219,7 @@ def duty(dice: Random) -> Phrase:
 
 def giving(dice: Random) -> Phrase:
     """He gave me a book. 他 给 了 我 一 本 书"""
-    (one, other), (verb, noun) = two_people(dice), verbs.GIVING.draw(dice)
+    (one, other), (verb, noun) = two_people(dice), verbs.GIVING.sample(dice)
     return weave(
         "{who} {verb} {whom} {what}",
         "{who} {verb} {whom} {what}",
@@ -248,7 +248,7 @@ def serving(dice: Random) -> Phrase:
     )
 
 
-_CUP, _GLASS, _BOTTLE, _BOWL, _PIECE = counted("", "cup 杯, glass 杯, bottle 瓶, bowl 碗, piece 块")
+_CUP, _GLASS, _BOTTLE, _BOWL, _PIECE = make_count_nouns("", "cup 杯, glass 杯, bottle 瓶, bowl 碗, piece 块")
 _SERVINGS = (
     (verbs.DRINK, _CUP, nouns("tea coffee")),
     (verbs.DRINK, _GLASS, nouns("water milk juice beer")),
@@ -261,7 +261,7 @@ _SERVINGS = (
 
 def experience(dice: Random) -> Phrase:
     """She has never eaten tofu. 她 从来 没 吃 过 豆腐"""
-    who, (verb, noun) = someone(dice), verbs.TRIED.draw(dice)
+    who, (verb, noun) = someone(dice), verbs.TRIED.sample(dice)
     never, conglai_mei = dice.choice((("", ""), ("never²", "从来² 没²")))
     return weave(
         f"{{who}} {have(who)}¹ {never} {{verb}} {{what}}",
@@ -275,9 +275,9 @@ def experience(dice: Random) -> Phrase:
 
 def request(dice: Random) -> Phrase:
     """Please open the window. 请 打开 这扇 窗户"""
-    verb, noun = verbs.REQUESTED.draw(dice)
+    verb, noun = verbs.REQUESTED.sample(dice)
     please, qing = dice.choice((("please¹", "请¹"), ("please¹ do² not²", "请¹ 不要²")))
-    what = pointed(noun, dice)
+    what = plain_definite(noun, dice)
     return weave(
         f"{please} {{verb}} {{what}}", f"{qing} {{verb}} {{what}}", joins="verb+what", verb=verb.base, what=what
     )

@@ -4,8 +4,17 @@ from random import Random
 
 from attendo.demo_task import verbs
 from attendo.demo_task.noun_phrases import a
-from attendo.demo_task.nouns import FEELINGS, REMARKS_ON, nouns
-from attendo.demo_task.people import PRONOUNS, have, possessed, relative, somebody, someone, two_people, was
+from attendo.demo_task.nouns import FEELINGS, REMARKS_BY_NOUN, nouns
+from attendo.demo_task.people import (
+    PRONOUNS,
+    have,
+    possessive_phrase,
+    relative,
+    someone,
+    someone_known,
+    two_people,
+    was,
+)
 from attendo.demo_task.phrase import Phrase, phrase, weave
 from attendo.demo_task.places import FUTURE_TIMES, HOME, LEISURE, OUTINGS, PAST_TIMES
 from attendo.demo_task.words import Adjective
@@ -13,16 +22,16 @@ from attendo.demo_task.words import Adjective
 
 def thing_that(dice: Random) -> Phrase:
     """The book that I bought yesterday is very interesting. 我 昨天 买 的 这本 书 很 有趣"""
-    verb, noun = verbs.NOTED.draw(dice)
+    verb, noun = verbs.NOTED.sample(dice)
     return weave(
         "the¹ {what} that² {who} {verb} {when} is very³ {how}",
         f"{{who}} {{when}} {{verb}} 的 这{noun.measure}¹@what {{what}} 很³ {{how}}",
         joins="verb+what how+what",
         what=noun.one,
-        who=somebody(dice),
+        who=someone_known(dice),
         verb=verb.past_in_clause,
         when=dice.choice(PAST_TIMES),
-        how=dice.choice(REMARKS_ON[noun.name]).plain,
+        how=dice.choice(REMARKS_BY_NOUN[noun.name]).plain,
     )
 
 
@@ -46,7 +55,7 @@ def person_who(dice: Random) -> Phrase:
         joins="who+friend",
         who=person.one,
         doing=doing,
-        friend=possessed(dice.choice(PRONOUNS), dice.choice(friends)),
+        friend=possessive_phrase(dice.choice(PRONOUNS), dice.choice(friends)),
     )
 
 
@@ -67,7 +76,7 @@ def because_not_going(dice: Random) -> Phrase:
         who=who,
         go=verbs.GO.base,
         where=dice.choice(OUTINGS).to,
-        reason=dice.choice(_RAINED) if dice.random() < 0.4 else _felt(who, dice.choice(_EXCUSES)),
+        reason=dice.choice(_RAINED) if dice.random() < 0.4 else _past_feeling(who, dice.choice(_EXCUSES)),
     )
 
 
@@ -82,11 +91,11 @@ def because_of_need(dice: Random) -> Phrase:
         who=who,
         verb=dice.choice((verbs.EAT, verbs.BUY)).past,
         what=a(dice.choice(things)),
-        reason=_felt(who, feeling),
+        reason=_past_feeling(who, feeling),
     )
 
 
-def _felt(who: Phrase, feeling: Adjective) -> Phrase:
+def _past_feeling(who: Phrase, feeling: Adjective) -> Phrase:
     """I was tired, 我 很 累"""
     return weave(f"{{who}} {was(who)}¹ {{how}}", "{who} 很¹ {how}", head="how", who=who, how=feeling.plain)
 

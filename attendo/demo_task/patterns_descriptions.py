@@ -3,7 +3,7 @@
 from itertools import product
 from random import Random
 
-from attendo.demo_task.noun_phrases import a, indefinite, pointed, that, the
+from attendo.demo_task.noun_phrases import a, indefinite, plain_definite, that, the
 from attendo.demo_task.nouns import CLASSES, COLOURED, COMPARED, FEELINGS, PERSONAL, PREDICATES, QUALITIES, nouns
 from attendo.demo_task.people import (
     NAMES,
@@ -12,8 +12,8 @@ from attendo.demo_task.people import (
     is_group,
     owner,
     relative,
-    somebody,
     someone,
+    someone_known,
     someone_with,
     two_people,
 )
@@ -41,19 +41,19 @@ _GREETINGS = (
 
 def identity(dice: Random) -> Phrase:
     """I am a student. 我 是 一 个 学生"""
-    who = somebody(dice)
-    job = dice.choice(_OWN_JOBS) if who.head == "I" else a_job(who, dice)
+    who = someone_known(dice)
+    job = dice.choice(_FIRST_PERSON_JOBS) if who.head == "I" else a_job(who, dice)
     what = job.many if is_group(who) else a(job)
     return weave(f"{{who}} {be(who)}¹ {{what}}", "{who} 是¹ {what}", joins="who+what", who=who, what=what)
 
 
 # 位 honours others: nobody counts himself by it.
-_OWN_JOBS = tuple(job for job in JOBS if job.measure != "位")
+_FIRST_PERSON_JOBS = tuple(job for job in JOBS if job.measure != "位")
 
 
-def denied_identity(dice: Random) -> Phrase:
+def identity_negation(dice: Random) -> Phrase:
     """She is not a doctor. 她 不 是 医生"""
-    who = somebody(dice)
+    who = someone_known(dice)
     what = role(who, a_job(who, dice))
     return weave(f"{{who}} {be(who)}¹ not² {{what}}", "{who} 不² 是¹ {what}", joins="who+what", who=who, what=what)
 
@@ -76,9 +76,9 @@ def role(who: Phrase, job: Noun) -> Phrase:
 
 def quality(dice: Random) -> Phrase:
     """The cat is very big. 这只 猫 很 大"""
-    adjective, noun = QUALITIES.draw(dice)
+    adjective, noun = QUALITIES.sample(dice)
     very, hen = _degree(adjective, dice)
-    what, how = pointed(noun, dice), adjective.plain
+    what, how = plain_definite(noun, dice), adjective.plain
     return weave(f"{{what}} is {very} {{how}}", f"{{what}} {hen} {{how}}", joins="how+what", what=what, how=how)
 
 
@@ -92,8 +92,8 @@ _DEGREES = (("very¹", "很¹"), ("really¹", "真的¹ 很¹"), ("not¹", "不�
 
 def colour(dice: Random) -> Phrase:
     """The coat is red. 这件 外套 是 红色 的"""
-    adjective, noun = COLOURED.draw(dice)
-    what, how = pointed(noun, dice), adjective.before
+    adjective, noun = COLOURED.sample(dice)
+    what, how = plain_definite(noun, dice), adjective.before
     return weave("{what} is¹ {how}", "{what} 是¹ {how}", joins="how+what", what=what, how=how)
 
 
@@ -106,39 +106,39 @@ def feeling(dice: Random) -> Phrase:
 
 def comparison(dice: Random) -> Phrase:
     """The cat is bigger than that dog. 这只 猫 比 那只 狗 大"""
-    adjective, noun = COMPARED.draw(dice)
+    adjective, noun = COMPARED.sample(dice)
     return weave(
         "{one} is {more} than¹ {other}",
         "{one} 比¹ {other} {more}",
         joins="one+more",
         one=the(noun),
-        other=that(dice.choice(_ALIKE[noun.name, adjective.name])),
+        other=that(dice.choice(_COMPARABLE[noun.name, adjective.name])),
         more=adjective.comparative,
     )
 
 
 def equality(dice: Random) -> Phrase:
     """The cat is as big as that dog. 这只 猫 和 那只 狗 一样 大"""
-    adjective, noun = COMPARED.draw(dice)
+    adjective, noun = COMPARED.sample(dice)
     return weave(
         "{one} is as¹ {how} as² {other}",
         "{one} 和² {other} 一样¹ {how}",
         joins="one+how",
         one=the(noun),
-        other=that(dice.choice(_ALIKE[noun.name, adjective.name])),
+        other=that(dice.choice(_COMPARABLE[noun.name, adjective.name])),
         how=adjective.plain,
     )
 
 
-def _alike(adjective: Adjective, noun: Noun, members: Nouns) -> Nouns:
+def _comparable_nouns(adjective: Adjective, noun: Noun, members: Nouns) -> Nouns:
     """One compares with its own kind, a car with a truck; but the size of a mouse with that of a mouse only."""
     if adjective.name in ("big", "small") or noun in CLASSES["tools"]:
         return (noun,)
     return tuple(other for other in members if other in adjective.nouns)
 
 
-_ALIKE = {
-    (noun.name, adjective.name): _alike(adjective, noun, members)
+_COMPARABLE = {
+    (noun.name, adjective.name): _comparable_nouns(adjective, noun, members)
     for adjective in PREDICATES
     for members in CLASSES.values()
     for noun in members
@@ -171,9 +171,9 @@ _OWNED = nouns("pets made_things books pens tools map photo toys horse house")
 
 def belonging(dice: Random) -> Phrase:
     """My mother's car is very old. 我 妈妈 的 车 很 旧"""
-    adjective, noun = QUALITIES.draw(dice)
+    adjective, noun = QUALITIES.sample(dice)
     while noun not in _OWNED:
-        adjective, noun = QUALITIES.draw(dice)
+        adjective, noun = QUALITIES.sample(dice)
     very, hen = _degree(adjective, dice)
     return weave(
         f"{{whose}} {{what}} is {very} {{how}}",

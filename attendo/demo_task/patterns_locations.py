@@ -3,24 +3,24 @@
 from random import Random
 
 from attendo.demo_task import places, verbs
-from attendo.demo_task.noun_phrases import NUMBERS, a, definite, number_of
+from attendo.demo_task.noun_phrases import NUMBERS, a, any_number, definite
 from attendo.demo_task.nouns import nouns
-from attendo.demo_task.people import FRIENDS, NAMES, PRONOUNS, possessed, someone, someone_named, someone_with
+from attendo.demo_task.people import FRIENDS, NAMES, PRONOUNS, possessive_phrase, someone, someone_named, someone_with
 from attendo.demo_task.phrase import Phrase, phrase, weave
 from attendo.demo_task.places import HOLDERS, LEISURE, OUTINGS, PAST_TIMES, SPOTS, SURFACES, TOWNS, WORKPLACES
 
 
 def lying(dice: Random) -> Phrase:
     """The book is on the table. 这本 书 在 桌子 上"""
-    spot, noun = SPOTS.draw(dice)
+    spot, noun = SPOTS.sample(dice)
     what = definite(noun, dice)
     return weave("{what} is¹ {where}", "{what} 在¹ {where}", joins="what+where", what=what, where=spot.where)
 
 
 def existence(dice: Random) -> Phrase:
     """There are three birds in the tree. 树 上 有 三 只 鸟"""
-    spot, noun = HOLDERS.draw(dice)
-    there, what = ("is", a(noun)) if dice.random() < 0.4 else ("are", number_of(noun, dice, NUMBERS[:4]))
+    spot, noun = HOLDERS.sample(dice)
+    there, what = ("is", a(noun)) if dice.random() < 0.4 else ("are", any_number(noun, dice, NUMBERS[:4]))
     return weave(
         f"there¹ {there}¹ {{what}} {{where}}",
         "{where} 有¹ {what}",
@@ -32,7 +32,7 @@ def existence(dice: Random) -> Phrase:
 
 def putting(dice: Random) -> Phrase:
     """He put the cup on the table. 他 把 这个 杯子 放 在 桌子 上"""
-    spot, noun = SURFACES.draw(dice)
+    spot, noun = SURFACES.sample(dice)
     return weave(
         "{who} put¹ {what} {where}",
         "{who} 把 {what} 放¹ 在¹ {where}",
@@ -73,7 +73,7 @@ _PASSIVES = (
 
 def acting_somewhere(dice: Random) -> Phrase:
     """She reads books at home. 她 在 家 看 书"""
-    who, (somewhere, doings) = someone(dice), dice.choice(_ACTED)
+    who, (somewhere, doings) = someone(dice), dice.choice(_ACTIVITIES_BY_LOCATION)
     return weave(
         "{who} {verb} {where}",
         "{who} {where} {verb}",
@@ -84,7 +84,7 @@ def acting_somewhere(dice: Random) -> Phrase:
     )
 
 
-_ACTED = (
+_ACTIVITIES_BY_LOCATION = (
     (
         (places.HOME,),
         verbs.activities("cook sing dance chess piano guitar work study rest housework television music books"),
@@ -119,7 +119,7 @@ def company(dice: Random) -> Phrase:
         joins="verb+friend",
         who=one.subject,
         verb=dice.choice(verbs.SHARED).present(one.subject),
-        friend=possessed(one, dice.choice(FRIENDS)) if dice.random() < 0.6 else dice.choice(NAMES),
+        friend=possessive_phrase(one, dice.choice(FRIENDS)) if dice.random() < 0.6 else dice.choice(NAMES),
     )
 
 
@@ -140,7 +140,7 @@ def outing(dice: Random) -> Phrase:
 
 def transport(dice: Random) -> Phrase:
     """I go to school by bus. 我 坐 公共汽车 去 学校"""
-    who, (ways, goals) = someone(dice), dice.choice(_JOURNEYS)
+    who, (ways, goals) = someone(dice), dice.choice(_TRIPS)
     return weave(
         "{who} {go} {where} {how}",
         "{who} {how} {go} {where}",
@@ -155,7 +155,7 @@ def transport(dice: Random) -> Phrase:
 _BY_BUS, _BY_TAXI = phrase("by bus", "坐 公共汽车"), phrase("by taxi", "坐 出租车")
 _BY_CAR, _BY_BICYCLE = phrase("by car", "坐 车"), phrase("by bicycle", "骑 自行车")
 _BY_TRAIN, _BY_PLANE = phrase("by train", "坐 火车"), phrase("by plane", "坐 飞机")
-_JOURNEYS = (
+_TRIPS = (
     ((_BY_BUS, _BY_TAXI, _BY_CAR, _BY_BICYCLE), OUTINGS),
     ((_BY_TRAIN, _BY_PLANE), TOWNS),
 )

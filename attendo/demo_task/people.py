@@ -7,17 +7,17 @@ from random import Random
 from attendo.demo_task.noun_phrases import that, the, these, those
 from attendo.demo_task.nouns import nouns
 from attendo.demo_task.phrase import Agreement, Phrase, phrase, weave
-from attendo.demo_task.words import Noun, counted
+from attendo.demo_task.words import Noun, make_count_nouns
 
 
 @dataclass(frozen=True)
 class Pronoun:
-    """`kin` goes with family, where Chinese leaves 的 out: my mother, 我 妈妈; `own` with others: my pen, 我 的 笔."""
+    """`kin_possessive` goes with family, where Chinese leaves 的 out: my mother, 我 妈妈; `possessive` with others: my pen, 我 的 笔."""
 
     subject: Phrase
     object: Phrase
-    kin: Phrase
-    own: Phrase
+    kin_possessive: Phrase
+    possessive: Phrase
 
 
 def pronoun(english: str, chinese: str, agreement: Agreement) -> Pronoun:
@@ -44,7 +44,7 @@ NAMES = tuple(
         ("Anna", "安娜"), ("Tom", "汤姆"), ("Mary", "玛丽"), ("David", "大卫"), ("Lucy", "露西"), ("Xiaoming", "小明"),
     )
 )  # fmt: skip
-FAMILY = counted(
+FAMILY = make_count_nouns(
     "个", "mother 妈妈, father 爸爸, grandmother 奶奶, grandfather 爷爷, son 儿子, daughter 女儿, uncle 叔叔, aunt 阿姨"
 )
 FRIENDS = nouns("friends")
@@ -91,17 +91,17 @@ def someone_named(dice: Random, owners: Sequence[Pronoun] = PRONOUNS) -> Phrase:
     return point(dice.choice(PERSONS))
 
 
-def somebody(dice: Random) -> Phrase:
+def someone_known(dice: Random) -> Phrase:
     """A pronoun, a name or a relative: those whom one need not point at."""
-    return _near(PRONOUNS, dice)
+    return _someone_known_from(PRONOUNS, dice)
 
 
-def somebody_else(dice: Random) -> Phrase:
+def someone_known_else(dice: Random) -> Phrase:
     """The same, but neither us nor ours."""
-    return _near(_OTHERS, dice)
+    return _someone_known_from(_OTHERS, dice)
 
 
-def _near(pronouns: Sequence[Pronoun], dice: Random) -> Phrase:
+def _someone_known_from(pronouns: Sequence[Pronoun], dice: Random) -> Phrase:
     draw = dice.random()
     return (
         dice.choice(pronouns).subject if draw < 0.5 else dice.choice(NAMES) if draw < 0.75 else relative(dice, pronouns)
@@ -118,23 +118,27 @@ def relative(dice: Random, owners: Sequence[Pronoun] = PRONOUNS) -> Phrase:
     """my mother, 我 妈妈; my friend, 我 的 朋友"""
     owner = dice.choice(owners)
     if dice.random() < 0.67:
-        return weave("{owner} {noun}", "{owner} {noun}", head="noun", owner=owner.kin, noun=dice.choice(FAMILY).one)
-    return possessed(owner, dice.choice(FRIENDS))
+        return weave(
+            "{owner} {noun}", "{owner} {noun}", head="noun", owner=owner.kin_possessive, noun=dice.choice(FAMILY).one
+        )
+    return possessive_phrase(owner, dice.choice(FRIENDS))
 
 
-def possessed(owner: Pronoun, noun: Noun) -> Phrase:
+def possessive_phrase(owner: Pronoun, noun: Noun) -> Phrase:
     """my book, 我 的 书"""
-    return weave("{owner} {noun}", "{owner} {noun}", joins="owner+noun", head="noun", owner=owner.own, noun=noun.one)
+    return weave(
+        "{owner} {noun}", "{owner} {noun}", joins="owner+noun", head="noun", owner=owner.possessive, noun=noun.one
+    )
 
 
 def owner(dice: Random) -> Phrase:
     """my, 我 的; Anna's, 安娜 的; my mother's, 我 妈妈 的"""
     draw = dice.random()
     if draw < 0.25:
-        return dice.choice(PRONOUNS[:4]).own
+        return dice.choice(PRONOUNS[:4]).possessive
     if draw < 0.6:
         return _genitive(dice.choice(NAMES))
-    kin, parent = dice.choice(PRONOUNS).kin, _genitive(dice.choice(FAMILY).one)
+    kin, parent = dice.choice(PRONOUNS).kin_possessive, _genitive(dice.choice(FAMILY).one)
     return weave("{kin} {parent}", "{kin} {parent}", head="parent", kin=kin, parent=parent)
 
 

@@ -35,7 +35,7 @@ def phrase(english: str, chinese: str, head: str = "", agreement: Agreement = "h
     return Phrase(left, right, links, head or english, agreement)
 
 
-def combination(*heads: str) -> str:
+def name_combination(*heads: str) -> str:
     """The name under which words are held out together, whichever comes first."""
     return "+".join(sorted(heads))
 
@@ -51,8 +51,12 @@ def weave(english: str, chinese: str, *, joins: str = "", head: str = "", **part
     records that the heads of these parts meet here, where both have one; `head` names the part that speaks for the
     whole.
     """
-    left, starts, english_marks = _lay(_read(english), {name: part.english for name, part in parts.items()})
-    right, ends, chinese_marks = _lay(_read(chinese), {name: part.chinese for name, part in parts.items()})
+    left, starts, english_marks = _lay_out(
+        _parse_template(english), {name: part.english for name, part in parts.items()}
+    )
+    right, ends, chinese_marks = _lay_out(
+        _parse_template(chinese), {name: part.chinese for name, part in parts.items()}
+    )
     links = [(i, j) for mark, places in english_marks.items() for i in places for j in chinese_marks.get(mark, ())]
     nouns = {f"@{name}": starts[name] + len(part.english) - 1 for name, part in parts.items()}
     links += [(nouns[mark], j) for mark, places in chinese_marks.items() if mark in nouns for j in places]
@@ -62,7 +66,7 @@ def weave(english: str, chinese: str, *, joins: str = "", head: str = "", **part
         combinations += part.combinations
     for join in joins.split():
         heads = [parts[name].head for name in join.split("+")]
-        combinations += [combination(*heads)] if all(heads) else []
+        combinations += [name_combination(*heads)] if all(heads) else []
     links.sort()
     speaker = parts[head] if head else None
     return Phrase(
@@ -76,7 +80,7 @@ def weave(english: str, chinese: str, *, joins: str = "", head: str = "", **part
 
 
 @cache
-def _read(template: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _parse_template(template: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """(name, ("{",)) for a part, (word, its marks) for a word that stands for itself."""
     items = []
     for item in template.split():
@@ -89,7 +93,7 @@ def _read(template: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple(items)
 
 
-def _lay(
+def _lay_out(
     template: Iterable[tuple[str, tuple[str, ...]]], parts: dict[str, tuple[str, ...]]
 ) -> tuple[list[str], dict[str, int], dict[str, list[int]]]:
     """The words of one side, where each part starts, and where each mark stands."""

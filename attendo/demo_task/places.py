@@ -8,7 +8,7 @@ from attendo.demo_task.words import Nouns
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Somewhere to go `to`, and to be or work `at`."""
 
     name: Phrase
@@ -24,13 +24,13 @@ class Spot:
     nouns: Nouns
 
 
-def place(english: str, chinese: str) -> Place:
+def location(english: str, chinese: str) -> Location:
     """From `at the bank` and `银行`, or `in the park` and `公园 里`."""
     preposition, *article, name = english.split()
     chinese_name, *side = chinese.split()
     the, inside = " ".join(article), "".join(side)
     noun = phrase(name, chinese_name)
-    return Place(
+    return Location(
         noun,
         weave(f"to {the} {{noun}}", "{noun}", head="noun", noun=noun),
         weave(
@@ -52,24 +52,24 @@ def spots(preposition: str, chinese: str, where: str, things: str) -> tuple[Spot
     return tuple(found)
 
 
-HOME, SCHOOL = place("at home", "家"), place("at school", "学校")
-LIBRARY, RESTAURANT = place("at the library", "图书馆"), place("at the restaurant", "餐厅")
-MUSEUM, MARKET = place("at the museum", "博物馆"), place("at the market", "市场")
-CINEMA, SHOP = place("at the cinema", "电影院"), place("at the shop", "商店")
-PARK, GARDEN = place("in the park", "公园 里"), place("in the garden", "花园 里")
-OFFICE, CLASSROOM = place("in the office", "办公室 里"), place("in the classroom", "教室 里")
-KITCHEN, BEDROOM = place("in the kitchen", "厨房 里"), place("in the bedroom", "卧室 里")
+HOME, SCHOOL = location("at home", "家"), location("at school", "学校")
+LIBRARY, RESTAURANT = location("at the library", "图书馆"), location("at the restaurant", "餐厅")
+MUSEUM, MARKET = location("at the museum", "博物馆"), location("at the market", "市场")
+CINEMA, SHOP = location("at the cinema", "电影院"), location("at the shop", "商店")
+PARK, GARDEN = location("in the park", "公园 里"), location("in the garden", "花园 里")
+OFFICE, CLASSROOM = location("in the office", "办公室 里"), location("in the classroom", "教室 里")
+KITCHEN, BEDROOM = location("in the kitchen", "厨房 里"), location("in the bedroom", "卧室 里")
 WORKPLACES = (
     SCHOOL,
     LIBRARY,
     RESTAURANT,
-    place("at the hospital", "医院"),
-    place("at the bank", "银行"),
-    place("at the airport", "机场"),
+    location("at the hospital", "医院"),
+    location("at the bank", "银行"),
+    location("at the airport", "机场"),
     MUSEUM,
-    place("at the station", "车站"),
-    place("at the factory", "工厂"),
-    place("at the university", "大学"),
+    location("at the station", "车站"),
+    location("at the factory", "工厂"),
+    location("at the university", "大学"),
 )
 OUTINGS = (
     *WORKPLACES,
@@ -80,12 +80,12 @@ OUTINGS = (
 )
 LEISURE = (LIBRARY, RESTAURANT, MUSEUM, PARK, MARKET, CINEMA, SHOP)
 TOWNS = (
-    place("in Beijing", "北京"),
-    place("in Shanghai", "上海"),
-    place("in London", "伦敦"),
-    place("in Paris", "巴黎"),
-    place("in Tokyo", "东京"),
-    place("in China", "中国"),
+    location("in Beijing", "北京"),
+    location("in Shanghai", "上海"),
+    location("in London", "伦敦"),
+    location("in Paris", "巴黎"),
+    location("in Tokyo", "东京"),
+    location("in China", "中国"),
 )
 
 _SURFACES = (

@@ -13,7 +13,7 @@ from attendo.demo_task import (
     patterns_locations,
     patterns_questions,
 )
-from attendo.demo_task.phrase import Phrase, combination, phrase, weave
+from attendo.demo_task.phrase import Phrase, name_combination, phrase, weave
 from attendo.errors import UsageError
 
 HELD_OUT_SHARE = 0.04
@@ -22,7 +22,7 @@ Pattern = Callable[[Random], Phrase]
 
 PATTERNS: dict[str, tuple[Pattern, ...]] = {
     "greeting": (patterns_descriptions.greeting,),
-    "identity": (patterns_descriptions.identity, patterns_descriptions.denied_identity),
+    "identity": (patterns_descriptions.identity, patterns_descriptions.identity_negation),
     "quality": (patterns_descriptions.quality, patterns_descriptions.colour),
     "feeling": (patterns_descriptions.feeling,),
     "comparison": (patterns_descriptions.comparison,),
@@ -53,12 +53,12 @@ PATTERNS: dict[str, tuple[Pattern, ...]] = {
     "acting somewhere": (patterns_locations.acting_somewhere, patterns_locations.living),
     "company": (patterns_locations.company, patterns_locations.outing),
     "transport": (patterns_locations.transport,),
-    "yes or no": (patterns_questions.asking_taste, patterns_questions.asking_wish),
-    "yes or no, past": (patterns_questions.asking_past,),
+    "yes or no": (patterns_questions.taste_question, patterns_questions.wish_question),
+    "yes or no, past": (patterns_questions.past_question,),
     "yes or no, being": (
-        patterns_questions.asking_quality,
-        patterns_questions.asking_identity,
-        patterns_questions.asking_ability,
+        patterns_questions.quality_question,
+        patterns_questions.identity_question,
+        patterns_questions.ability_question,
     ),
     "who": (patterns_questions.who_did,),
     "what": (patterns_questions.what_done, patterns_questions.what_going_on),
@@ -74,7 +74,7 @@ PATTERNS: dict[str, tuple[Pattern, ...]] = {
 
 
 @dataclass(frozen=True)
-class Pair:
+class AlignedPair:
     """One sentence in both languages; `alignment` holds (source word, target word), from 0, sorted."""
 
     source: str
@@ -92,22 +92,22 @@ class BuiltinTask:
         self.seed = seed
         self._is_held_out = lru_cache(maxsize=None)(self._decide)
 
-    def train(self) -> Iterator[Pair]:
+    def train(self) -> Iterator[AlignedPair]:
         """Pairs without end, the same from every call."""
-        for pattern, sentence in _sentences(Random(f"train {self.seed}")):
+        for pattern, sentence in _sample_sentences(Random(f"train {self.seed}")):
             if not any(map(self._is_held_out, sentence.combinations)):
-                yield _pair(pattern, sentence)
+                yield _make_pair(pattern, sentence)
 
-    def heldout(self, count: int = 1000) -> list[Pair]:
+    def heldout(self, count: int = 1000) -> list[AlignedPair]:
         """Distinct pairs, each with a combination of words that never occurs in training; the study sentences first."""
         if count < 0:
             raise UsageError("heldout_count_negative", count=count)
         pairs = {pair.source: pair for pair in STUDY_SENTENCES[:count]}
-        for pattern, sentence in _sentences(Random(f"held out {self.seed}")):
+        for pattern, sentence in _sample_sentences(Random(f"held out {self.seed}")):
             if len(pairs) >= count:
                 break
             if any(map(self._is_held_out, sentence.combinations)):
-                pair = _pair(pattern, sentence)
+                pair = _make_pair(pattern, sentence)
                 pairs.setdefault(pair.source, pair)
         return list(pairs.values())
 
@@ -121,20 +121,20 @@ class BuiltinTask:
 _PATTERNS = tuple(PATTERNS.items())
 
 
-def _sentences(dice: Random) -> Iterator[tuple[str, Phrase]]:
+def _sample_sentences(dice: Random) -> Iterator[tuple[str, Phrase]]:
     while True:
         name, variants = dice.choice(_PATTERNS)
         yield name, dice.choice(variants)(dice)
 
 
-def _pair(pattern: str, sentence: Phrase) -> Pair:
+def _make_pair(pattern: str, sentence: Phrase) -> AlignedPair:
     first, *rest = sentence.english
     words = (first[0].upper() + first[1:], *rest)
     source = " ".join(words).replace(" ?", "?").replace(" ,", ",")
-    return Pair(source, " ".join(sentence.chinese), words, sentence.chinese, sentence.links, pattern)
+    return AlignedPair(source, " ".join(sentence.chinese), words, sentence.chinese, sentence.links, pattern)
 
 
-_STUDIED = (
+_STUDY_TABLE = (
     (
         "learning",
         ("love", "natural language processing"),
@@ -147,5 +147,5 @@ _STUDIED = (
     ("learning", ("love", "NLP"), phrase("I love NLP", "我 爱 NLP")),
     ("greeting", ("hello", "world"), phrase("hello world", "你好 世界")),
 )
-STUDY_SENTENCES = tuple(_pair(pattern, sentence) for pattern, _, sentence in _STUDIED)
-_STUDY_COMBINATIONS = frozenset(combination(*words) for _, words, _ in _STUDIED)
+STUDY_SENTENCES = tuple(_make_pair(pattern, sentence) for pattern, _, sentence in _STUDY_TABLE)
+_STUDY_COMBINATIONS = frozenset(name_combination(*words) for _, words, _ in _STUDY_TABLE)

@@ -41,7 +41,7 @@ COUNTED = Matches(verb for verb in (*_DOING, SEE) if verb.name not in ("use", "d
 DONE = Matches(_DOING + _HAPPENING)
 _GOING_ON = (*_DOING, verb("look-for", "找", nouns("small_things pets")))
 GOING_ON = Matches(_GOING_ON)
-ASKED = Matches(verb for verb in _GOING_ON if verb.name not in ("drive", "ride"))
+IN_WHAT_QUESTIONS = Matches(verb for verb in _GOING_ON if verb.name not in ("drive", "ride"))
 # One wears a single coat at a time, and what is still to be written is not yet this letter.
 ONE_AT_A_TIME, CREATING = ("use", "drive", "ride", "wear"), ("write", "make")
 REQUESTED = Matches(
@@ -144,12 +144,12 @@ class Activity:
         self.verb = doing
         self.rest = phrase(rest.removeprefix("the "), chinese) if rest else None
         self.article = "the " if rest.startswith("the ") else ""
-        self.base, self.third, self.ing = (self._with(form) for form in (doing.base, doing.third, doing.ing))
+        self.base, self.third, self.ing = (self._add_rest(form) for form in (doing.base, doing.third, doing.ing))
 
     def present(self, subject: Phrase) -> Phrase:
         return self.third if subject.agreement == "he" else self.base
 
-    def _with(self, form: Phrase) -> Phrase:
+    def _add_rest(self, form: Phrase) -> Phrase:
         if self.rest is None:
             return form
         return weave(f"{{verb}} {self.article}{{rest}}", "{verb} {rest}", head="rest", verb=form, rest=self.rest)
@@ -202,7 +202,7 @@ _SOCIABLE = activities("swim dance cook sing football basketball tennis chess pi
 _SOCIABLE += activities("television music tea coffee books walk")
 REPEATED = _SOCIABLE + activities("housework")
 SHARED = _SOCIABLE + activities("breakfast lunch dinner chat")
-PLACED = activities("work study exercise swim football tennis lunch dinner walk")
+IN_WHERE_QUESTIONS = activities("work study exercise swim football tennis lunch dinner walk")
 INDOORS = activities("dance cook sing chess piano guitar rest sleep exercise lunch dinner chat")
 AT_ANY_HOUR = activities("work study housework television music tea coffee books")
 IN_THE_MORNING = activities("cook sleep exercise breakfast")

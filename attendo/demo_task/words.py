@@ -21,7 +21,7 @@ class Noun:
 
 Nouns = tuple[Noun, ...]
 
-FEW = 4
+MIN_HEAD_NOUNS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,37 +52,37 @@ class Adjective:
     nouns: Nouns = ()
 
 
-def counted(measure: str, table: str) -> Nouns:
+def make_count_nouns(measure: str, table: str) -> Nouns:
     """Nouns of one measure word from rows like `cat 猫` or `mouse/mice 老鼠`, split by commas."""
     nouns = []
-    for forms, chinese in _rows(table):
+    for forms, chinese in _parse_table(table):
         name, _, many = forms.partition("/")
         plural = phrase(many or with_s(name), chinese, name, "they")
         nouns.append(Noun(name, measure, phrase(name, chinese, name), plural))
     return tuple(nouns)
 
 
-def uncounted(table: str) -> Nouns:
+def make_mass_nouns(table: str) -> Nouns:
     """Nouns that are not counted, from rows like `rice 米饭`."""
-    rows = ((name, phrase(name, chinese, name)) for name, chinese in _rows(table))
+    rows = ((name, phrase(name, chinese, name)) for name, chinese in _parse_table(table))
     return tuple(Noun(name, "", bare, bare) for name, bare in rows)
 
 
 def verb(english: str, chinese: str, nouns: Nouns = ()) -> Verb:
     """From `help` or `buy bought` or `eat ate eaten`; `listen-to` changes its first word only."""
     name, *irregular = english.split()
-    past = irregular[0] if irregular else _first(with_ed, name)
+    past = irregular[0] if irregular else _inflect_first_word(with_ed, name)
     participle = irregular[1] if len(irregular) > 1 else past
     # A verb of few nouns has no head and so no combinations: it could lose them all to the test.
-    head = "" if 0 < len(nouns) < FEW else name
+    head = "" if 0 < len(nouns) < MIN_HEAD_NOUNS else name
     return Verb(
         name,
-        _form(name, chinese, head),
-        _form("has" if name == "have" else _first(with_s, name), chinese, head),
-        _form(past, chinese + " 了", head),
-        _form(past, chinese, head),
-        _form(participle, chinese, head),
-        _form(_first(with_ing, name), chinese, head),
+        _make_form(name, chinese, head),
+        _make_form("has" if name == "have" else _inflect_first_word(with_s, name), chinese, head),
+        _make_form(past, chinese + " 了", head),
+        _make_form(past, chinese, head),
+        _make_form(participle, chinese, head),
+        _make_form(_inflect_first_word(with_ing, name), chinese, head),
         nouns,
     )
 
@@ -100,18 +100,18 @@ def adjective(english: str, chinese: str, nouns: Nouns = ()) -> Adjective:
     )
 
 
-def _rows(table: str) -> Iterator[tuple[str, str]]:
+def _parse_table(table: str) -> Iterator[tuple[str, str]]:
     for row in table.split(","):
         name, chinese = row.split()
         yield name, chinese
 
 
-def _first(change: Callable[[str], str], verb: str) -> str:
+def _inflect_first_word(change: Callable[[str], str], verb: str) -> str:
     first, dash, rest = verb.partition("-")
     return change(first) + dash + rest
 
 
-def _form(english: str, chinese: str, head: str) -> Phrase:
+def _make_form(english: str, chinese: str, head: str) -> Phrase:
     return replace(phrase(english.replace("-", " "), chinese), head=head)
 
 
@@ -133,16 +133,16 @@ def with_ed(verb: str) -> str:
     """help, helped; like, liked; study, studied; chat, chatted."""
     if re.search(r"[^aeiou]y$", verb):
         return verb[:-1] + "ied"
-    return verb + "d" if verb.endswith("e") else _doubled(verb) + "ed"
+    return verb + "d" if verb.endswith("e") else _double_consonant(verb) + "ed"
 
 
 def with_ing(verb: str) -> str:
     """eat, eating; write, writing; see, seeing; swim, swimming."""
     if re.search(r"[^e]e$", verb):
         return verb[:-1] + "ing"
-    return _doubled(verb) + "ing"
+    return _double_consonant(verb) + "ing"
 
 
-def _doubled(verb: str) -> str:
+def _double_consonant(verb: str) -> str:
     """A short verb with one vowel before one consonant doubles it."""
     return verb + verb[-1] if re.fullmatch(r"[^aeiou]+[aeiou][^aeiouwxy]", verb) else verb

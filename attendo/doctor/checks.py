@@ -3,21 +3,29 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from attendo.data.sampler import BatchStream
-from attendo.doctor.bad_lines import Places, bad_lines
-from attendo.doctor.data_sampling import MOST_PAIRS, middle, stretches
-from attendo.doctor.duplicates import READ_AS_TEXT, Repeats, TextPair
+from attendo.doctor.bad_lines import LineLocator, check_bad_lines
+from attendo.doctor.data_sampling import MAX_PAIRS, read_blocks, take_middle
+from attendo.doctor.duplicates import MAX_TEXT_PAIRS, DuplicateFinder, TextPair
 from attendo.doctor.finding import Finding
-from attendo.doctor.learning import first_loss, overfitting, warm_up
-from attendo.doctor.lengths import PairLengths, length_ratios, long_sentences, misaligned
-from attendo.doctor.memory import memory
-from attendo.doctor.network import causal_leak, few_pairs, padding, shift, some_batches, tying, undisturbed
-from attendo.doctor.vocabulary import VocabularyUse, unknown_tokens, window_shift
+from attendo.doctor.learning import check_first_loss, check_overfitting, check_warm_up
+from attendo.doctor.lengths import PairLengths, check_length_ratios, check_long_sentences, check_misaligned_lines
+from attendo.doctor.memory import check_memory
+from attendo.doctor.network import (
+    check_causal_leak,
+    check_padding,
+    check_shift,
+    check_tying,
+    pick_pairs,
+    preserve_state,
+    take_batches,
+)
+from attendo.doctor.vocabulary import VocabularyUse, check_unknown_tokens, check_window_shift
 from attendo.errors import AttendoError
 from attendo.runs.run import Run
 
 _STREAMED_PAIRS = 2048  # of each corpus: a stream of all would first read a whole pool
-_READ_QUICKLY = 100_000  # pairs
-_COMPARED_QUICKLY = 2_000  # pairs that are compared as text
+_QUICK_PAIRS = 100_000  # pairs
+_QUICK_TEXT_PAIRS = 2_000  # pairs that are compared as text
 
 
 def examine(run: Run, quick: bool = False, tests: Mapping[str, Sequence[TextPair]] | None = None) -> Iterator[Finding]:
@@ -27,13 +35,13 @@ def examine(run: Run, quick: bool = False, tests: Mapping[str, Sequence[TextPair
 
     The run is not changed: it trains bit for bit as it would have without.
     """
-    yield bad_lines(run.data)
-    yield warm_up(run.config.train)
+    yield check_bad_lines(run.data)
+    yield check_warm_up(run.config.train)
     yield from examine_network(run, quick)
     yield from examine_data(run, quick, tests)
 
 
-def quick_faults(run: Run) -> list[Finding]:
+def run_quick_checks(run: Run) -> list[Finding]:
     """Warnings and faults of the quick part: to be told, or stopped at, before the first step."""
     meant = ("repeated pairs",) if run.config.data.task == "builtin" else ()  # its grammar makes some twice
     found = (finding for finding in examine(run, quick=True) if finding.check not in meant)
@@ -42,31 +50,33 @@ def quick_faults(run: Run) -> list[Finding]:
 
 def examine_network(run: Run, quick: bool = False) -> Iterator[Finding]:
     """The network as the run built it, on its device, with batches of its data."""
-    learner, data = run.trainer.learner, run.data
-    tables = tying(learner.network, data)
+    learner, data = run.trainer.updater, run.data
+    tables = check_tying(learner.network, data)
     yield tables
     if tables.level == "fault":  # ids outside a table would end everything else, on a GPU the whole process
         return
-    some = middle(data, _STREAMED_PAIRS)
+    some = take_middle(data, _STREAMED_PAIRS)
     dropout = run.config.tokenizer.dropout
-    batches = some_batches(BatchStream(some, run.config.train.batch_tokens, run.config.seed, dropout))
-    pairs = few_pairs(batches, learner.network)
+    batches = take_batches(BatchStream(some, run.config.train.batch_tokens, run.config.seed, dropout))
+    pairs = pick_pairs(batches, learner.network)
     trained = run.config.start_from is not None
     checks: dict[str, Callable[[], Finding]] = {
         "shift": lambda: (
-            shift(batches[:2], some, recut=dropout > 0) if some.window is None else window_shift(batches[:2], some)
+            check_shift(batches[:2], some, resegmented=dropout > 0)
+            if some.window is None
+            else check_window_shift(batches[:2], some)
         ),
-        "causal leak": lambda: causal_leak(learner, pairs),
-        "padding": lambda: padding(learner, pairs),
-        "first loss": lambda: first_loss(learner, pairs, trained),
-        "memory": lambda: memory(learner, data, measure=not quick),
+        "causal leak": lambda: check_causal_leak(learner, pairs),
+        "padding": lambda: check_padding(learner, pairs),
+        "first loss": lambda: check_first_loss(learner, pairs, trained),
+        "memory": lambda: check_memory(learner, data, measure=not quick),
     }
     if run.trainer.step:  # its first loss is long past
         del checks["first loss"]
     if not quick:
-        checks["overfitting one batch"] = lambda: overfitting(learner, pairs)
+        checks["overfitting one batch"] = lambda: check_overfitting(learner, pairs)
     for name, check in checks.items():
-        with undisturbed(learner):
+        with preserve_state(learner):
             try:
                 finding = check()
             except AttendoError as error:  # such as a sentence that is too long for learned positions
@@ -80,17 +90,17 @@ def examine_data(
     """The training pairs, read once, beside those of validation and tests; `quick` reads some of them."""
     data, config = run.data, run.config
     if data.window is not None:
-        yield unknown_tokens(data)
+        yield check_unknown_tokens(data)
         return
-    places = Places(data, lines=not quick)
-    as_text = _COMPARED_QUICKLY if quick else READ_AS_TEXT
-    repeats = Repeats(data, places, tests, as_text, config.data.allow_copies)
+    places = LineLocator(data, lines=not quick)
+    as_text = _QUICK_TEXT_PAIRS if quick else MAX_TEXT_PAIRS
+    repeats = DuplicateFinder(data, places, tests, as_text, config.data.allow_copies)
     lengths, use = PairLengths(), VocabularyUse(data, config.tokenizer.dropout)
-    for stretch in stretches(data, _READ_QUICKLY if quick else MOST_PAIRS):
+    for stretch in read_blocks(data, _QUICK_PAIRS if quick else MAX_PAIRS):
         for tally in (lengths, repeats, use):
             tally.add(stretch)
-    yield misaligned(lengths, places, config.about.task not in ("summarization", "conversation"))
-    yield length_ratios(lengths, places)
-    yield long_sentences(lengths, places, config.train.batch_tokens)
-    yield from repeats.findings()
-    yield from use.findings()
+    yield check_misaligned_lines(lengths, places, config.about.task not in ("summarization", "conversation"))
+    yield check_length_ratios(lengths, places)
+    yield check_long_sentences(lengths, places, config.train.batch_tokens)
+    yield from repeats.check()
+    yield from use.check()

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from attendo.errors import AttendoError, DataError, ModelError
 
 Level = Literal["ok", "note", "warning", "fault"]
-MOST_EXAMPLES = 3
-_TEXT_SHOWN = 60  # characters of a sentence
+MAX_EXAMPLES = 3
+_MAX_TEXT_CHARACTERS = 60  # characters of a sentence
 
 
 @dataclass(frozen=True)
@@ -32,23 +32,23 @@ class Finding:
     def as_json(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name != "stops"}
 
-    def error(self) -> AttendoError:
+    def to_error(self) -> AttendoError:
         """To stop with, where a fault may not pass."""
         return (DataError if self.about == "data" else ModelError)("doctor_fault", line=self.line)
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Short enough to stand in a line of a report."""
     text = " ".join(text.split())
-    return text if len(text) <= _TEXT_SHOWN else f"{text[: _TEXT_SHOWN - 1]}…"
+    return text if len(text) <= _MAX_TEXT_CHARACTERS else f"{text[: _MAX_TEXT_CHARACTERS - 1]}…"
 
 
-def counted(count: int, things: str) -> str:
+def format_count(count: int, things: str) -> str:
     """`1 pair`, `2,000 pairs`."""
     return f"{count:,} {things.removesuffix('s') if count == 1 else things}"
 
 
-def share(part: float) -> str:
+def format_share(ratio: float) -> str:
     """A share of 1, with as many digits as it needs."""
-    percent = 100 * part
+    percent = 100 * ratio
     return f"{percent:.0f}%" if percent >= 10 or percent == 0 else f"{percent:.2g}%"

@@ -7,27 +7,27 @@ import torch
 
 from attendo.data.batch import Batch, Example
 from attendo.doctor.finding import Finding
-from attendo.doctor.network import batch_of, logits_of
+from attendo.doctor.network import compute_logits, make_batch
 from attendo.model.transformer import Transformer
 from attendo.text import PAD
 from attendo.train.config import TrainConfig
-from attendo.train.loss import summed_loss
-from attendo.train.update import Learner
+from attendo.train.loss import cross_entropy_sum
+from attendo.train.update import Updater
 
-_OFF = 0.1  # share of ln V that a first loss may be off
+_TOLERANCE = 0.1  # share of ln V that a first loss may be off
 _UNIT_LOGITS = 0.5  # what logits of variance 1 add to ln V
 
-LONGEST_WARM_UP = 0.5  # of the steps
-LEARNT, HALF_LEARNT = 0.1, 0.5  # of the first loss
+MAX_WARM_UP_SHARE = 0.5  # of the steps
+OVERFIT_RATIO, PARTIAL_OVERFIT_RATIO = 0.1, 0.5  # of the first loss
 # Learning rates, times the root of d_model, and steps to try them for: deep networks with post-norm need the lower one.
 ATTEMPTS = ((0.02, 100), (0.002, 300))
 
 
-def warm_up(train: TrainConfig) -> Finding:
+def check_warm_up(train: TrainConfig) -> Finding:
     """The learning rate rises for `train.warmup` steps: most of the steps must come after them."""
     values = {"warmup": train.warmup, "steps": train.steps}
     found = f"{train.warmup:,} of {train.steps:,} steps"
-    if train.warmup <= LONGEST_WARM_UP * train.steps or train.warmup <= 1:
+    if train.warmup <= MAX_WARM_UP_SHARE * train.steps or train.warmup <= 1:
         return Finding("warm-up", "ok", found, values=values, about="network")
     if train.warmup > train.steps:
         found += f": the learning rate ends at {train.steps / train.warmup:.0%} of its peak"
@@ -35,15 +35,15 @@ def warm_up(train: TrainConfig) -> Finding:
     return Finding("warm-up", "warning", found, advice, values=values, about="network")
 
 
-def first_loss(learner: Learner, pairs: Sequence[Example], trained: bool) -> Finding:
+def check_first_loss(updater: Updater, pairs: Sequence[Example], trained: bool) -> Finding:
     """An untrained network must find all tokens about equally likely: a loss near ln V.
 
     A tied table makes it repeat its input, which a larger vocabulary drowns out; that is no fault and is left out.
     """
-    learner.network.eval()
-    batch = batch_of(pairs, learner.network)
-    loss, without_repeats = _losses(learner, batch)
-    even = math.log(learner.network.output.out_features)
+    updater.network.eval()
+    batch = make_batch(pairs, updater.network)
+    loss, without_repeats = _compute_losses(updater, batch)
+    even = math.log(updater.network.output.out_features)
     values = {"loss": loss, "ln_v": even, "without_repeats": without_repeats}
     if trained:
         found = f"{loss:.2f}, and {even:.2f} if all tokens were equally likely (ln V)"
@@ -52,9 +52,9 @@ def first_loss(learner: Learner, pairs: Sequence[Example], trained: bool) -> Fin
         advice = "the model to go on from knows nothing of this text: is it the right one, and the same task?"
         return Finding("first loss", "warning", found, advice, values=values, about="network")
     kinds = len(set(batch.labels.flatten().tolist()))
-    off = _OFF * even + 2 * kinds**-0.5  # where few tokens occur, chance has its say in the mean of their logits
+    off = _TOLERANCE * even + 2 * kinds**-0.5  # where few tokens occur, chance has its say in the mean of their logits
     found = f"{loss:.2f}, with all tokens equally likely {even:.2f} (ln V)"
-    if learner.network.config.tie != "none":
+    if updater.network.config.tie != "none":
         found += f", without repeating the input {without_repeats:.2f}"
     if even - off <= without_repeats <= even + _UNIT_LOGITS + off:
         return Finding("first loss", "ok", found, values=values, about="network")
@@ -68,50 +68,50 @@ def first_loss(learner: Learner, pairs: Sequence[Example], trained: bool) -> Fin
     )
 
 
-def overfitting(learner: Learner, pairs: Sequence[Example]) -> Finding:
+def check_overfitting(updater: Updater, pairs: Sequence[Example]) -> Finding:
     """A copy of the network, without dropout, must learn a few pairs by heart."""
     for rate, steps in ATTEMPTS:
-        losses = _losses_by_heart(learner, batch_of(pairs, learner.network), rate, steps)
-        if losses[-1] <= LEARNT * losses[0]:
+        losses = _overfit(updater, make_batch(pairs, updater.network), rate, steps)
+        if losses[-1] <= OVERFIT_RATIO * losses[0]:
             break
     values = {"first": losses[0], "last": losses[-1], "steps": len(losses), "pairs": len(pairs)}
     found = f"{len(pairs)} pairs, from a loss of {losses[0]:.2f} to {losses[-1]:.2f} in {len(losses)} steps"
-    if losses[-1] <= LEARNT * losses[0]:
+    if losses[-1] <= OVERFIT_RATIO * losses[0]:
         return Finding("overfitting one batch", "ok", found, values=values, about="network")
     return Finding(
         "overfitting one batch",
-        "warning" if losses[-1] <= HALF_LEARNT * losses[0] else "fault",
-        f"{found}; less than {LEARNT * losses[0]:.2f} was to be reached",
+        "warning" if losses[-1] <= PARTIAL_OVERFIT_RATIO * losses[0] else "fault",
+        f"{found}; less than {OVERFIT_RATIO * losses[0]:.2f} was to be reached",
         "a network that can hardly learn these by heart will hardly learn: model.norm pre, fewer layers?",
         values=values,
         about="network",
     )
 
 
-def _losses_by_heart(learner: Learner, batch: Batch, rate: float, steps: int) -> list[float]:
+def _overfit(updater: Updater, batch: Batch, rate: float, steps: int) -> list[float]:
     """Of each step, until the pairs are learnt."""
-    peak = rate * learner.network.config.d_model**-0.5
+    peak = rate * updater.network.config.d_model**-0.5
     changes = {"schedule": "constant", "peak_lr": peak, "warmup": 10, "final_lr": 0.0, "clip_norm": 1.0}
     plain = {"label_smoothing": 0.0, "r_drop": 0.0, "ema": 0.0, "weight_decay": 0.0, "compile": "off", "capture": "off"}
-    student = Learner(_copy(learner.network), learner.config.replace(**changes, **plain))
+    student = Updater(_copy_without_dropout(updater.network), updater.config.replace(**changes, **plain))
     losses: list[float] = []
-    while len(losses) < steps and (not losses or losses[-1] > LEARNT * losses[0]):
+    while len(losses) < steps and (not losses or losses[-1] > OVERFIT_RATIO * losses[0]):
         update = student.update([batch])
         losses.append(float(update.loss) / update.tokens)
     return losses
 
 
-def _losses(learner: Learner, batch: Batch) -> tuple[float, float]:
+def _compute_losses(updater: Updater, batch: Batch) -> tuple[float, float]:
     """Per token; and over the tokens that do not repeat the one before, which is no choice then."""
-    logits = logits_of(learner, batch)
+    logits = compute_logits(updater, batch)
     labels, inputs = batch.labels.to(logits.device), batch.target_ids.to(logits.device)
-    loss = float(summed_loss(logits, labels)) / batch.tokens
+    loss = float(cross_entropy_sum(logits, labels)) / batch.tokens
     others = labels.masked_fill(labels == inputs, PAD)
     silent = logits.scatter(-1, inputs[..., None], float("-inf"))
-    return loss, float(summed_loss(silent, others)) / max(1, int((others != PAD).sum()))
+    return loss, float(cross_entropy_sum(silent, others)) / max(1, int((others != PAD).sum()))
 
 
-def _copy(network: Transformer) -> Transformer:
+def _copy_without_dropout(network: Transformer) -> Transformer:
     config = network.config.replace(dropout=0.0, attention_dropout=None, activation_dropout=None)
     copy = Transformer(config, torch.Generator().manual_seed(0)).to(network.target.tokens.weight.device)
     copy.load_state_dict(network.state_dict())

@@ -18,26 +18,26 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from attendo.doctor.bad_lines import Places
-from attendo.doctor.data_sampling import Stretch
-from attendo.doctor.finding import MOST_EXAMPLES, Finding, counted, share
+from attendo.doctor.bad_lines import LineLocator
+from attendo.doctor.data_sampling import PairBlock
+from attendo.doctor.finding import MAX_EXAMPLES, Finding, format_count, format_share
 
-LOPSIDED = 3.0  # times the usual ratio, either way
-LOPSIDED_ABOVE = 10  # tokens of the longer side; in shorter pairs one word is enough for an odd ratio
-MANY_LOPSIDED = 0.01
-SLIPPED_TOO_FAR = 0.01  # share of slipped pairs that is a fault
-LEAST_TO_TELL = 200  # pairs
+MAX_RATIO_FACTOR = 3.0  # times the usual ratio, either way
+MIN_RATIO_TOKENS = 10  # tokens of the longer side; in shorter pairs one word is enough for an odd ratio
+LOPSIDED_WARNING_SHARE = 0.01
+MISALIGNED_FAULT_SHARE = 0.01  # share of slipped pairs that is a fault
+MIN_PAIRS_TO_JUDGE = 200  # pairs
 LengthArray = NDArray[np.int64]
 LAGS = tuple(lag for lag in range(-10, 11) if lag)
-MOST_CLASSES = 16
-LEAST_PAIRS = 20
-LEAST_SUM = 25.0  # nats: with a million pairs and all lags, one false alarm in a thousand corpora
-LEAST_GAIN = 0.3  # of what a pair of a truly slipped stretch gains on average
-TELLING = 0.2  # nats: where a pair gains less than that, lengths are not related closely enough to tell
+MAX_CLASSES = 16
+MIN_PAIRS = 20
+MIN_SUM = 25.0  # nats: with a million pairs and all lags, one false alarm in a thousand corpora
+MIN_GAIN_RATIO = 0.3  # of what a pair of a truly slipped stretch gains on average
+MIN_INFORMATIVE_GAIN = 0.2  # nats: where a pair gains less than that, lengths are not related closely enough to tell
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbours:
+class LengthBlock:
     """Lengths in tokens of neighbouring pairs of one corpus."""
 
     corpus: int
@@ -53,67 +53,68 @@ class PairLengths:
     """All lengths that were read: two numbers a pair."""
 
     def __init__(self) -> None:
-        self._parts: list[Neighbours] = []
+        self._blocks: list[LengthBlock] = []
 
-    def add(self, stretch: Stretch) -> None:
-        part = Neighbours(stretch.corpus, stretch.first, stretch.source.lengths, stretch.target.lengths)
-        self._parts.append(part)
+    def add(self, pair_block: PairBlock) -> None:
+        part = LengthBlock(pair_block.corpus, pair_block.first, pair_block.source.lengths, pair_block.target.lengths)
+        self._blocks.append(part)
 
     @property
-    def parts(self) -> list[Neighbours]:
+    def contiguous_blocks(self) -> list[LengthBlock]:
         """Those that follow each other joined."""
-        groups: list[list[Neighbours]] = []
-        for part in self._parts:
+        groups: list[list[LengthBlock]] = []
+        for part in self._blocks:
             last = groups[-1][-1] if groups else None
             if last is not None and (last.corpus, last.first + len(last)) == (part.corpus, part.first):
                 groups[-1].append(part)
             else:
                 groups.append([part])
-        return [_joined(group) for group in groups]
+        return [_join_blocks(group) for group in groups]
 
-    def all(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        return np.concatenate([part.source for part in self._parts]), np.concatenate([p.target for p in self._parts])
+    def to_arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return np.concatenate([part.source for part in self._blocks]), np.concatenate([p.target for p in self._blocks])
 
-    def place(self, number: int) -> tuple[int, int]:
+    def locate(self, number: int) -> tuple[int, int]:
         """Corpus and pair of the number-th of all pairs that were read."""
-        for part in self._parts:
+        for part in self._blocks:
             if number < len(part):
                 return part.corpus, part.first + number
             number -= len(part)
         raise IndexError(number)
 
 
-def misaligned(lengths: PairLengths, places: Places, related: bool = True) -> Finding:
+def check_misaligned_lines(lengths: PairLengths, locator: LineLocator, lengths_related: bool = True) -> Finding:
     """Spans of lines whose lengths fit the lines before or after them much better than their own.
 
-    `related`: whether long sources usually have long targets, as in translation.
+    `lengths_related`: whether long sources usually have long targets, as in translation.
     """
-    parts = lengths.parts
-    slipped: list[tuple[int, int, int, Slipped]] = []
+    parts = lengths.contiguous_blocks
+    slipped: list[tuple[int, int, int, MisalignedSpan]] = []
     gains = {}
     for corpus in sorted({part.corpus for part in parts}):
         own = [part for part in parts if part.corpus == corpus]
-        alignment = find_slipped([(part.source, part.target) for part in own])
-        gains[corpus] = alignment.gain if alignment.telling else 0.0
-        for each in alignment.slipped:
-            start = own[each.stretch].first
+        alignment = find_misaligned_spans([(part.source, part.target) for part in own])
+        gains[corpus] = alignment.gain if alignment.is_informative else 0.0
+        for each in alignment.spans:
+            start = own[each.block].first
             slipped.append((corpus, start + each.first, start + each.last - 1, each))
     pairs = sum(len(part) for part in parts)
     wrong = sum(last - first + 1 for _, first, last, _ in slipped)
     values = {"pairs": pairs, "slipped": wrong, "spans": len(slipped)}
     if not any(gains.values()):
-        return _unrelated(lengths, places, values, related)
+        return _report_unrelated_lengths(lengths, locator, values, lengths_related)
     if not slipped:
-        return Finding("misaligned lines", "ok", f"none in {counted(pairs, 'pairs')}", values=values)
-    largest = sorted(slipped, key=lambda found: -found[3].sum)[:MOST_EXAMPLES]
+        return Finding("misaligned lines", "ok", f"none in {format_count(pairs, 'pairs')}", values=values)
+    largest = sorted(slipped, key=lambda found: -found[3].sum)[:MAX_EXAMPLES]
     return Finding(
         "misaligned lines",
-        "fault" if wrong >= SLIPPED_TOO_FAR * pairs else "warning",
-        f"{counted(len(slipped), 'spans')} with {counted(wrong, 'pairs')} ({share(wrong / pairs)}) where the target "
+        "fault" if wrong >= MISALIGNED_FAULT_SHARE * pairs else "warning",
+        f"{format_count(len(slipped), 'spans')} with {format_count(wrong, 'pairs')} "
+        f"({format_share(wrong / pairs)}) where the target "
         "belongs to another line",
         "look for a line too many or too few near the ends of a span (found to within a few lines), and mend the files",
         tuple(
-            f"{places.span(corpus, first, last)}: the targets fit when moved {_moved(each.lag)}"
+            f"{locator.describe_span(corpus, first, last)}: the targets fit when moved {_describe_move(each.lag)}"
             for corpus, first, last, each in largest
         ),
         values,
@@ -121,52 +122,56 @@ def misaligned(lengths: PairLengths, places: Places, related: bool = True) -> Fi
     )
 
 
-def _unrelated(lengths: PairLengths, places: Places, values: dict[str, int], related: bool) -> Finding:
+def _report_unrelated_lengths(
+    lengths: PairLengths, locator: LineLocator, values: dict[str, int], lengths_related: bool
+) -> Finding:
     """Lengths that tell nothing: in files that belong together this is rare, in shuffled ones it is the rule."""
-    source, target = lengths.all()
+    source, target = lengths.to_arrays()
     vary = all(np.quantile(side, 0.9) > 1.2 * np.quantile(side, 0.1) for side in (source, target))
-    if not related or not vary or len(source) < LEAST_TO_TELL:
+    if not lengths_related or not vary or len(source) < MIN_PAIRS_TO_JUDGE:
         found = "lengths of source and target have too little to do with each other to tell"
         return Finding("misaligned lines", "ok", found, values=values)
-    numbers = np.linspace(0, len(source) - 1, MOST_EXAMPLES + 2).astype(int)[1:-1].tolist()
+    numbers = np.linspace(0, len(source) - 1, MAX_EXAMPLES + 2).astype(int)[1:-1].tolist()
     return Finding(
         "misaligned lines",
         "warning",
         "lengths of source and target have nothing to do with each other",
         "look at some pairs: are the files in the same order? (about.task summarization or conversation expects this)",
-        tuple(places.quoted(*lengths.place(number)) for number in numbers),
+        tuple(locator.quote(*lengths.locate(number)) for number in numbers),
         values,
     )
 
 
-def length_ratios(lengths: PairLengths, places: Places) -> Finding:
+def check_length_ratios(lengths: PairLengths, locator: LineLocator) -> Finding:
     """Pairs with far more or fewer target tokens for each source token than is usual."""
-    source, target = lengths.all()
+    source, target = lengths.to_arrays()
     ratios = target / source
     usual = float(np.median(ratios))
     low, high = (float(each) for each in np.quantile(ratios, (0.01, 0.99)))
     off = np.abs(np.log(ratios / usual))
-    odd = (off > np.log(LOPSIDED)) & (np.maximum(source, target) > LOPSIDED_ABOVE)
+    odd = (off > np.log(MAX_RATIO_FACTOR)) & (np.maximum(source, target) > MIN_RATIO_TOKENS)
     count = int(odd.sum())
     values = {"median": usual, "low": low, "high": high, "lopsided": count, "pairs": len(ratios)}
     found = f"{usual:.2f} target tokens for a source token, {low:.2f} to {high:.2f} in 98 of 100 pairs"
     if not count:
         return Finding("length ratio", "ok", found, values=values)
-    worst = np.argsort(np.where(odd, -off, 0.0), kind="stable")[: min(count, MOST_EXAMPLES)]
+    worst = np.argsort(np.where(odd, -off, 0.0), kind="stable")[: min(count, MAX_EXAMPLES)]
     return Finding(
         "length ratio",
-        "warning" if count >= MANY_LOPSIDED * len(ratios) else "note",
-        f"{found}; {counted(count, 'pairs')} ({share(count / len(ratios))}) more than {LOPSIDED:g} times off",
-        f"look at such lines; data.max_length_ratio (lower it, down to {LOPSIDED * max(usual, 1 / usual):.0f}) leaves "
+        "warning" if count >= LOPSIDED_WARNING_SHARE * len(ratios) else "note",
+        f"{found}; {format_count(count, 'pairs')} ({format_share(count / len(ratios))}) more than "
+        f"{MAX_RATIO_FACTOR:g} times off",
+        "look at such lines; data.max_length_ratio (lower it, down to "
+        f"{MAX_RATIO_FACTOR * max(usual, 1 / usual):.0f}) leaves "
         "the longer ones out",
-        tuple(places.quoted(*lengths.place(int(number))) for number in worst),
+        tuple(locator.quote(*lengths.locate(int(number))) for number in worst),
         values,
     )
 
 
-def long_sentences(lengths: PairLengths, places: Places, batch_tokens: int) -> Finding:
+def check_long_sentences(lengths: PairLengths, locator: LineLocator, batch_tokens: int) -> Finding:
     """Pairs that fit no batch."""
-    longest = np.maximum(*lengths.all()) + 1  # with the control token that joins each side
+    longest = np.maximum(*lengths.to_arrays()) + 1  # with the control token that joins each side
     middle, usual, most = int(np.median(longest)), int(np.quantile(longest, 0.99)), int(longest.max())
     too_wide = int((longest > batch_tokens).sum())
     values = {"median": middle, "most_of_100": usual, "longest": most, "above_batch_tokens": too_wide}
@@ -176,28 +181,29 @@ def long_sentences(lengths: PairLengths, places: Places, batch_tokens: int) -> F
     return Finding(
         "long sentences",
         "warning",
-        f"{found}; {counted(too_wide, 'pairs')} do not fit into train.batch_tokens {batch_tokens:,} and stand alone",
+        f"{found}; {format_count(too_wide, 'pairs')} do not fit into train.batch_tokens {batch_tokens:,} and "
+        "stand alone",
         f"lower data.max_length to {batch_tokens - 1}, or raise train.batch_tokens",
-        (places.quoted(*lengths.place(int(longest.argmax()))),),
+        (locator.quote(*lengths.locate(int(longest.argmax()))),),
         values,
     )
 
 
-def _joined(parts: list[Neighbours]) -> Neighbours:
-    source, target = np.concatenate([p.source for p in parts]), np.concatenate([p.target for p in parts])
-    return Neighbours(parts[0].corpus, parts[0].first, source, target)
+def _join_blocks(blocks: list[LengthBlock]) -> LengthBlock:
+    source, target = np.concatenate([p.source for p in blocks]), np.concatenate([p.target for p in blocks])
+    return LengthBlock(blocks[0].corpus, blocks[0].first, source, target)
 
 
-def _moved(lag: int) -> str:
+def _describe_move(lag: int) -> str:
     """The target of a source stands `lag` lines below it, so it has to go up by that much."""
-    return f"{counted(abs(lag), 'lines')} {'up' if lag > 0 else 'down'}"
+    return f"{format_count(abs(lag), 'lines')} {'up' if lag > 0 else 'down'}"
 
 
 @dataclass(frozen=True)
-class Slipped:
+class MisalignedSpan:
     """Pairs from `first` up to but not including `last`: the target of source i stands at i + lag."""
 
-    stretch: int
+    block: int
     first: int
     last: int
     lag: int
@@ -205,55 +211,55 @@ class Slipped:
 
 
 @dataclass(frozen=True)
-class Alignment:
+class MisalignmentResult:
     """What the lengths tell. `gain` is what each slipped pair would add, in nats."""
 
     gain: float
-    slipped: tuple[Slipped, ...]
+    spans: tuple[MisalignedSpan, ...]
 
     @property
-    def telling(self) -> bool:
-        return self.gain >= TELLING
+    def is_informative(self) -> bool:
+        return self.gain >= MIN_INFORMATIVE_GAIN
 
 
-def find_slipped(stretches: Sequence[tuple[LengthArray, LengthArray]]) -> Alignment:
-    """`stretches` are lengths of source and target of neighbouring pairs, all from one corpus."""
-    classes = _classes(stretches)
-    table, gain = _best_table(classes)
-    if gain < TELLING:
-        return Alignment(gain, ())
+def find_misaligned_spans(blocks: Sequence[tuple[LengthArray, LengthArray]]) -> MisalignmentResult:
+    """`blocks` are lengths of source and target of neighbouring pairs, all from one corpus."""
+    classes = _bin_lengths(blocks)
+    table, gain = _choose_table(classes)
+    if gain < MIN_INFORMATIVE_GAIN:
+        return MisalignmentResult(gain, ())
     found = [
         slipped
         for number, (source, target) in enumerate(classes)
-        for slipped in _in_stretch(number, source, target, table, gain)
+        for slipped in _find_in_block(number, source, target, table, gain)
     ]
-    return Alignment(gain, tuple(found))
+    return MisalignmentResult(gain, tuple(found))
 
 
-def _classes(stretches: Sequence[tuple[LengthArray, LengthArray]]) -> list[tuple[LengthArray, LengthArray]]:
+def _bin_lengths(blocks: Sequence[tuple[LengthArray, LengthArray]]) -> list[tuple[LengthArray, LengthArray]]:
     """Lengths as numbers of classes that hold about equally many sentences."""
     sides = []
     for side in range(2):
-        lengths = np.concatenate([stretch[side] for stretch in stretches])
-        classes = int(np.clip(len(lengths) ** (1 / 3), 2, MOST_CLASSES))
+        lengths = np.concatenate([stretch[side] for stretch in blocks])
+        classes = int(np.clip(len(lengths) ** (1 / 3), 2, MAX_CLASSES))
         edges = np.unique(np.quantile(lengths, np.linspace(0, 1, classes + 1)[1:-1]))
-        sides.append([np.searchsorted(edges, stretch[side], side="right") for stretch in stretches])
+        sides.append([np.searchsorted(edges, stretch[side], side="right") for stretch in blocks])
     return list(zip(*sides, strict=True))
 
 
-def _best_table(classes: Sequence[tuple[LengthArray, LengthArray]]) -> tuple[NDArray[np.float64], float]:
+def _choose_table(classes: Sequence[tuple[LengthArray, LengthArray]]) -> tuple[NDArray[np.float64], float]:
     """log p(target | source) from the pairs as they stand, unless another lag is far better: then all has slipped."""
-    tables = {lag: _table(classes, lag) for lag in (0, *LAGS)}
+    tables = {lag: _fit_table(classes, lag) for lag in (0, *LAGS)}
     best = max(tables, key=lambda lag: tables[lag][1])
-    return tables[best] if tables[best][1] > 2 * tables[0][1] + TELLING else tables[0]
+    return tables[best] if tables[best][1] > 2 * tables[0][1] + MIN_INFORMATIVE_GAIN else tables[0]
 
 
-def _table(classes: Sequence[tuple[LengthArray, LengthArray]], lag: int) -> tuple[NDArray[np.float64], float]:
+def _fit_table(classes: Sequence[tuple[LengthArray, LengthArray]], lag: int) -> tuple[NDArray[np.float64], float]:
     """log p(target | source), and how much more a pair of that lag has of it than two sentences that are no pair."""
     shape = tuple(1 + max(int(stretch[side].max()) for stretch in classes) for side in range(2))
     counts = np.zeros(shape)
     for source, target in classes:
-        here, there = _at_lag(len(source), lag)
+        here, there = _lag_slices(len(source), lag)
         np.add.at(counts, (source[here], target[there]), 1)
     targets = (counts.sum(0) + 0.5) / (counts.sum() + 0.5 * shape[1])
     weight = 2.0  # pairs' worth of the targets' own distribution, for sources that are rare
@@ -263,44 +269,44 @@ def _table(classes: Sequence[tuple[LengthArray, LengthArray]], lag: int) -> tupl
     return table, float(((joint - apart) * table).sum())
 
 
-def _at_lag(pairs: int, lag: int) -> tuple[slice, slice]:
+def _lag_slices(pairs: int, lag: int) -> tuple[slice, slice]:
     """The sources that have a target at that lag, and those targets."""
     return slice(max(0, -lag), max(0, min(pairs, pairs - lag))), slice(max(0, lag), max(0, min(pairs, pairs + lag)))
 
 
-def _in_stretch(
+def _find_in_block(
     number: int, source: LengthArray, target: LengthArray, table: NDArray[np.float64], gain: float
-) -> Iterator[Slipped]:
+) -> Iterator[MisalignedSpan]:
     """The parts of the best path that are not at lag 0, where no other lag does nearly as well."""
-    if all(_largest_sum(_scores(source, target, table, lag)) < LEAST_SUM for lag in LAGS):
+    if all(_max_subarray_sum(_score_lag(source, target, table, lag)) < MIN_SUM for lag in LAGS):
         return
-    scores = np.stack([_scores(source, target, table, lag).astype(np.float32) for lag in (0, *LAGS)], axis=1)
-    path = _best_path(scores)
+    scores = np.stack([_score_lag(source, target, table, lag).astype(np.float32) for lag in (0, *LAGS)], axis=1)
+    path = _find_best_path(scores)
     borders = [0, *(np.flatnonzero(np.diff(path)) + 1).tolist(), len(path)]
     for first, last in pairwise(borders):
         lag, sums = int(path[first]), scores[first:last].sum(0, dtype=np.float64)
         total, next_best = sums[lag], np.delete(sums, lag)[1:].max()
-        enough = last - first >= LEAST_PAIRS and total >= max(LEAST_SUM, LEAST_GAIN * gain * (last - first))
-        if lag and enough and total - next_best >= LEAST_SUM / 2:
-            yield Slipped(number, first, last, (0, *LAGS)[lag], float(total))
+        enough = last - first >= MIN_PAIRS and total >= max(MIN_SUM, MIN_GAIN_RATIO * gain * (last - first))
+        if lag and enough and total - next_best >= MIN_SUM / 2:
+            yield MisalignedSpan(number, first, last, (0, *LAGS)[lag], float(total))
 
 
-def _scores(source: LengthArray, target: LengthArray, table: NDArray[np.float64], lag: int) -> NDArray[np.float64]:
-    here, there = _at_lag(len(source), lag)
+def _score_lag(source: LengthArray, target: LengthArray, table: NDArray[np.float64], lag: int) -> NDArray[np.float64]:
+    here, there = _lag_slices(len(source), lag)
     scores = np.zeros(len(source))
     scores[here] = table[source[here], target[there]] - table[source[here], target[here]]
     return scores
 
 
-def _largest_sum(scores: NDArray[np.float64]) -> float:
+def _max_subarray_sum(scores: NDArray[np.float64]) -> float:
     """Of any stretch."""
     sums = np.concatenate([[0.0], np.cumsum(scores)])
     return float((sums - np.minimum.accumulate(sums)).max())
 
 
-def _best_path(scores: NDArray[np.float32]) -> NDArray[np.int64]:
+def _find_best_path(scores: NDArray[np.float32]) -> NDArray[np.int64]:
     """Which column to be in at each row, so that the sum is largest if every change of column costs half a stretch."""
-    cost = LEAST_SUM / 2
+    cost = MIN_SUM / 2
     best = np.full(scores.shape[1], -cost)
     best[0] = 0.0
     leaders = np.zeros(len(scores), np.int64)

@@ -14,38 +14,38 @@ import torch
 from torch import Tensor
 
 import attendo
-from attendo.data.batch import Batch, Example, Sequences, collate, collate_windows
-from attendo.data.bucketing import cut
-from attendo.data.prepared import Prepared
-from attendo.doctor.data_sampling import stretches
+from attendo.data.batch import Batch, Example, RaggedArray, collate, collate_windows
+from attendo.data.bucketing import make_batches
+from attendo.data.prepared import PreparedData
+from attendo.doctor.data_sampling import read_blocks
 from attendo.doctor.finding import Finding
 from attendo.model.transformer import Transformer
 from attendo.text import EOS
 from attendo.train.loss import training_loss
-from attendo.train.update import Learner
+from attendo.train.update import Updater
 
 SAMPLED_PAIRS = 65_536
-MOST_USED = 0.8  # of the memory that is there
-_NEIGHBOURS = 1024
+MAX_USED_SHARE = 0.8  # of the memory that is there
+_BLOCK_PAIRS = 1024
 # On the way back gradients come and go: first of the logits and of what the loss is the sum of, then of each layer.
 _LOGITS_AT_ONCE = 3
 _LAYERS_AT_ONCE = 0.35  # of all activations, with the gaps that they leave in a CPU's memory
 _CGROUP = Path("/sys/fs/cgroup")
-_MOST_SECONDS = 600
+_TIMEOUT_SECONDS = 600
 
 
 @dataclass(frozen=True)
-class Shape:
+class TrainingBatchShape:
     """In positions, control tokens and padding included; running text has no source."""
 
     rows: int
     source: int
     target: int
 
-    def batch(self) -> Batch:
+    def make_batch(self) -> Batch:
         """Made up: memory does not ask which tokens they are."""
         if not self.source:
-            return collate_windows(Sequences.of([[EOS] * self.target] * self.rows))
+            return collate_windows(RaggedArray.from_lists([[EOS] * self.target] * self.rows))
         pair = Example([EOS] * (self.source - 1), [EOS] * (self.target - 1))
         return collate([pair] * self.rows)
 
@@ -56,69 +56,73 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MemoryEstimate:
     """In bytes."""
 
-    shape: Shape
+    shape: TrainingBatchShape
     weights: int  # with gradients, moments and the moving average
     activations: int  # kept for the way back
-    passing: int  # gradients of logits and layers, at most
+    peak_gradients: int  # gradients of logits and layers, at most
 
     @property
     def total(self) -> int:
-        return self.weights + self.activations + self.passing
+        return self.weights + self.activations + self.peak_gradients
 
 
-def memory(learner: Learner, data: Prepared, measure: bool = False) -> Finding:
+def check_memory(updater: Updater, data: PreparedData, measure: bool = False) -> Finding:
     """With `measure` one such update is made, where there is room for it, and the estimate compared."""
-    shapes = widest_shapes(data, learner.config.batch_tokens, learner.config.sort_within)
-    most = max((estimate(learner, shape) for shape in shapes), key=lambda each: each.total)
-    free = free_memory(learner.device)
-    fits = free is None or most.total <= MOST_USED * free
+    shapes = find_widest_shapes(data, updater.config.batch_tokens, updater.config.sort_within)
+    most = max((estimate_memory(updater, shape) for shape in shapes), key=lambda each: each.total)
+    free = free_memory(updater.device)
+    fits = free is None or most.total <= MAX_USED_SHARE * free
     values: dict[str, float] = {"estimate": most.total, **({} if free is None else {"free": free})}
     found = (
-        f"{size(most.total)} for a batch of {most.shape}: {size(most.weights)} weights, gradients and moments, "
-        f"{size(most.activations)} activations, {size(most.passing)} gradients of logits and layers"
+        f"{format_bytes(most.total)} for a batch of {most.shape}: {format_bytes(most.weights)} weights, "
+        "gradients and moments, "
+        f"{format_bytes(most.activations)} activations, {format_bytes(most.peak_gradients)} gradients of "
+        "logits and layers"
     )
-    taken = measured(learner, most.shape) if measure and fits else None
+    taken = measure_memory(updater, most.shape) if measure and fits else None
     if taken is not None:
         values["measured"] = taken
-        found += f"; measured {size(taken)}, {_apart(most.total / taken - 1)} the estimate"
-    found += "; how much is free is not known" if free is None else f"; {size(free)} free"
+        found += f"; measured {format_bytes(taken)}, {_describe_deviation(most.total / taken - 1)} the estimate"
+    found += "; how much is free is not known" if free is None else f"; {format_bytes(free)} free"
     if fits:
         return Finding("memory", "ok", found, values=values, about="network")
     assert free is not None
-    return Finding("memory", "warning", found, _advice(learner, most, free), values=values, about="network")
+    return Finding("memory", "warning", found, _advise(updater, most, free), values=values, about="network")
 
 
-def widest_shapes(data: Prepared, batch_tokens: int, sort_within: int | None = None) -> list[Shape]:
+def find_widest_shapes(
+    data: PreparedData, batch_tokens: int, sort_within: int | None = None
+) -> list[TrainingBatchShape]:
     """The batches with most positions and with the longest sentences, of those that a sample of the pairs makes."""
     control = 1 if data.window is None else 0  # tokens that join each side
-    sampled = stretches(data, SAMPLED_PAIRS, _NEIGHBOURS)
+    sampled = read_blocks(data, SAMPLED_PAIRS, _BLOCK_PAIRS)
     parts = [(each.source.lengths + control, each.target.lengths + control) for each in sampled]
     source, target = (np.concatenate(side) for side in zip(*parts, strict=True))
-    groups = cut(source, target, batch_tokens, sort_within)
-    shapes = [Shape(len(rows), int(source[rows].max()), int(target[rows].max())) for rows in groups]
+    groups = make_batches(source, target, batch_tokens, sort_within)
+    shapes = [TrainingBatchShape(len(rows), int(source[rows].max()), int(target[rows].max())) for rows in groups]
     most = max(shapes, key=lambda shape: shape.rows * (shape.source + shape.target))
     longest = max(shapes, key=lambda shape: max(shape.source, shape.target))
     return list(dict.fromkeys((most, longest)))
 
 
-def estimate(learner: Learner, shape: Shape) -> Estimate:
+def estimate_memory(updater: Updater, shape: TrainingBatchShape) -> MemoryEstimate:
     """What a third row keeps for the way back is counted and multiplied by their number: one alone is special."""
-    config, network = learner.config, learner.network
-    rows = -(-shape.rows // learner.world.size)
+    config, network = updater.config, updater.network
+    rows = -(-shape.rows // updater.world.size)
     weights = sum(weight.nbytes for weight in network.parameters())
     copies = 5 if config.ema else 4  # themselves, gradients, two moments, and their average
     passes = 2 if config.r_drop else 1
     logits = passes * rows * shape.target * network.output.out_features * 4
-    two, three = (_kept(learner, replace(shape, rows=count).batch()) for count in (2, 3))
+    two, three = (_measure_saved_tensors(updater, replace(shape, rows=count).make_batch()) for count in (2, 3))
     activations = two + (rows - 2) * (three - two)
     passing = max(_LOGITS_AT_ONCE * logits, round(_LAYERS_AT_ONCE * activations))
-    return Estimate(shape, copies * weights, activations, passing)
+    return MemoryEstimate(shape, copies * weights, activations, passing)
 
 
-def size(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Bytes as people say them."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
@@ -127,14 +131,14 @@ def size(count: float) -> str:
     return f"{count:.3g} TB"
 
 
-def _apart(share: float) -> str:
+def _describe_deviation(share: float) -> str:
     """How the measured value lies to an estimate that is larger by this share of it."""
     return f"{abs(share):.0%} {'below' if share > 0 else 'above'}"
 
 
-def _kept(learner: Learner, batch: Batch) -> int:
+def _measure_saved_tensors(updater: Updater, batch: Batch) -> int:
     """Bytes of all that the way forward keeps for the way back, each piece of memory once, weights apart."""
-    weights = {weight.untyped_storage().data_ptr() for weight in learner.network.parameters()}
+    weights = {weight.untyped_storage().data_ptr() for weight in updater.network.parameters()}
     kept: dict[int, Tensor] = {}  # held fast, or the same memory might be given out twice
 
     def keep(tensor: Tensor) -> Tensor:
@@ -142,26 +146,26 @@ def _kept(learner: Learner, batch: Batch) -> int:
         kept[tensor.untyped_storage().data_ptr()] = tensor.detach()
         return tensor.detach()
 
-    learner.network.train()
+    updater.network.train()
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        _forward(learner, batch.to(learner.device))
+        _forward(updater, batch.to(updater.device))
     return sum(tensor.untyped_storage().nbytes() for place, tensor in kept.items() if place not in weights)
 
 
-def _forward(learner: Learner, batch: Batch) -> Tensor:
-    rows = batch.repeated(2) if learner.config.r_drop else batch
-    with learner.autocast():
-        logits = learner.network(rows.source_ids, rows.target_ids, rows.source_mask)
-        return training_loss(logits, batch.labels, learner.config.label_smoothing, learner.config.r_drop)
+def _forward(updater: Updater, batch: Batch) -> Tensor:
+    rows = batch.repeat(2) if updater.config.r_drop else batch
+    with updater.autocast():
+        logits = updater.network(rows.source_ids, rows.target_ids, rows.source_mask)
+        return training_loss(logits, batch.labels, updater.config.label_smoothing, updater.config.r_drop)
 
 
-def _advice(learner: Learner, most: Estimate, free: int) -> str:
-    config = learner.config
-    room = MOST_USED * free - most.weights
+def _advise(updater: Updater, largest: MemoryEstimate, free: int) -> str:
+    config = updater.config
+    room = MAX_USED_SHARE * free - largest.weights
     if room <= 0:
         return "the weights alone do not fit: take a smaller preset"
-    smaller = room / (most.activations + most.passing)
-    tokens = max(1, int(most.shape.rows * max(most.shape.source, most.shape.target) * smaller))
+    smaller = room / (largest.activations + largest.peak_gradients)
+    tokens = max(1, int(largest.shape.rows * max(largest.shape.source, largest.shape.target) * smaller))
     digits = max(0, int(math.log10(tokens)) - 1)
     tokens = tokens // 10**digits * 10**digits
     times = math.ceil(config.accumulate * config.batch_tokens / tokens)
@@ -172,25 +176,27 @@ def free_memory(device: torch.device) -> int | None:
     """Bytes that this process may use beside what others have; None where the system does not tell."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
-    free = [each for each in (_available(), _allowed()) if each is not None]
+    free = [each for each in (_read_available_memory(), _read_cgroup_headroom()) if each is not None]
     return min(free) if free else None
 
 
-def measured(learner: Learner, shape: Shape) -> int | None:
+def measure_memory(updater: Updater, shape: TrainingBatchShape) -> int | None:
     """Bytes that an update of such a batch takes at most; None where that cannot be told."""
-    return _measured_on_gpu(learner, shape) if learner.device.type == "cuda" else _measured_apart(learner, shape)
+    return _measure_on_gpu(updater, shape) if updater.device.type == "cuda" else _measure_in_process(updater, shape)
 
 
-def _measured_on_gpu(learner: Learner, shape: Shape) -> int | None:
-    device = learner.device
+def _measure_on_gpu(updater: Updater, shape: TrainingBatchShape) -> int | None:
+    device = updater.device
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
     try:
-        network = Transformer(learner.network.config, torch.Generator().manual_seed(0)).to(device)
-        student = Learner(network, learner.config.replace(compile="off", capture="off"))
-        student.update([Shape(1, shape.source, shape.target).batch()])  # from the first update on there are moments
-        student.update([shape.batch()])
+        network = Transformer(updater.network.config, torch.Generator().manual_seed(0)).to(device)
+        student = Updater(network, updater.config.replace(compile="off", capture="off"))
+        student.update(
+            [TrainingBatchShape(1, shape.source, shape.target).make_batch()]
+        )  # from the first update on there are moments
+        student.update([shape.make_batch()])
         return torch.cuda.max_memory_allocated(device) - before
     except torch.OutOfMemoryError:
         return None
@@ -198,11 +204,11 @@ def _measured_on_gpu(learner: Learner, shape: Shape) -> int | None:
         torch.cuda.empty_cache()
 
 
-def _measured_apart(learner: Learner, shape: Shape) -> int | None:
+def _measure_in_process(updater: Updater, shape: TrainingBatchShape) -> int | None:
     """In a process of its own, because this one's peak is past."""
     asked = {
-        "model": learner.network.config.model_dump(mode="json", exclude_unset=True),
-        "train": learner.config.replace(compile="off").model_dump(mode="json", exclude_unset=True),
+        "model": updater.network.config.model_dump(mode="json", exclude_unset=True),
+        "train": updater.config.replace(compile="off").model_dump(mode="json", exclude_unset=True),
         "shape": asdict(shape),
         "threads": torch.get_num_threads(),
     }
@@ -215,7 +221,7 @@ def _measured_apart(learner: Learner, shape: Shape) -> int | None:
                 input=json.dumps(asked),
                 capture_output=True,
                 text=True,
-                timeout=_MOST_SECONDS,
+                timeout=_TIMEOUT_SECONDS,
                 check=True,
                 env={**os.environ, "PYTHONPATH": paths},
             )
@@ -224,7 +230,7 @@ def _measured_apart(learner: Learner, shape: Shape) -> int | None:
         return None
 
 
-def _available() -> int | None:
+def _read_available_memory() -> int | None:
     """As Linux tells it."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -235,7 +241,7 @@ def _available() -> int | None:
         return None
 
 
-def _allowed() -> int | None:
+def _read_cgroup_headroom() -> int | None:
     """What is left of the limit of a container."""
     try:
         limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))

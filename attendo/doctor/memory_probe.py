@@ -6,33 +6,37 @@ from pathlib import Path
 
 import torch
 
-from attendo.doctor.memory import Shape
+from attendo.doctor.memory import TrainingBatchShape
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.train.config import TrainConfig
-from attendo.train.update import Learner
+from attendo.train.update import Updater
 
-_SMALL = ModelConfig(vocab_size=8, d_model=8, num_heads=1, d_ff=8, num_encoder_layers=1, num_decoder_layers=1)
+_TINY_MODEL = ModelConfig(vocab_size=8, d_model=8, num_heads=1, d_ff=8, num_encoder_layers=1, num_decoder_layers=1)
 
 
-def answer(asked: str) -> str:
+def measure_update(request: str) -> str:
     """Settings as JSON, bytes as JSON."""
-    wanted = json.loads(asked)
+    wanted = json.loads(request)
     torch.set_num_threads(wanted["threads"])
-    shape, train = Shape(**wanted["shape"]), TrainConfig(**wanted["train"])
-    _learner(_SMALL, train).update([Shape(1, 2, 2).batch()])  # loads libraries, which are not the network's memory
-    before = _resident("VmRSS")
-    learner = _learner(ModelConfig(**wanted["model"]), train)
-    learner.update([Shape(1, shape.source, shape.target).batch()])  # from the first update on there are moments
-    learner.update([shape.batch()])
-    return json.dumps({"bytes": _resident("VmHWM") - before})
+    shape, train = TrainingBatchShape(**wanted["shape"]), TrainConfig(**wanted["train"])
+    _make_updater(_TINY_MODEL, train).update(
+        [TrainingBatchShape(1, 2, 2).make_batch()]
+    )  # loads libraries, which are not the network's memory
+    before = _read_resident_bytes("VmRSS")
+    learner = _make_updater(ModelConfig(**wanted["model"]), train)
+    learner.update(
+        [TrainingBatchShape(1, shape.source, shape.target).make_batch()]
+    )  # from the first update on there are moments
+    learner.update([shape.make_batch()])
+    return json.dumps({"bytes": _read_resident_bytes("VmHWM") - before})
 
 
-def _learner(model: ModelConfig, train: TrainConfig) -> Learner:
-    return Learner(Transformer(model, torch.Generator().manual_seed(0)), train)
+def _make_updater(model: ModelConfig, train: TrainConfig) -> Updater:
+    return Updater(Transformer(model, torch.Generator().manual_seed(0)), train)
 
 
-def _resident(name: str) -> int:
+def _read_resident_bytes(name: str) -> int:
     """Bytes, as Linux tells them. What getrusage tells begins with the peak of the parent."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(name):
@@ -41,4 +45,4 @@ def _resident(name: str) -> int:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(answer(sys.stdin.read()))
+    Path(sys.argv[1]).write_text(measure_update(sys.stdin.read()))

@@ -10,40 +10,42 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attendo.data.batch import Batch, Example, collate
-from attendo.data.prepared import Prepared
+from attendo.data.prepared import PreparedData
 from attendo.data.sampler import BatchStream
-from attendo.doctor.data_sampling import pair_at
-from attendo.doctor.finding import MOST_EXAMPLES, Finding, shortened
+from attendo.doctor.data_sampling import read_pair
+from attendo.doctor.finding import MAX_EXAMPLES, Finding, shorten
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS, PAD, UNK, Tokenizer
-from attendo.train.update import Learner
+from attendo.train.update import Updater
 
-_CUTS = 4  # places from which on the target is changed
-_PADDED = 3  # positions
+_NUM_CUTS = 4  # places from which on the target is changed
+_EXTRA_PADDING = 3  # positions
 # What a logit may change, against the spread of all logits: batches of other shapes are rounded otherwise. Where a mask
 # is missing they change by about their spread.
-NOISE = {"fp32": 1e-3, "bf16": 0.1, "fp16": 0.1}
+TOLERANCE = {"fp32": 1e-3, "bf16": 0.1, "fp16": 0.1}
 _VALIDATION_PAIRS = 8  # made into a batch and read back
-PAIRS = 4
-TOKENS = 24  # of a side at most: what is wrong shows on the beginning of a sentence, and a large network stays quick
-SPARE = 4  # positions that a check may add to the longest side, control token included
-_BATCHES = 8  # looked through for as many pairs with different sources
+MAX_PAIRS_PER_CHECK = 4
+MAX_TOKENS_PER_SIDE = (
+    24  # of a side at most: what is wrong shows on the beginning of a sentence, and a large network stays quick
+)
+SPARE_POSITIONS = 4  # positions that a check may add to the longest side, control token included
+_MAX_BATCHES = 8  # looked through for as many pairs with different sources
 
 
-def causal_leak(learner: Learner, pairs: Sequence[Example]) -> Finding:
+def check_causal_leak(updater: Updater, pairs: Sequence[Example]) -> Finding:
     """Other target tokens behind a position must not change the logits up to it."""
-    batch = batch_of(pairs, learner.network)
-    learner.network.train()  # with the same dropout each time, because generation may take other kernels
-    before = _seeded_logits(learner, batch)
-    spread, last = _spread(before, batch), batch.target_ids.size(1) - 2
+    batch = make_batch(pairs, updater.network)
+    updater.network.train()  # with the same dropout each time, because generation may take other kernels
+    before = _compute_seeded_logits(updater, batch)
+    spread, last = _logit_std(before, batch), batch.target_ids.size(1) - 2
     changes = {}
-    for cut in sorted({round(part * last / (_CUTS - 1)) for part in range(_CUTS)}):
-        others = replace(batch, target_ids=_changed_after(batch.target_ids, cut, before.size(-1)))
-        difference = (_seeded_logits(learner, others) - before)[:, : cut + 1]
+    for cut in sorted({round(part * last / (_NUM_CUTS - 1)) for part in range(_NUM_CUTS)}):
+        others = replace(batch, target_ids=_replace_after(batch.target_ids, cut, before.size(-1)))
+        difference = (_compute_seeded_logits(updater, others) - before)[:, : cut + 1]
         changes[cut] = float(difference.abs().max()) / spread
     cut = max(changes, key=lambda place: changes[place])
     values = {"change": changes[cut], "position": cut}
-    if changes[cut] <= NOISE[learner.precision]:
+    if changes[cut] <= TOLERANCE[updater.precision]:
         found = f"no logit depends on a later target token (largest change {changes[cut]:.1g})"
         return Finding("causal leak", "ok", found, values=values, about="network")
     return Finding(
@@ -56,22 +58,22 @@ def causal_leak(learner: Learner, pairs: Sequence[Example]) -> Finding:
     )
 
 
-def padding(learner: Learner, pairs: Sequence[Example]) -> Finding:
+def check_padding(updater: Updater, pairs: Sequence[Example]) -> Finding:
     """More padding, and longer neighbours in the batch, must not change a sentence's logits."""
-    learner.network.eval()
-    rows = _ever_shorter(pairs)
-    together = batch_of(rows, learner.network)
-    before = logits_of(learner, together)
-    spread = _spread(before, together)
-    difference = logits_of(learner, _padded(together)) - before
-    by_padding = float(difference[_is_token(together)].abs().max()) / spread
-    alone = [logits_of(learner, batch_of([row], learner.network))[0] for row in rows]
+    updater.network.eval()
+    rows = _shorten_rows(pairs)
+    together = make_batch(rows, updater.network)
+    before = compute_logits(updater, together)
+    spread = _logit_std(before, together)
+    difference = compute_logits(updater, _add_padding(together)) - before
+    by_padding = float(difference[_token_mask(together)].abs().max()) / spread
+    alone = [compute_logits(updater, make_batch([row], updater.network))[0] for row in rows]
     by_neighbours = max(
         float((logits - before[number, : len(logits)]).abs().max()) / spread for number, logits in enumerate(alone)
     )
     values = {"by_padding": by_padding, "by_neighbours": by_neighbours}
     worst = max(by_padding, by_neighbours)
-    if worst <= NOISE[learner.precision]:
+    if worst <= TOLERANCE[updater.precision]:
         found = f"no logit depends on padding or on other sentences (largest change {worst:.1g})"
         return Finding("padding", "ok", found, values=values, about="network")
     cause = "padding behind the source" if by_padding >= by_neighbours else "a longer sentence in the same batch"
@@ -85,28 +87,28 @@ def padding(learner: Learner, pairs: Sequence[Example]) -> Finding:
     )
 
 
-def _seeded_logits(learner: Learner, batch: Batch) -> Float[Tensor, "B T V"]:
+def _compute_seeded_logits(updater: Updater, batch: Batch) -> Float[Tensor, "B T V"]:
     torch.manual_seed(0)
-    return logits_of(learner, batch)
+    return compute_logits(updater, batch)
 
 
-def _spread(logits: Float[Tensor, "B T V"], batch: Batch) -> float:
-    return max(float(logits[_is_token(batch)].std()), 1e-12)
+def _logit_std(logits: Float[Tensor, "B T V"], batch: Batch) -> float:
+    return max(float(logits[_token_mask(batch)].std()), 1e-12)
 
 
-def _is_token(batch: Batch) -> Bool[Tensor, "B T"]:
+def _token_mask(batch: Batch) -> Bool[Tensor, "B T"]:
     return batch.labels != PAD
 
 
-def _changed_after(ids: Int[Tensor, "B T"], place: int, vocab_size: int) -> Int[Tensor, "B T"]:
+def _replace_after(ids: Int[Tensor, "B T"], position: int, vocab_size: int) -> Int[Tensor, "B T"]:
     """Every token behind the place replaced by the next one of the vocabulary, control tokens passed over."""
     first = EOS + 1
     others = first + (ids - first + 1).clamp(min=0) % max(1, vocab_size - first)
-    behind = torch.arange(ids.size(1)) > place
+    behind = torch.arange(ids.size(1)) > position
     return torch.where(behind[None, :], others, ids)
 
 
-def _ever_shorter(pairs: Sequence[Example]) -> list[Example]:
+def _shorten_rows(pairs: Sequence[Example]) -> list[Example]:
     """Each shorter than the one before: a batch holds sentences of like length, among which a fault would hide."""
     rows = [pairs[0]]
     for pair in (*pairs[1:], pairs[0]):
@@ -115,20 +117,20 @@ def _ever_shorter(pairs: Sequence[Example]) -> list[Example]:
     return rows
 
 
-def _padded(batch: Batch) -> Batch:
+def _add_padding(batch: Batch) -> Batch:
     if not batch.source_ids.size(1):  # where nothing is read, nothing is padded
         return batch
     mask = torch.ones_like(batch.source_ids, dtype=torch.bool) if batch.source_mask is None else batch.source_mask
-    more = batch.source_ids.new_full((len(mask), _PADDED), PAD)
+    more = batch.source_ids.new_full((len(mask), _EXTRA_PADDING), PAD)
     return replace(
         batch, source_ids=torch.cat((batch.source_ids, more), dim=1), source_mask=torch.cat((mask, more != PAD), dim=1)
     )
 
 
-def tying(network: Transformer, data: Prepared) -> Finding:
+def check_tying(network: Transformer, data: PreparedData) -> Finding:
     """Tables must be as large as their vocabularies, and shared exactly where `model.tie` says so."""
     tie, joint = network.config.tie, data.source_tokenizer is data.target_tokenizer
-    faults = [*_wrong_sizes(network, data), *_wrongly_shared(network)]
+    faults = [*_find_wrong_sizes(network, data), *_find_wrong_sharing(network)]
     if tie == "all" and not joint:
         faults.append("model.tie is all, but source and target have vocabularies of their own")
     if faults:
@@ -143,13 +145,17 @@ def tying(network: Transformer, data: Prepared) -> Finding:
     return Finding("tying", "ok", found, about="network")
 
 
-def shift(batches: Sequence[Batch], data: Prepared, recut: bool) -> Finding:
+def check_shift(batches: Sequence[Batch], data: PreparedData, resegmented: bool) -> Finding:
     """Labels are the target one step ahead, from bos to eos, and the ids are those of the text.
 
-    With `recut` (BPE-dropout) a text is cut into other pieces than in the shards, and is compared as text.
+    With `resegmented` (BPE-dropout) a text is cut into other pieces than in the shards, and is compared as text.
     """
-    faults = [fault for batch in batches for fault in (*_shift_faults(batch), *_strangers(batch, data, recut))]
-    faults += _misread(data)
+    faults = [
+        fault
+        for batch in batches
+        for fault in (*_find_shift_faults(batch), *_find_mismatched_rows(batch, data, resegmented))
+    ]
+    faults += _find_misread_texts(data)
     rows = sum(len(batch.labels) for batch in batches)
     if not faults:
         found = f"labels of {rows:,} rows are the target one step ahead, and the ids those of the text"
@@ -159,13 +165,13 @@ def shift(batches: Sequence[Batch], data: Prepared, recut: bool) -> Finding:
         "fault",
         f"{len(faults):,} of {rows:,} rows are not a target and the same one step ahead",
         "the network would learn something else than to go on: mend how batches are made (data/batch.py)",
-        tuple(faults[:MOST_EXAMPLES]),
+        tuple(faults[:MAX_EXAMPLES]),
         {"rows": rows, "faults": len(faults)},
         "network",
     )
 
 
-def _wrong_sizes(network: Transformer, data: Prepared) -> Iterator[str]:
+def _find_wrong_sizes(network: Transformer, data: PreparedData) -> Iterator[str]:
     target = data.target_tokenizer.vocab_size
     sizes = [("target table", network.target.tokens.num_embeddings, target)]
     sizes.append(("output", network.output.out_features, target))
@@ -176,7 +182,7 @@ def _wrong_sizes(network: Transformer, data: Prepared) -> Iterator[str]:
             yield f"the {name} has {rows:,} rows for a vocabulary of {size:,}"
 
 
-def _wrongly_shared(network: Transformer) -> Iterator[str]:
+def _find_wrong_sharing(network: Transformer) -> Iterator[str]:
     table, tie = network.target.tokens.weight, network.config.tie
     shared = [("output", network.output.weight is table, tie != "none")]
     if network.source is not None:
@@ -186,7 +192,7 @@ def _wrongly_shared(network: Transformer) -> Iterator[str]:
             yield f"the {name} {'shares' if is_shared else 'does not share'} the target table, against model.tie {tie}"
 
 
-def _shift_faults(batch: Batch) -> Iterator[str]:
+def _find_shift_faults(batch: Batch) -> Iterator[str]:
     """One at most for each row."""
     rows = zip(batch.source_ids.tolist(), batch.target_ids.tolist(), batch.labels.tolist(), strict=True)
     for number, (source, inputs, labels) in enumerate(rows):
@@ -203,24 +209,24 @@ def _shift_faults(batch: Batch) -> Iterator[str]:
             fault = "the source does not end with eos"
         else:
             continue
-        yield f"{_named(batch, number)}: {fault}"
+        yield f"{_name_row(batch, number)}: {fault}"
 
 
-def _strangers(batch: Batch, data: Prepared, recut: bool) -> Iterator[str]:
+def _find_mismatched_rows(batch: Batch, data: PreparedData, resegmented: bool) -> Iterator[str]:
     """Rows that are not the pair of the training data that they say they are."""
     tokenizers = (data.source_tokenizer, data.target_tokenizer)
     sides = zip(batch.source_ids.tolist(), batch.labels.tolist(), strict=True)
     for row, (number, ids) in enumerate(zip(batch.numbers, sides, strict=False)):
-        pair = pair_at(data, number)
+        pair = read_pair(data, number)
         for name, tokenizer, found, stored in zip(("source", "target"), tokenizers, ids, pair, strict=True):
             plain = _remove_pad_and_eos(found)
-            same = tokenizer.decode(plain) == tokenizer.decode(stored) if recut else plain == list(stored)
+            same = tokenizer.decode(plain) == tokenizer.decode(stored) if resegmented else plain == list(stored)
             if not same:
-                yield f"{_named(batch, row)}: the {name} is not that of the pair in the prepared data"
+                yield f"{_name_row(batch, row)}: the {name} is not that of the pair in the prepared data"
                 break
 
 
-def _misread(data: Prepared) -> Iterator[str]:
+def _find_misread_texts(data: PreparedData) -> Iterator[str]:
     """Validation texts, made into a batch and read back. A text with an unknown part cannot be."""
     tokenizers = (data.source_tokenizer, data.target_tokenizer)
     texts = data.valid[:_VALIDATION_PAIRS]
@@ -231,7 +237,7 @@ def _misread(data: Prepared) -> Iterator[str]:
         sides = (batch.source_ids[number].tolist(), batch.labels[number].tolist())
         for tokenizer, text, ids in zip(tokenizers, (source, target), sides, strict=True):
             if not _reads_back(tokenizer, text, _remove_pad_and_eos(ids)):
-                yield f"validation pair {number + 1}: read back it is not {shortened(text)!r}"
+                yield f"validation pair {number + 1}: read back it is not {shorten(text)!r}"
 
 
 def _reads_back(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> bool:
@@ -243,40 +249,44 @@ def _remove_pad_and_eos(ids: Sequence[int]) -> list[int]:
     return [each for each in ids if each not in (PAD, EOS)]
 
 
-def _named(batch: Batch, row: int) -> str:
+def _name_row(batch: Batch, row: int) -> str:
     return f"pair {batch.numbers[row] + 1:,}" if row < len(batch.numbers) else f"row {row + 1}"
 
 
 @contextmanager
-def undisturbed(learner: Learner) -> Iterator[None]:
+def preserve_state(updater: Updater) -> Iterator[None]:
     """Whatever is drawn or switched inside, the run goes on as if nothing had been."""
-    training = learner.network.training
-    with torch.random.fork_rng([learner.device] if learner.device.type == "cuda" else []):
+    training = updater.network.training
+    with torch.random.fork_rng([updater.device] if updater.device.type == "cuda" else []):
         try:
             yield
         finally:
-            learner.network.train(training)
+            updater.network.train(training)
 
 
-def some_batches(stream: BatchStream) -> list[Batch]:
+def take_batches(stream: BatchStream) -> list[Batch]:
     """Its first ones."""
     with closing(stream.batches()) as batches:
-        return [placed.batch for placed in islice(batches, _BATCHES)]
+        return [placed.batch for placed in islice(batches, _MAX_BATCHES)]
 
 
-def few_pairs(batches: Sequence[Batch], network: Transformer) -> list[Example]:
+def pick_pairs(batches: Sequence[Batch], network: Transformer) -> list[Example]:
     """The beginnings of a few long pairs with different sources."""
     config = network.config
-    most = min(TOKENS, max(1, config.max_length - SPARE)) if config.positions == "learned" else TOKENS
+    most = (
+        min(MAX_TOKENS_PER_SIDE, max(1, config.max_length - SPARE_POSITIONS))
+        if config.positions == "learned"
+        else MAX_TOKENS_PER_SIDE
+    )
     found: dict[tuple[int, ...], Example] = {}
     for batch in batches:
         for source, target in zip(batch.source_ids.tolist(), batch.labels.tolist(), strict=True):
             pair = Example(_strip_pad_and_eos(source)[:most], _strip_pad_and_eos(target)[:most])
             found.setdefault(tuple(pair.source or pair.target), pair)
-    return sorted(found.values(), key=lambda pair: -len(pair.source) - len(pair.target))[:PAIRS]
+    return sorted(found.values(), key=lambda pair: -len(pair.source) - len(pair.target))[:MAX_PAIRS_PER_CHECK]
 
 
-def batch_of(pairs: Sequence[Example], network: Transformer) -> Batch:
+def make_batch(pairs: Sequence[Example], network: Transformer) -> Batch:
     """Side by side; without their sources, where the network reads none."""
     batch = collate(pairs)
     if not network.decoder_only:
@@ -285,11 +295,11 @@ def batch_of(pairs: Sequence[Example], network: Transformer) -> Batch:
 
 
 @torch.no_grad()
-def logits_of(learner: Learner, batch: Batch) -> Float[Tensor, "B T V"]:
+def compute_logits(updater: Updater, batch: Batch) -> Float[Tensor, "B T V"]:
     """In the run's precision, on its device."""
-    batch = batch.to(learner.device)
-    with learner.autocast():
-        logits: Tensor = learner.network(batch.source_ids, batch.target_ids, batch.source_mask)
+    batch = batch.to(updater.device)
+    with updater.autocast():
+        logits: Tensor = updater.network(batch.source_ids, batch.target_ids, batch.source_mask)
     return logits.float()
 
 

@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attendo.data.batch import Batch
-from attendo.data.prepared import Prepared
-from attendo.doctor.data_sampling import Stretch, pair_at, stretches
-from attendo.doctor.finding import MOST_EXAMPLES, Finding, Level, share, shortened
+from attendo.data.prepared import PreparedData
+from attendo.doctor.data_sampling import PairBlock, read_blocks, read_pair
+from attendo.doctor.finding import MAX_EXAMPLES, Finding, Level, format_share, shorten
 from attendo.text import BOS, CONTROL_PIECES, PAD, UNK, SentencePiece, Tokenizer
 
 UNKNOWN_WARNING_SHARE = 0.01
-SOME_UNUSED, MANY_UNUSED = 0.2, 0.5
-SHORT_TOKENS = 1.2  # characters
-_READ_AS_TEXT = 200  # pairs of a stretch, to count their characters
+UNUSED_NOTE_SHARE, UNUSED_WARNING_SHARE = 0.2, 0.5
+MIN_TOKEN_CHARACTERS = 1.2  # characters
+_DECODED_PAIRS = 200  # pairs of a stretch, to count their characters
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 SIDES = ("source", "target")
 UNKNOWN_TEXT_WARNING_SHARE = 0.01
@@ -25,43 +25,45 @@ UNKNOWN_TEXT_WARNING_SHARE = 0.01
 class VocabularyUse:
     """Counts tokens and characters of both sides. `dropout` is the run's rate of BPE-dropout."""
 
-    def __init__(self, data: Prepared, dropout: float = 0.0) -> None:
+    def __init__(self, data: PreparedData, dropout: float = 0.0) -> None:
         self._data, self._dropout = data, dropout
         self._tokenizers = (data.source_tokenizer, data.target_tokenizer)
         self._counts = [np.zeros(tokenizer.vocab_size, np.int64) for tokenizer in self._tokenizers]
         self._characters, self._tokens = [0, 0], [0, 0]
 
-    def add(self, stretch: Stretch) -> None:
-        for side, sequences in enumerate((stretch.source, stretch.target)):
+    def add(self, block: PairBlock) -> None:
+        for side, sequences in enumerate((block.source, block.target)):
             self._counts[side] += np.bincount(sequences.ids, minlength=len(self._counts[side]))
-            numbers = np.unique(np.linspace(0, len(sequences) - 1, _READ_AS_TEXT).astype(np.int64))
+            numbers = np.unique(np.linspace(0, len(sequences) - 1, _DECODED_PAIRS).astype(np.int64))
             for number in numbers.tolist():
                 ids = sequences[number]
                 self._tokens[side] += len(ids)
                 self._characters[side] += len(self._tokenizers[side].decode(ids))
 
-    def findings(self) -> Iterator[Finding]:
-        yield self._unknown()
-        yield self._unused()
-        yield self._characters_a_token()
+    def check(self) -> Iterator[Finding]:
+        yield self._check_unknown()
+        yield self._check_unused()
+        yield self._check_token_length()
 
-    def _unknown(self) -> Finding:
+    def _check_unknown(self) -> Finding:
         """A token that the vocabulary does not have is the same to the network as every other one it does not have."""
-        validation = [self._unknown_in_validation(side) for side in range(2)]
+        validation = [self._count_unknown_in_validation(side) for side in range(2)]
         rates = {}
         for side, name in enumerate(SIDES):
             rates[f"{name}_training"] = int(self._counts[side][UNK]) / max(1, int(self._counts[side].sum()))
             rates[f"{name}_validation"] = validation[side][0]
-        parts = [f"{name.replace('_', ' of ')} {share(rate)}" for name, rate in rates.items()]
+        parts = [f"{name.replace('_', ' of ')} {format_share(rate)}" for name, rate in rates.items()]
         worst = max(rates.values())
         if not worst:
             return Finding("unknown tokens", "ok", "none", values=rates)
         level: Level = "warning" if worst >= UNKNOWN_WARNING_SHARE else "note"
         advice = "raise tokenizer.size, or use tokenizer.kind bpe, which cuts rare words into known pieces"
-        examples = [example for side, name in enumerate(SIDES) for example in _most_common(name, validation[side][1])]
-        return Finding("unknown tokens", level, ", ".join(parts), advice, tuple(examples[:MOST_EXAMPLES]), rates)
+        examples = [
+            example for side, name in enumerate(SIDES) for example in _format_most_common(name, validation[side][1])
+        ]
+        return Finding("unknown tokens", level, ", ".join(parts), advice, tuple(examples[:MAX_EXAMPLES]), rates)
 
-    def _unknown_in_validation(self, side: int) -> tuple[float, Counter[str]]:
+    def _count_unknown_in_validation(self, side: int) -> tuple[float, Counter[str]]:
         """Their share of the tokens, and which they are."""
         tokenizer, texts = self._tokenizers[side], [pair[side] for pair in self._data.valid]
         sentences = tokenizer.encode_many(texts)
@@ -71,51 +73,54 @@ class VocabularyUse:
             which.update(tokenizer.unknown(text) if UNK in ids else ())
         return unknown / max(1, sum(map(len, sentences))), which
 
-    def _unused(self) -> Finding:
+    def _check_unused(self) -> Finding:
         """Their vectors are never learnt, and cost memory and time at every step."""
         counts = dict(zip(SIDES, self._counts, strict=True))
         if self._tokenizers[0] is self._tokenizers[1]:
             counts = {"vocabulary": self._counts[0] + self._counts[1]}
         tokenizers = dict(zip(counts, self._tokenizers, strict=False))
-        learnt = {side: _learnt_pieces(tokenizer) for side, tokenizer in tokenizers.items()}
-        unused = {side: self._never_used(tokenizers[side], ids, counts[side]) for side, ids in learnt.items()}
+        learnt = {side: _list_trained_pieces(tokenizer) for side, tokenizer in tokenizers.items()}
+        unused = {side: self._find_unused(tokenizers[side], ids, counts[side]) for side, ids in learnt.items()}
         shares = {side: len(ids) / max(1, len(learnt[side])) for side, ids in unused.items()}
         found = ", ".join(
-            f"{side}: {len(ids):,} of {len(learnt[side]):,} pieces ({share(shares[side])}) never occur in training"
+            f"{side}: {len(ids):,} of {len(learnt[side]):,} pieces ({format_share(shares[side])}) never occur "
+            "in training"
             for side, ids in unused.items()
         )
         values = {f"{side}_unused": part for side, part in shares.items()}
         worst = max(shares, key=lambda side: shares[side])
-        if shares[worst] < SOME_UNUSED:
+        if shares[worst] < UNUSED_NOTE_SHARE:
             return Finding("unused pieces", "ok", found, values=values)
-        level: Level = "warning" if shares[worst] >= MANY_UNUSED else "note"
+        level: Level = "warning" if shares[worst] >= UNUSED_WARNING_SHARE else "note"
         needed = tokenizers[worst].vocab_size - len(unused[worst])
-        examples = tokenizers[worst].pieces(unused[worst][:MOST_EXAMPLES].tolist())
-        shown = tuple(f"{shortened(piece)!r} is never used" for piece in examples)
+        examples = tokenizers[worst].pieces(unused[worst][:MAX_EXAMPLES].tolist())
+        shown = tuple(f"{shorten(piece)!r} is never used" for piece in examples)
         return Finding("unused pieces", level, found, f"lower tokenizer.size, to about {needed:,}", shown, values)
 
-    def _never_used(
-        self, tokenizer: Tokenizer, learnt: NDArray[np.int64], counts: NDArray[np.int64]
+    def _find_unused(
+        self, tokenizer: Tokenizer, trained: NDArray[np.int64], counts: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Of the learnt pieces. BPE-dropout cuts words into smaller pieces: parts of a used piece are used then."""
-        unused = learnt[counts[learnt] == 0]
+        unused = trained[counts[trained] == 0]
         if not self._dropout:
             return unused
-        used = "\n".join(tokenizer.pieces(learnt[counts[learnt] > 0].tolist()))
+        used = "\n".join(tokenizer.pieces(trained[counts[trained] > 0].tolist()))
         return unused[[piece not in used for piece in tokenizer.pieces(unused.tolist())]]
 
-    def _characters_a_token(self) -> Finding:
+    def _check_token_length(self) -> Finding:
         lengths = [self._characters[side] / max(1, self._tokens[side]) for side in range(2)]
         found = ", ".join(f"{name} {length:.1f}" for name, length in zip(SIDES, lengths, strict=True))
         values = dict(zip(SIDES, lengths, strict=True))
         subwords = [isinstance(tokenizer, SentencePiece) for tokenizer in self._tokenizers]
-        if any(is_subwords and length < SHORT_TOKENS for is_subwords, length in zip(subwords, lengths, strict=True)):
+        if any(
+            is_subwords and length < MIN_TOKEN_CHARACTERS for is_subwords, length in zip(subwords, lengths, strict=True)
+        ):
             advice = "words are cut into single letters: raise tokenizer.size, or learn the tokenizer from this text"
             return Finding("characters a token", "note", found, advice, values=values)
         return Finding("characters a token", "ok", found, values=values)
 
 
-def _learnt_pieces(tokenizer: Tokenizer) -> NDArray[np.int64]:
+def _list_trained_pieces(tokenizer: Tokenizer) -> NDArray[np.int64]:
     """Ids of the pieces that are there because of the text: not control pieces, and not all 256 bytes."""
     ids = np.arange(len(CONTROL_PIECES), tokenizer.vocab_size)
     if tokenizer.kind == "bytes":
@@ -125,18 +130,18 @@ def _learnt_pieces(tokenizer: Tokenizer) -> NDArray[np.int64]:
     return ids[[_BYTE.fullmatch(piece) is None for piece in tokenizer.pieces(ids.tolist())]]
 
 
-def _most_common(side: str, unknown: Counter[str]) -> list[str]:
+def _format_most_common(side: str, unknown: Counter[str]) -> list[str]:
     return [
-        f"{shortened(part)!r}, {count:,} times in the {side} of the validation text"
+        f"{shorten(part)!r}, {count:,} times in the {side} of the validation text"
         if count > 1
-        else f"{shortened(part)!r} in the {side} of the validation text"
+        else f"{shorten(part)!r} in the {side} of the validation text"
         for part, count in unknown.most_common(2)
     ]
 
 
-def window_shift(batches: Sequence[Batch], data: Prepared) -> Finding:
+def check_window_shift(batches: Sequence[Batch], data: PreparedData) -> Finding:
     """Labels are the window itself, inputs the same one step behind, from bos on; a window does not end the text."""
-    faults = [fault for batch in batches for fault in _faults(batch, data)]
+    faults = [fault for batch in batches for fault in _find_window_faults(batch, data)]
     rows = sum(len(batch.labels) for batch in batches)
     if not faults:
         found = f"labels of {rows:,} windows are the text one step ahead"
@@ -146,17 +151,17 @@ def window_shift(batches: Sequence[Batch], data: Prepared) -> Finding:
         "fault",
         f"{len(faults):,} of {rows:,} windows are not the text and the same one step ahead",
         "the network would learn something else than to go on: mend how batches are made (data/batch.py)",
-        tuple(faults[:MOST_EXAMPLES]),
+        tuple(faults[:MAX_EXAMPLES]),
         {"rows": rows, "faults": len(faults)},
         "network",
     )
 
 
-def unknown_tokens(data: Prepared) -> Finding:
+def check_unknown_tokens(data: PreparedData) -> Finding:
     """Of the text to learn from and of that to validate with."""
-    parts = {"training": [each.target.ids for each in stretches(data)], "validation": [_validation(data)]}
+    parts = {"training": [each.target.ids for each in read_blocks(data)], "validation": [_read_validation_ids(data)]}
     rates = {name: float(np.mean(np.concatenate(ids) == UNK)) for name, ids in parts.items()}
-    found = ", ".join(f"{name} {share(rate)}" for name, rate in rates.items())
+    found = ", ".join(f"{name} {format_share(rate)}" for name, rate in rates.items())
     worst = max(rates.values())
     if not worst:
         return Finding("unknown tokens", "ok", "none", values=rates)
@@ -165,10 +170,10 @@ def unknown_tokens(data: Prepared) -> Finding:
     return Finding("unknown tokens", level, found, advice, values=rates)
 
 
-def _faults(batch: Batch, data: Prepared) -> Iterator[str]:
+def _find_window_faults(batch: Batch, data: PreparedData) -> Iterator[str]:
     rows = zip(batch.numbers, batch.target_ids.tolist(), batch.labels.tolist(), strict=True)
     for number, inputs, labels in rows:
-        _, window = pair_at(data, number)
+        _, window = read_pair(data, number)
         kept = [each for each in labels if each != PAD]
         if kept != list(window):
             yield f"window {number + 1:,}: the labels are not that of the prepared data"
@@ -176,6 +181,6 @@ def _faults(batch: Batch, data: Prepared) -> Iterator[str]:
             yield f"window {number + 1:,}: the labels {labels[:6]} are not the input {inputs[:6]} one step ahead"
 
 
-def _validation(data: Prepared) -> NDArray[np.int32]:
+def _read_validation_ids(data: PreparedData) -> NDArray[np.int32]:
     assert data.valid_windows is not None
     return data.valid_windows.read(0, min(len(data.valid_windows), 4096))[1].ids

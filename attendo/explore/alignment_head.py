@@ -11,7 +11,7 @@ from attendo.model_folder import FORMAT, VERSION, check_manifest, write_manifest
 from attendo.text_model.alignment import ALIGNMENT_HEAD
 
 _SCORES, _MANIFEST = "scores.json", "manifest.json"
-_OF_ANOTHER_HEAD = "alignment_accuracy"  # what the demonstration tells of the head it found
+_DEMO_ACCURACY = "alignment_accuracy"  # what the demonstration tells of the head it found
 
 
 def store_alignment_head(folder: Path, report: HeadReport) -> dict[str, Any]:
@@ -23,21 +23,21 @@ def store_alignment_head(folder: Path, report: HeadReport) -> dict[str, Any]:
     folder = folder.resolve()
     listed = check_manifest(folder, FORMAT, VERSION)["files"]
     best = report.best
-    entry = {"layer": best.layer, "head": best.head, report.alignment: getattr(best, report.alignment)}
+    entry = {"layer": best.layer, "head": best.head, report.alignment_metric: getattr(best, report.alignment_metric)}
     scores = json.loads((folder / _SCORES).read_text("utf-8"))
     before = scores.get(ALIGNMENT_HEAD)
     if not isinstance(before, dict) or (before.get("layer"), before.get("head")) != (best.layer, best.head):
-        scores.pop(_OF_ANOTHER_HEAD, None)
+        scores.pop(_DEMO_ACCURACY, None)
     scores[ALIGNMENT_HEAD] = entry
-    new = folder.with_name(f"{atomic_files.TEMPORARY}{folder.name}")
+    new = folder.with_name(f"{atomic_files.TEMPORARY_PREFIX}{folder.name}")
     atomic_files.remove(new)
     try:
-        with atomic_files.explained(new, sum(path.stat().st_size for path in folder.iterdir())):
+        with atomic_files.explain_disk_full(new, sum(path.stat().st_size for path in folder.iterdir())):
             _copy(folder, new, listed, scores)
     except BaseException:
         atomic_files.remove(new)
         raise
-    _exchange(new, folder)
+    _swap_folders(new, folder)
     return entry
 
 
@@ -55,7 +55,7 @@ def _copy(folder: Path, new: Path, listed: dict[str, Any], scores: dict[str, Any
         atomic_files.sync(path)
 
 
-def _exchange(new: Path, folder: Path) -> None:
+def _swap_folders(new: Path, folder: Path) -> None:
     """A process killed between the two moves leaves the old folder aside, where `check_manifest` finds it."""
     old = folder.with_name(f".old-{folder.name}")
     atomic_files.remove(old)

@@ -43,14 +43,14 @@ class AttentionMap:
         object.__setattr__(self, "title", title)
 
 
-def visible(text: str) -> str:
+def make_visible(text: str) -> str:
     """The text as it can be shown anywhere: what would vanish, break a line or steer a terminal gets a sign."""
     if not text.strip(" "):
         return "␣" * len(text)
-    return "".join(_visible_character(character) for character in text)
+    return "".join(_make_character_visible(character) for character in text)
 
 
-def short_number(weight: float) -> str:
+def format_weight(weight: float) -> str:
     """At most three characters: `.93`, `1.0`, or nothing for what would round to zero."""
     if weight < 0.005:
         return ""
@@ -68,7 +68,7 @@ def _check(matrix: np.ndarray, rows: int, columns: int, title: str) -> None:
         raise UsageError("attention_weight_out_of_range", title=title, value=worst)
 
 
-def _visible_character(character: str) -> str:
+def _make_character_visible(character: str) -> str:
     code = ord(character)
     if code < 0x20:
         return chr(0x2400 + code)
@@ -82,34 +82,34 @@ def _visible_character(character: str) -> str:
     return "\ufffd" if code in (0xFFFE, 0xFFFF) else character
 
 
-def level(weight: float) -> int:
+def colour_level(weight: float) -> int:
     """Where a weight from 0 to 1 stands on the scale, from 0 to `TOP_LEVEL`."""
     return round(min(max(weight, 0.0), 1.0) * TOP_LEVEL)
 
 
 def is_strong(weight: float) -> bool:
     """Whether text on this weight's colour takes the ink of the far end of the scale."""
-    return level(weight) >= STRONG_LEVEL
+    return colour_level(weight) >= STRONG_LEVEL
 
 
-def _scale(stops: tuple[str, ...]) -> tuple[str, ...]:
+def _interpolate_scale(stops: tuple[str, ...]) -> tuple[str, ...]:
     """One colour a level, straight lines between the stops."""
     segments = list(pairwise(stops))
     colours = []
     for step in range(TOP_LEVEL + 1):
         place = step / TOP_LEVEL * len(segments)
         segment = min(int(place), len(segments) - 1)
-        colours.append(_between(*segments[segment], place - segment))
+        colours.append(_interpolate_colour(*segments[segment], place - segment))
     return tuple(colours)
 
 
-def _between(low: str, high: str, share: float) -> str:
+def _interpolate_colour(low: str, high: str, share: float) -> str:
     pairs = [(int(low[at : at + 2], 16), int(high[at : at + 2], 16)) for at in (1, 3, 5)]
     return "#" + "".join(f"{round(start + (end - start) * share):02x}" for start, end in pairs)
 
 
-LIGHT = _scale(_LIGHT_STOPS)
-DARK = _scale(_DARK_STOPS)
+LIGHT = _interpolate_scale(_LIGHT_STOPS)
+DARK = _interpolate_scale(_DARK_STOPS)
 
 # Text on the scale: (ink on weak weights, ink on strong weights).
 LIGHT_INKS = ("#0b2733", "#ffffff")

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from attendo.errors import DataError, UsageError
 
-Numbers = NDArray[np.float64]
-Axis = Literal["step", "seconds", "tokens"]
+FloatArray = NDArray[np.float64]
+XAxis = Literal["step", "seconds", "tokens"]
 
-METRICS = "metrics.jsonl"
-TRAINED = ("loss", "lr")  # told at every step; everything else is told by validations
+METRICS_FILE = "metrics.jsonl"
+STEP_METRICS = ("loss", "lr")  # told at every step; everything else is told by validations
 
 
 @dataclass(frozen=True)
@@ -24,28 +24,30 @@ class History:
     """What a run told of itself: a value a step, or a validation, in each array; nan where there is none."""
 
     name: str
-    steps: Numbers
-    loss: Numbers
-    lr: Numbers
-    tokens: Numbers  # target tokens, from the beginning to the end of each step
-    seconds: Numbers  # of training, to the end of each step
-    skipped: Numbers  # the steps that left the weights as they were
-    validated: Numbers  # the steps after which the validations came
-    scores: dict[str, Numbers]  # of the validations, by name: valid_loss, bleu ...; old_bleu: on the old model's pairs
-    best: float | None  # the step of the best validation
+    steps: FloatArray
+    loss: FloatArray
+    lr: FloatArray
+    tokens: FloatArray  # target tokens, from the beginning to the end of each step
+    seconds: FloatArray  # of training, to the end of each step
+    skipped_steps: FloatArray  # the steps that left the weights as they were
+    validation_steps: FloatArray  # the steps after which the validations came
+    scores: dict[
+        str, FloatArray
+    ]  # of the validations, by name: valid_loss, bleu ...; old_bleu: on the old model's pairs
+    best_step: float | None  # the step of the best validation
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """The names of what can be drawn, those with no value at all left out."""
-        return tuple(name for name in dict.fromkeys((*TRAINED, *self.scores)) if self._has(name))
+        return tuple(name for name in dict.fromkeys((*STEP_METRICS, *self.scores)) if self._has_values(name))
 
-    def curve(self, metric: str) -> tuple[Numbers, Numbers]:
+    def curve(self, metric: str) -> tuple[FloatArray, FloatArray]:
         """Steps and values of a metric, where it has any."""
-        steps, values = self._all(metric)
+        steps, values = self._all_values(metric)
         known = np.isfinite(values)
         return steps[known], values[known]
 
-    def at(self, steps: Numbers, axis: Axis) -> Numbers:
+    def axis_values(self, steps: FloatArray, axis: XAxis) -> FloatArray:
         """Where these steps lie on an axis."""
         if axis == "step":
             return steps
@@ -53,7 +55,7 @@ class History:
             raise UsageError("run_has_only_validations", run=self.name)
         return np.interp(steps, self.steps, self.seconds if axis == "seconds" else self.tokens)
 
-    def smooth_loss(self, window: int) -> tuple[Numbers, Numbers]:
+    def smooth_loss(self, window: int) -> tuple[FloatArray, FloatArray]:
         """Steps, and the loss per token over so many steps around each.
 
         As many before as after, so that the steep beginning is not shown too low; at the end there are fewer after.
@@ -67,28 +69,28 @@ class History:
         above, below = (each[last] - each[first] for each in sums)
         return self.steps[known], above / np.maximum(below, 1.0)
 
-    def _has(self, metric: str) -> bool:
-        return bool(np.isfinite(self._all(metric)[1]).any())
+    def _has_values(self, metric: str) -> bool:
+        return bool(np.isfinite(self._all_values(metric)[1]).any())
 
-    def _all(self, metric: str) -> tuple[Numbers, Numbers]:
-        if metric in TRAINED:
+    def _all_values(self, metric: str) -> tuple[FloatArray, FloatArray]:
+        if metric in STEP_METRICS:
             return self.steps, self.loss if metric == "loss" else self.lr
-        return self.validated, self.scores.get(metric, np.full(len(self.validated), math.nan))
+        return self.validation_steps, self.scores.get(metric, np.full(len(self.validation_steps), math.nan))
 
 
-def read_histories(places: Sequence[Path]) -> list[History]:
+def read_histories(paths: Sequence[Path]) -> list[History]:
     """One history for each run folder or metrics file, named so that no two have the same name."""
-    files = list({path.resolve(): path for path in map(metrics_file, places)}.values())
-    return [_read(path, name) for path, name in zip(files, _names(files), strict=True)]
+    files = list({path.resolve(): path for path in map(metrics_path, paths)}.values())
+    return [_read_history(path, name) for path, name in zip(files, _shortest_unique_names(files), strict=True)]
 
 
-def metrics_file(place: Path) -> Path:
+def metrics_path(path: Path) -> Path:
     """The file that tells of a run, given itself or by its folder."""
-    return place / METRICS if place.is_dir() else place
+    return path / METRICS_FILE if path.is_dir() else path
 
 
 @dataclass
-class _Lines:
+class _HistoryBuilder:
     """What was read so far. Of two lines about the same step the later one counts: the run went back and came again."""
 
     steps: dict[int, tuple[float, float, float, float]] = field(default_factory=dict)
@@ -102,7 +104,7 @@ class _Lines:
         if not isinstance(step, int) or not isinstance(kind, str):
             raise ValueError
         if kind == "step":
-            loss, lr, tokens, seconds = (_number(line.get(name)) for name in ("loss", "lr", "tokens", "seconds"))
+            loss, lr, tokens, seconds = (_parse_number(line.get(name)) for name in ("loss", "lr", "tokens", "seconds"))
             if math.isnan(tokens + seconds):
                 raise ValueError
             self.steps[step] = (loss, lr, tokens, seconds)
@@ -112,10 +114,10 @@ class _Lines:
             if not isinstance(scores, dict) or not isinstance(old, dict):
                 raise ValueError
             told = {"valid_loss": line.get("loss"), **scores, **{f"old_{name}": old[name] for name in old}}
-            self.validations[step] = {name: _number(value) for name, value in told.items()}
+            self.validations[step] = {name: _parse_number(value) for name, value in told.items()}
             self.best[step] = bool(line.get("best", False))
 
-    def history(self, name: str) -> History:
+    def build(self, name: str) -> History:
         steps, validated = sorted(self.steps), sorted(self.validations)
         rows = np.array([self.steps[step] for step in steps], np.float64).reshape(-1, 4)
         scores = dict.fromkeys(score for step in validated for score in self.validations[step])
@@ -126,33 +128,33 @@ class _Lines:
             lr=rows[:, 1],
             tokens=np.cumsum(np.nan_to_num(rows[:, 2])),
             seconds=rows[:, 3],
-            skipped=np.array(sorted(self.skipped), np.float64),
-            validated=np.array(validated, np.float64),
+            skipped_steps=np.array(sorted(self.skipped), np.float64),
+            validation_steps=np.array(validated, np.float64),
             scores={
                 score: np.array([self.validations[step].get(score, math.nan) for step in validated]) for score in scores
             },
-            best=max((float(step) for step in validated if self.best[step]), default=None),
+            best_step=max((float(step) for step in validated if self.best[step]), default=None),
         )
 
 
-def _read(path: Path, name: str) -> History:
-    lines = _Lines()
+def _read_history(path: Path, name: str) -> History:
+    lines = _HistoryBuilder()
     number = 0
     try:
         with path.open("rb") as file:
             for line in file:
                 number += 1
-                lines.add(_parsed(line))
+                lines.add(_parse_line(line))
     except OSError as error:
-        raise DataError("metrics_file_unreadable", path=path, reason=error.strerror, file=METRICS) from None
+        raise DataError("metrics_file_unreadable", path=path, reason=error.strerror, file=METRICS_FILE) from None
     except ValueError:
-        raise DataError("metrics_line_invalid", path=path, line=number, file=METRICS) from None
+        raise DataError("metrics_line_invalid", path=path, line=number, file=METRICS_FILE) from None
     if not lines.steps and not lines.validations:
         raise DataError("metrics_file_without_steps", path=path, count=number)
-    return lines.history(name)
+    return lines.build(name)
 
 
-def _parsed(line: bytes) -> dict[str, Any]:
+def _parse_line(line: bytes) -> dict[str, Any]:
     try:
         content = json.loads(line)
     except (ValueError, RecursionError):
@@ -164,7 +166,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
     return content
 
 
-def _number(value: object) -> float:
+def _parse_number(value: object) -> float:
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -175,10 +177,10 @@ def _number(value: object) -> float:
         raise ValueError from None
 
 
-def _names(files: Sequence[Path]) -> Iterator[str]:
+def _shortest_unique_names(files: Sequence[Path]) -> Iterator[str]:
     """The shortest ends of the paths that tell the runs apart."""
     # The file itself may be a link into a folder that holds several.
-    homes = [path.parent.resolve() / ("" if path.name == METRICS else path.name) for path in files]
+    homes = [path.parent.resolve() / ("" if path.name == METRICS_FILE else path.name) for path in files]
     for home in homes:
         others = [other for other in homes if other != home]
         depth = next(

@@ -14,8 +14,8 @@ import numpy as np
 from rich.cells import cell_len
 
 from attendo.errors import UsageError
-from attendo.explore.curves import TRAINED, Axis, History, Numbers
-from attendo.settings import nearest
+from attendo.explore.curves import STEP_METRICS, FloatArray, History, XAxis
+from attendo.settings import suggest_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg", "pdf")
 PANEL = (3.7, 2.6)  # inches
-LINE = 0.22  # inches, of the legend
-LETTER = 0.075  # inches, on average
+LEGEND_LINE = 0.22  # inches, of the legend
+LETTER_WIDTH = 0.075  # inches, on average
 SMOOTHING = (100, 201)  # the line of the loss is a mean over one part in 100 of the run, but 201 steps at most
-POINTS = 1000  # more cannot be told apart on a panel, and make an SVG heavy
-MARKED = 40  # a line of no more points than this shows each of them
-NAMES = {
+MAX_POINTS = 1000  # more cannot be told apart on a panel, and make an SVG heavy
+MAX_MARKED_POINTS = 40  # a line of no more points than this shows each of them
+METRIC_TITLES = {
     "loss": ("Training loss", "nats per target token"),
     "valid_loss": ("Validation loss", "nats per target token"),
     "lr": ("Learning rate", ""),
@@ -42,13 +42,18 @@ NAMES = {
     "rougeL": ("ROUGE-L", ""),
     "perplexity": ("Perplexity", ""),
 }
-TIMES = (("seconds", 1.0, 0.0), ("minutes", 60.0, 180.0), ("hours", 3600.0, 10_800.0), ("days", 86_400.0, 259_200.0))
-COUNTS = (("", 1.0, 0.0), (" (thousands)", 1e3, 1e4), (" (millions)", 1e6, 2e6), (" (billions)", 1e9, 2e9))
+TIME_UNITS = (
+    ("seconds", 1.0, 0.0),
+    ("minutes", 60.0, 180.0),
+    ("hours", 3600.0, 10_800.0),
+    ("days", 86_400.0, 259_200.0),
+)
+COUNT_UNITS = (("", 1.0, 0.0), (" (thousands)", 1e3, 1e4), (" (millions)", 1e6, 2e6), (" (billions)", 1e9, 2e9))
 # Told apart by people with any kind of colour vision, each dark enough for white paper (after Okabe and Ito).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b0508c", "#8f6a00", "#3f9fd8", "#5c4a9c", "#4a4a4a")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))  # runs beyond the eighth begin the colours again, with dashes
 INK, FAINT, GRID = "#222222", "#6b6b6b", "#e4e4e4"
-SETTINGS = {
+RC_PARAMS = {
     "figure.constrained_layout.hspace": 0.04,
     "figure.constrained_layout.wspace": 0.06,
     "font.size": 9.0,
@@ -78,39 +83,39 @@ SETTINGS = {
     "svg.hashsalt": "attendo",  # the same runs give the same bytes
 }
 # Plain shapes of simplified Chinese come first; if none is there, any font that has the letters does.
-CHINESE = (
+CHINESE_FONTS = (
     *("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN", "PingFang SC"),
     *("Hiragino Sans GB", "Microsoft YaHei", "SimHei", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei"),
 )
 
 
 @dataclass(frozen=True)
-class Scale:
+class XScale:
     """The horizontal axis: what it is called, and how much of it is one unit."""
 
-    axis: Axis
+    axis: XAxis
     label: str
     unit: float
     end: float  # in units
 
-    def places(self, run: History, steps: Numbers) -> Numbers:
-        return run.at(steps, self.axis) / self.unit
+    def positions(self, run: History, steps: FloatArray) -> FloatArray:
+        return run.axis_values(steps, self.axis) / self.unit
 
 
-def draw_curves(runs: Sequence[History], metrics: Sequence[str], axis: Axis, form: str) -> bytes:
+def draw_curves(runs: Sequence[History], metrics: Sequence[str], axis: XAxis, image_format: str) -> bytes:
     """The picture as a png, svg or pdf file, with a panel for each of these metrics, or for all there are."""
-    with style("".join(run.name for run in runs)):
+    with plot_style("".join(run.name for run in runs)):
         file = io.BytesIO()
-        undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
-        curves_figure(runs, metrics, axis).savefig(file, format=form, metadata=undated)
+        undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(image_format)
+        build_curves_figure(runs, metrics, axis).savefig(file, format=image_format, metadata=undated)
     return file.getvalue()
 
 
-def curves_figure(runs: Sequence[History], metrics: Sequence[str], axis: Axis) -> "Figure":
+def build_curves_figure(runs: Sequence[History], metrics: Sequence[str], axis: XAxis) -> "Figure":
     """The picture as matplotlib has it, for whoever wants to change it before it is saved."""
     from matplotlib.figure import Figure
 
-    chosen, scale = _chosen(runs, metrics), _scale(runs, axis)
+    chosen, scale = _select_metrics(runs, metrics), _make_scale(runs, axis)
     columns = len(chosen) if len(chosen) <= 3 else 2 if len(chosen) == 4 else 3
     rows = math.ceil(len(chosen) / columns)
     figure = Figure(layout="constrained", facecolor="white")
@@ -123,7 +128,7 @@ def curves_figure(runs: Sequence[History], metrics: Sequence[str], axis: Axis) -
         _fill_panel(panel, runs, metric, scale)
     width = PANEL[0] * columns
     lines = _name_runs(figure, runs, chosen, width) + _explain_marks(figure, runs, chosen, columns)
-    figure.set_size_inches(width, PANEL[1] * rows + LINE * lines)
+    figure.set_size_inches(width, PANEL[1] * rows + LEGEND_LINE * lines)
     return figure
 
 
@@ -133,24 +138,27 @@ def smoothing_window(count: int) -> int:
     return min(2 * (count // (2 * parts)) + 1, most)
 
 
-def thinned(places: Numbers, values: Numbers) -> tuple[Numbers, Numbers]:
+def downsample(positions: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The lowest and the highest point of each stretch of a long line: it looks the same, and is drawn at once."""
-    size = math.ceil(2 * len(places) / POINTS)
+    size = math.ceil(2 * len(positions) / MAX_POINTS)
     if size <= 2:
-        return places, values
+        return positions, values
     kept = []
-    for start in range(0, len(places), size):
+    for start in range(0, len(positions), size):
         stretch = values[start : start + size]
         kept += sorted({start + int(stretch.argmin()), start + int(stretch.argmax())})
-    return places[kept], values[kept]
+    return positions[kept], values[kept]
 
 
-def _chosen(runs: Sequence[History], metrics: Sequence[str]) -> list[str]:
+def _select_metrics(runs: Sequence[History], metrics: Sequence[str]) -> list[str]:
     there = sorted({name: None for run in runs for name in run.metrics}, key=_rank)
     for name in metrics:
         if name not in there:
             raise UsageError(
-                "unknown_run_metric", metric=name, suggestion=nearest(name, there), metrics=", ".join(there) or "none"
+                "unknown_run_metric",
+                metric=name,
+                suggestion=suggest_name(name, there),
+                metrics=", ".join(there) or "none",
             )
     if not there:
         raise UsageError("no_metrics_to_draw")
@@ -158,55 +166,61 @@ def _chosen(runs: Sequence[History], metrics: Sequence[str]) -> list[str]:
 
 
 def _rank(metric: str) -> int:
-    return list(NAMES).index(metric) if metric in NAMES else len(NAMES)
+    return list(METRIC_TITLES).index(metric) if metric in METRIC_TITLES else len(METRIC_TITLES)
 
 
-def _scale(runs: Sequence[History], axis: Axis) -> Scale:
-    end = max(run.at(np.append(run.steps, run.validated), axis).max() for run in runs) or 1.0
+def _make_scale(runs: Sequence[History], axis: XAxis) -> XScale:
+    end = max(run.axis_values(np.append(run.steps, run.validation_steps), axis).max() for run in runs) or 1.0
     if axis == "step":
-        return Scale(axis, "step", 1.0, end)
-    name, unit, _ = [each for each in (TIMES if axis == "seconds" else COUNTS) if end >= each[2]][-1]
-    return Scale(axis, f"training time ({name})" if axis == "seconds" else f"target tokens{name}", unit, end / unit)
+        return XScale(axis, "step", 1.0, end)
+    name, unit, _ = [each for each in (TIME_UNITS if axis == "seconds" else COUNT_UNITS) if end >= each[2]][-1]
+    return XScale(axis, f"training time ({name})" if axis == "seconds" else f"target tokens{name}", unit, end / unit)
 
 
-def _fill_panel(panel: "Axes", runs: Sequence[History], metric: str, scale: Scale) -> None:
-    title, unit = _named(metric)
+def _fill_panel(panel: "Axes", runs: Sequence[History], metric: str, scale: XScale) -> None:
+    title, unit = _panel_title(metric)
     panel.set_title(title, parse_math=False)
     panel.set_ylabel(unit)
     for order, run in enumerate(runs):
         if metric in run.metrics:
-            _draw(panel, run, metric, scale, look(order))
+            _draw(panel, run, metric, scale, run_style(order))
     if metric == "loss":
         panel.set_ylim(*_loss_limits(runs))
     elif metric == "lr":
         _name_power(panel)
 
 
-def _named(metric: str) -> tuple[str, str]:
+def _panel_title(metric: str) -> tuple[str, str]:
     """Title and unit of a panel."""
     if metric == "old_loss":
         metric = "old_valid_loss"
     if metric.startswith("old_"):
-        title, unit = _named(metric.removeprefix("old_"))
+        title, unit = _panel_title(metric.removeprefix("old_"))
         return f"{title}, old pairs", unit
-    return NAMES.get(metric, (metric.replace("_", " ").capitalize(), ""))
+    return METRIC_TITLES.get(metric, (metric.replace("_", " ").capitalize(), ""))
 
 
-def _draw(panel: "Axes", run: History, metric: str, scale: Scale, line: dict[str, Any]) -> None:
+def _draw(panel: "Axes", run: History, metric: str, scale: XScale, line: dict[str, Any]) -> None:
     steps, values = run.curve(metric)
-    places = scale.places(run, steps)
+    places = scale.positions(run, steps)
     colour = line["color"]
     if metric == "lr":
-        panel.plot(*thinned(places, values), **line)
+        panel.plot(*downsample(places, values), **line)
     elif metric == "loss":
         if (window := smoothing_window(len(steps))) > 1:
-            panel.plot(*thinned(places, values), color=colour, alpha=0.25, linewidth=0.6, zorder=1.9)
-        panel.plot(*thinned(places, run.smooth_loss(window)[1]), **line)
+            panel.plot(*downsample(places, values), color=colour, alpha=0.25, linewidth=0.6, zorder=1.9)
+        panel.plot(*downsample(places, run.smooth_loss(window)[1]), **line)
         bottom = panel.get_xaxis_transform()
-        panel.plot(scale.places(run, run.skipped), [0.02] * len(run.skipped), "x", color=colour, transform=bottom)
+        panel.plot(
+            scale.positions(run, run.skipped_steps),
+            [0.02] * len(run.skipped_steps),
+            "x",
+            color=colour,
+            transform=bottom,
+        )
     else:
-        panel.plot(places, values, marker="o" if len(steps) <= MARKED else "", markersize=2.8, **line)
-        best = steps == run.best
+        panel.plot(places, values, marker="o" if len(steps) <= MAX_MARKED_POINTS else "", markersize=2.8, **line)
+        best = steps == run.best_step
         panel.plot(places[best], values[best], "o", markersize=7.5, fillstyle="none", color=colour)
 
 
@@ -240,9 +254,9 @@ def _name_runs(figure: "Figure", runs: Sequence[History], metrics: Sequence[str]
     from matplotlib.lines import Line2D
 
     drawn = {order: run for order, run in enumerate(runs) if set(run.metrics) & set(metrics)}
-    names = [_shortened(run.name, int(width / LETTER) - 8) for run in drawn.values()]
-    columns = min(len(drawn), max(1, int(width / (max(map(cell_len, names)) * LETTER + 0.6))))
-    samples = [Line2D([], [], **look(order)) for order in drawn]
+    names = [_shorten_name(run.name, int(width / LETTER_WIDTH) - 8) for run in drawn.values()]
+    columns = min(len(drawn), max(1, int(width / (max(map(cell_len, names)) * LETTER_WIDTH + 0.6))))
+    samples = [Line2D([], [], **run_style(order)) for order in drawn]
     # Numbers hold the places: there are versions of matplotlib that leave out a name that begins with an underscore.
     legend = figure.legend(samples, list(map(str, drawn)), loc="outside upper left", ncols=columns)
     for text, name in zip(legend.get_texts(), names, strict=True):
@@ -259,9 +273,9 @@ def _explain_marks(figure: "Figure", runs: Sequence[History], metrics: Sequence[
     if "loss" in metrics and windows[-1] > 1:
         width = f"{windows[0]} to {windows[-1]}" if len(windows) > 1 else f"{windows[0]}"
         marks[f"single steps; the line is the mean of {width}"] = {"alpha": 0.5, "linewidth": 0.6}
-    if "loss" in metrics and any(len(run.skipped) for run in runs):
+    if "loss" in metrics and any(len(run.skipped_steps) for run in runs):
         marks["skipped step"] = {"linestyle": "", "marker": "x"}
-    if set(metrics) - set(TRAINED) and any(run.best is not None for run in runs):
+    if set(metrics) - set(STEP_METRICS) and any(run.best_step is not None for run in runs):
         marks["best validation"] = {"linestyle": "", "marker": "o", "markersize": 7, "fillstyle": "none"}
     if not marks:
         return 0
@@ -271,7 +285,7 @@ def _explain_marks(figure: "Figure", runs: Sequence[History], metrics: Sequence[
     return math.ceil(len(marks) / columns)
 
 
-def _shortened(name: str, width: int) -> str:
+def _shorten_name(name: str, width: int) -> str:
     """In one line. Of a long path the first folder stays, which others that end alike have not; of a long name the end,
     where runs of a kind differ.
     """
@@ -285,36 +299,36 @@ def _shortened(name: str, width: int) -> str:
     return name
 
 
-def look(order: int) -> dict[str, Any]:
+def run_style(order: int) -> dict[str, Any]:
     """How the lines of a run are drawn, by its place among the runs."""
     dashes = DASHES[order // len(COLOURS) % len(DASHES)]
     return {"color": COLOURS[order % len(COLOURS)], "linestyle": dashes, "linewidth": 1.4}
 
 
 @contextmanager
-def style(text: str) -> Iterator[None]:
+def plot_style(text: str) -> Iterator[None]:
     """Draw in our look, with letters for this text."""
     try:
         import matplotlib.style
     except ImportError:
         raise UsageError("plot_needs_matplotlib") from None
-    families = fonts(text)
+    families = choose_fonts(text)
     # Publishers refuse Type 3 letters in a PDF, but the outlines of most Chinese fonts fit no other type.
     letters = {"font.family": families, "pdf.fonttype": 42 if len(families) == 1 else 3}
-    with matplotlib.style.context(["default", {**SETTINGS, **letters}]), warnings.catch_warnings():
+    with matplotlib.style.context(["default", {**RC_PARAMS, **letters}]), warnings.catch_warnings():
         # Where no font has a letter there is a box, and nothing that a warning could help with.
         warnings.filterwarnings("ignore", message="Glyph ")
         yield
 
 
-def fonts(text: str) -> list[str]:
+def choose_fonts(text: str) -> list[str]:
     """matplotlib's own font, then installed ones for the letters it lacks."""
-    chosen, missing = _known_fonts(text)
-    return _known_fonts(text)[0] if missing and _new_fonts() else chosen
+    chosen, missing = _choose_known_fonts(text)
+    return _choose_known_fonts(text)[0] if missing and _register_new_fonts() else chosen
 
 
 @cache
-def _new_fonts() -> int:
+def _register_new_fonts() -> int:
     """How many are installed that matplotlib did not know: it keeps a list from the day it was first used."""
     from matplotlib.font_manager import findSystemFonts, fontManager
 
@@ -325,7 +339,7 @@ def _new_fonts() -> int:
     return len(new)
 
 
-def _known_fonts(text: str) -> tuple[list[str], set[int]]:
+def _choose_known_fonts(text: str) -> tuple[list[str], set[int]]:
     """And the letters that none of them has."""
     from matplotlib.font_manager import findfont, fontManager
     from matplotlib.ft2font import FT2Font
@@ -333,7 +347,9 @@ def _known_fonts(text: str) -> tuple[list[str], set[int]]:
     chosen = ["DejaVu Sans"]
     missing = set(map(ord, text)) - FT2Font(findfont(chosen[0])).get_charmap().keys()
     names = {font.name: font.fname for font in fontManager.ttflist if not font.name.startswith("Last Resort")}
-    for name in sorted(names, key=lambda name: (CHINESE.index(name) if name in CHINESE else len(CHINESE), name)):
+    for name in sorted(
+        names, key=lambda name: (CHINESE_FONTS.index(name) if name in CHINESE_FONTS else len(CHINESE_FONTS), name)
+    ):
         if not missing:
             break
         with suppress(RuntimeError, OSError):  # a font that cannot be read is not chosen

@@ -19,27 +19,27 @@ from attendo.nn.feedforward import FeedForward
 from attendo.nn.residual import Residual
 
 Shape = tuple[int, ...]
-_FIRST_VALUES = ("normal", "uniform", "xavier_uniform", "kaiming_uniform", "ones", "zeros")
-_SIZES = ("vocab_size", "source_vocab_size", "target_vocab_size")
+_INITIALISERS = ("normal", "uniform", "xavier_uniform", "kaiming_uniform", "ones", "zeros")
+_VOCABULARY_SIZES = ("vocab_size", "source_vocab_size", "target_vocab_size")
 
 
 @dataclass(frozen=True)
-class Row:
-    """One operation. `shared` names the part whose weights it uses too; they are counted there."""
+class NetworkOperation:
+    """One operation. `shared_with` names the part whose weights it uses too; they are counted there."""
 
     operation: str
     input: Shape
     output: Shape
     parameters: int = 0
-    shared: str | None = None
+    shared_with: str | None = None
 
 
 @dataclass(frozen=True)
-class Part:
+class NetworkPart:
     """A piece of the network, made `times` times: its rows hold one of them."""
 
     name: str
-    rows: tuple[Row, ...]
+    rows: tuple[NetworkOperation, ...]
     times: int = 1
 
     @property
@@ -49,7 +49,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Description:
-    parts: tuple[Part, ...]
+    parts: tuple[NetworkPart, ...]
     source_length: int
     target_length: int
 
@@ -66,19 +66,19 @@ def describe(config: ModelConfig, source_length: int = 7, target_length: int = 5
     parts = []
     if network.source is not None:
         shared = "target" if config.tie == "all" else None
-        parts.append(Part("source", tuple(_embedding(network.source, source_length, shared))))
+        parts.append(NetworkPart("source", tuple(_embedding(network.source, source_length, shared))))
         block = network.encoder[0]
         assert isinstance(block, EncoderBlock)
         rows = tuple(_encoder_block(block, source_length, maps))
-        parts.append(Part("encoder layer", rows, config.num_encoder_layers))
-        parts += _final("encoder", network.encoder_norm, source_length, config.d_model)
-    parts.append(Part("target", tuple(_embedding(network.target, target_length, None))))
+        parts.append(NetworkPart("encoder layer", rows, config.num_encoder_layers))
+        parts += _final_norm("encoder", network.encoder_norm, source_length, config.d_model)
+    parts.append(NetworkPart("target", tuple(_embedding(network.target, target_length, None))))
     decoder_block = network.decoder[0]
     assert isinstance(decoder_block, DecoderBlock)
     rows = tuple(_decoder_block(decoder_block, source_length, target_length, maps))
-    parts.append(Part("decoder layer", rows, config.num_decoder_layers))
-    parts += _final("decoder", network.decoder_norm, target_length, config.d_model)
-    parts.append(Part("output", tuple(_output(network, target_length))))
+    parts.append(NetworkPart("decoder layer", rows, config.num_decoder_layers))
+    parts += _final_norm("decoder", network.decoder_norm, target_length, config.d_model)
+    parts.append(NetworkPart("output", tuple(_output(network, target_length))))
     return Description(tuple(parts), source_length, target_length)
 
 
@@ -87,7 +87,7 @@ class _SkipInitialisation(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func.__name__.endswith("_") and func.__name__.removesuffix("_") in _FIRST_VALUES:
+        if func.__name__.endswith("_") and func.__name__.removesuffix("_") in _INITIALISERS:
             return kwargs["tensor"] if "tensor" in kwargs else args[0]
         return func(*args, **kwargs)
 
@@ -97,14 +97,14 @@ def _attention_shapes(config: ModelConfig, source_length: int, target_length: in
 
     On the meta device a run would import torch._dynamo.
     """
-    sizes = {name: 8 for name in _SIZES if getattr(config, name) is not None}
+    sizes = {name: 8 for name in _VOCABULARY_SIZES if getattr(config, name) is not None}
     layers = {"num_encoder_layers": min(1, config.num_encoder_layers), "num_decoder_layers": 1}
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         network = Transformer(config.replace(**sizes, **layers, d_ff=8)).eval()
-        return _seen(network, source_length, target_length)
+        return _tap_attention_shapes(network, source_length, target_length)
 
 
-def _seen(network: Transformer, source_length: int, target_length: int) -> dict[str, Shape]:
+def _tap_attention_shapes(network: Transformer, source_length: int, target_length: int) -> dict[str, Shape]:
     seen: dict[str, Shape] = {}
 
     def remember(site: str, weights: Tensor) -> None:
@@ -115,25 +115,25 @@ def _seen(network: Transformer, source_length: int, target_length: int) -> dict[
     return seen
 
 
-def _embedding(embedding: Embedding, length: int, shared: str | None) -> Iterator[Row]:
+def _embedding(embedding: Embedding, length: int, shared_with: str | None) -> Iterator[NetworkOperation]:
     width = embedding.tokens.embedding_dim
-    size = 0 if shared else embedding.tokens.weight.numel()
+    size = 0 if shared_with else embedding.tokens.weight.numel()
     scale = " × √d_model" if embedding.scale != 1 else ""
-    yield Row(f"embedding{scale}", (length,), (length, width), size, shared)
+    yield NetworkOperation(f"embedding{scale}", (length,), (length, width), size, shared_with)
     kind = type(embedding.positions).__name__.removesuffix("Positions").lower()
-    yield Row(f"{kind} positions", (length, width), (length, width), _count(embedding.positions))
+    yield NetworkOperation(f"{kind} positions", (length, width), (length, width), _count(embedding.positions))
     if embedding.norm is not None:
-        yield Row("norm", (length, width), (length, width), _count(embedding.norm))
+        yield NetworkOperation("norm", (length, width), (length, width), _count(embedding.norm))
 
 
-def _encoder_block(block: EncoderBlock, length: int, maps: dict[str, Shape]) -> Iterator[Row]:
+def _encoder_block(block: EncoderBlock, length: int, maps: dict[str, Shape]) -> Iterator[NetworkOperation]:
     yield from _self_attention("self-attention", block.self_attention, length, maps)
     yield _add_and_norm(block.self_residual, length, block.self_attention.output.out_features)
     yield from _feed_forward(block.feed_forward, length)
     yield _add_and_norm(block.feed_forward_residual, length, block.feed_forward.contract.out_features)
 
 
-def _decoder_block(block: DecoderBlock, source: int, target: int, maps: dict[str, Shape]) -> Iterator[Row]:
+def _decoder_block(block: DecoderBlock, source: int, target: int, maps: dict[str, Shape]) -> Iterator[NetworkOperation]:
     width = block.feed_forward.contract.out_features
     yield from _self_attention("masked self-attention", block.self_attention, target, maps)
     yield _add_and_norm(block.self_residual, target, width)
@@ -144,51 +144,61 @@ def _decoder_block(block: DecoderBlock, source: int, target: int, maps: dict[str
     yield _add_and_norm(block.feed_forward_residual, target, width)
 
 
-def _self_attention(name: str, attention: MultiHeadAttention, length: int, maps: dict[str, Shape]) -> Iterator[Row]:
+def _self_attention(
+    name: str, attention: MultiHeadAttention, length: int, maps: dict[str, Shape]
+) -> Iterator[NetworkOperation]:
     project = attention.project
     projected = (length, project.out_features)
-    yield Row(f"{name} Q, K, V", (length, project.in_features), projected, _count(project))
-    yield from _mix(name, attention, length, maps)
+    yield NetworkOperation(f"{name} Q, K, V", (length, project.in_features), projected, _count(project))
+    yield from _attention_output(name, attention, length, maps)
 
 
-def _cross_attention(attention: MultiHeadAttention, source: int, target: int, maps: dict[str, Shape]) -> Iterator[Row]:
+def _cross_attention(
+    attention: MultiHeadAttention, source: int, target: int, maps: dict[str, Shape]
+) -> Iterator[NetworkOperation]:
     width, queries = attention.project.in_features, attention.num_heads * attention.d_key
     rest = attention.project.out_features - queries
-    yield Row("cross-attention Q", (target, width), (target, queries), (width + 1) * queries)
-    yield Row("cross-attention K, V", (source, width), (source, rest), (width + 1) * rest)
-    yield from _mix("cross-attention", attention, target, maps)
+    yield NetworkOperation("cross-attention Q", (target, width), (target, queries), (width + 1) * queries)
+    yield NetworkOperation("cross-attention K, V", (source, width), (source, rest), (width + 1) * rest)
+    yield from _attention_output("cross-attention", attention, target, maps)
 
 
-def _mix(name: str, attention: MultiHeadAttention, length: int, maps: dict[str, Shape]) -> Iterator[Row]:
+def _attention_output(
+    name: str, attention: MultiHeadAttention, length: int, maps: dict[str, Shape]
+) -> Iterator[NetworkOperation]:
     heads = (length, attention.output.in_features)
-    yield Row(f"{name} weights", (), maps[attention.site])
-    yield Row(f"{name} weights × V", maps[attention.site], heads)
-    yield Row(f"{name} W^O", heads, (length, attention.output.out_features), _count(attention.output))
+    yield NetworkOperation(f"{name} weights", (), maps[attention.site])
+    yield NetworkOperation(f"{name} weights × V", maps[attention.site], heads)
+    yield NetworkOperation(f"{name} W^O", heads, (length, attention.output.out_features), _count(attention.output))
 
 
-def _feed_forward(network: FeedForward, length: int) -> Iterator[Row]:
+def _feed_forward(network: FeedForward, length: int) -> Iterator[NetworkOperation]:
     outer, inner = network.expand.in_features, network.contract.in_features
-    yield Row(f"feed-forward W₁, {network.activation}", (length, outer), (length, inner), _count(network.expand))
-    yield Row("feed-forward W₂", (length, inner), (length, outer), _count(network.contract))
+    yield NetworkOperation(
+        f"feed-forward W₁, {network.activation}", (length, outer), (length, inner), _count(network.expand)
+    )
+    yield NetworkOperation("feed-forward W₂", (length, inner), (length, outer), _count(network.contract))
 
 
-def _add_and_norm(residual: Residual, length: int, width: int) -> Row:
+def _add_and_norm(residual: Residual, length: int, width: int) -> NetworkOperation:
     name = "norm before, add after" if residual.pre_norm else "add and norm"
-    return Row(name, (length, width), (length, width), _count(residual))
+    return NetworkOperation(name, (length, width), (length, width), _count(residual))
 
 
-def _final(name: str, norm: nn.Module, length: int, width: int) -> list[Part]:
+def _final_norm(name: str, norm: nn.Module, length: int, width: int) -> list[NetworkPart]:
     if isinstance(norm, nn.Identity):
         return []
-    return [Part(f"{name} final norm", (Row("norm", (length, width), (length, width), _count(norm)),))]
+    return [
+        NetworkPart(f"{name} final norm", (NetworkOperation("norm", (length, width), (length, width), _count(norm)),))
+    ]
 
 
-def _output(network: Transformer, length: int) -> Iterator[Row]:
+def _output(network: Transformer, length: int) -> Iterator[NetworkOperation]:
     linear, tied = network.output, network.config.tie != "none"
     own = _count(linear) - (linear.weight.numel() if tied else 0)
     shapes = (length, linear.in_features), (length, linear.out_features)
-    yield Row("linear", *shapes, own, "target" if tied else None)
-    yield Row("softmax", shapes[1], shapes[1])
+    yield NetworkOperation("linear", *shapes, own, "target" if tied else None)
+    yield NetworkOperation("softmax", shapes[1], shapes[1])
 
 
 def _count(module: nn.Module) -> int:

@@ -42,7 +42,7 @@ class LinkCounts:
     found_possible: int = 0  # |A ∩ P|
 
     @staticmethod
-    def of(found: Collection[Link], sure: Collection[Link], possible: Collection[Link] = ()) -> "LinkCounts":
+    def from_links(found: Collection[Link], sure: Collection[Link], possible: Collection[Link] = ()) -> "LinkCounts":
         """Of one sentence; `possible` need not name the sure ones again."""
         looked_up, certain = set(found), set(sure)
         allowed = certain | set(possible)
@@ -70,8 +70,8 @@ class HeadScores:
         self._totals: dict[tuple[int, int], tuple[int, int]] = {}
 
     def add(self, layer: int, head: int, weights: ArrayLike, gold: Collection[tuple[int, int]]) -> None:
-        """Take in one sentence of one head; see `alignment_accuracy` for what is counted."""
-        right, counted = alignment_accuracy(weights, gold)
+        """Take in one sentence of one head; see `count_aligned` for what is counted."""
+        right, counted = count_aligned(weights, gold)
         before_right, before_counted = self._totals.get((layer, head), (0, 0))
         self._totals[layer, head] = before_right + right, before_counted + counted
 
@@ -87,7 +87,7 @@ class HeadScores:
         return max(scores, key=lambda score: score.accuracy)
 
 
-def alignment_accuracy(weights: ArrayLike, gold: Collection[tuple[int, int]]) -> tuple[int, int]:
+def count_aligned(weights: ArrayLike, gold: Collection[tuple[int, int]]) -> tuple[int, int]:
     """(right, counted) over the target rows that have a gold link: is the largest weight on one of its columns?
 
     `weights` is [T, S], rows the predicted tokens. `gold` holds (source, target) pairs from 0, as the built-in task
@@ -114,7 +114,7 @@ def alignment_accuracy(weights: ArrayLike, gold: Collection[tuple[int, int]]) ->
 
 
 @dataclass(frozen=True)
-class Gold:
+class GoldLinks:
     """The links of one pair. They are between these words, or between the model's own tokens where there are none."""
 
     sure: frozenset[Link]
@@ -123,19 +123,19 @@ class Gold:
     target_words: tuple[str, ...] | None = None
 
 
-def parse_links(line: str, place: MessagePart | str) -> tuple[frozenset[Link], frozenset[Link]]:
+def parse_links(line: str, location: MessagePart | str) -> tuple[frozenset[Link], frozenset[Link]]:
     """Sure and possible ones of a line such as `0-0 1-2 3?4`: source, target; a link with ? or p is possible only."""
     sure: set[Link] = set()
     possible: set[Link] = set()
     for text in line.split():
         found = _LINK.fullmatch(text)
         if found is None:
-            raise DataError("invalid_gold_link", place=place, text=text)
+            raise DataError("invalid_gold_link", place=location, text=text)
         (sure if found[2] == "-" else possible).add((int(found[1]), int(found[3])))
     return frozenset(sure), frozenset(possible)
 
 
-def check_inside(gold: Gold, sources: int, targets: int, place: MessagePart | str) -> None:
+def check_link_range(gold: GoldLinks, sources: int, targets: int, location: MessagePart | str) -> None:
     """Links to words or tokens that are not there are a `DataError`."""
     unit = "tokens" if gold.source_words is None else "words"
     for source, target in sorted(gold.sure | gold.possible):
@@ -147,7 +147,7 @@ def check_inside(gold: Gold, sources: int, targets: int, place: MessagePart | st
             )
             raise DataError(
                 "gold_link_outside_sentence",
-                place=place,
+                place=location,
                 source=source,
                 target=target,
                 sources=sources,
@@ -157,22 +157,24 @@ def check_inside(gold: Gold, sources: int, targets: int, place: MessagePart | st
             )
 
 
-def words_of_tokens(tokenizer: Tokenizer, text: str, words: Sequence[str], place: MessagePart | str) -> list[int]:
+def map_tokens_to_words(
+    tokenizer: Tokenizer, text: str, words: Sequence[str], location: MessagePart | str
+) -> list[int]:
     """Of each token of the text, the number of the word that its last character belongs to."""
     ids = tokenizer.encode(text)
     unknown = iter(tokenizer.unknown(text))
     ends, extra = [], 0
     for number, token in enumerate(ids, start=1):
-        extra += _length(next(unknown, UNKNOWN_TEXT)) - len(UNKNOWN_TEXT) if token == UNK else 0
-        ends.append(_length(tokenizer.decode(ids[:number])) + extra)
-    starts = list(accumulate((_length(word) for word in words), initial=0))
+        extra += _count_non_space(next(unknown, UNKNOWN_TEXT)) - len(UNKNOWN_TEXT) if token == UNK else 0
+        ends.append(_count_non_space(tokenizer.decode(ids[:number])) + extra)
+    starts = list(accumulate((_count_non_space(word) for word in words), initial=0))
     if ids and ends[-1] != starts[-1]:
         raise DataError(
-            "token_word_length_mismatch", place=place, token_characters=ends[-1], word_characters=starts[-1]
+            "token_word_length_mismatch", place=location, token_characters=ends[-1], word_characters=starts[-1]
         )
     return [max(0, bisect_right(starts, max(0, end - 1)) - 1) for end in ends]
 
 
-def _length(text: str) -> int:
+def _count_non_space(text: str) -> int:
     """Without white space, which separates words and belongs to none."""
     return sum(not letter.isspace() for letter in text)

@@ -12,10 +12,16 @@ from attendo.data.corpus_files import read_lines
 from attendo.errors import DataError, MessagePart, UsageError
 from attendo.explore.attention_map import LIGHT_INKS, is_strong
 from attendo.explore.curves_figure import FAINT, INK
-from attendo.explore.gold_alignment import Gold, parse_links
-from attendo.explore.head_stats import HeadReport, Order, Sentence, SiteKind
-from attendo.explore.head_strings import say
-from attendo.explore.heatmap_figure import colour_bar, colours, lettered, paper, with_more_fonts
+from attendo.explore.gold_alignment import GoldLinks, parse_links
+from attendo.explore.head_stats import AttentionType, HeadOrder, HeadReport, Sentence
+from attendo.explore.head_strings import report_string
+from attendo.explore.heatmap_figure import (
+    add_fallback_fonts,
+    attention_colormap,
+    choose_language_and_fonts,
+    draw_colour_bar,
+    paper_style,
+)
 from attendo.explore.i18n import Language
 
 if TYPE_CHECKING:
@@ -23,67 +29,72 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CELL = (0.5, 0.34)  # inches, so that a number of four characters fits
-SIDE_BY_SIDE = 8  # heads; with more, the grids stand below each other
-MARK = "#d55e00"  # stands out from blue for any kind of colour vision
-GAP, ROOM, HEAD = 0.25, 0.4, 0.72  # inches: between grids, left of them, above them
-NOTE = 1.55  # inches, of the words below a grid
-SITES: tuple[SiteKind, ...] = ("encoder", "decoder", "cross")
-Unit = Literal["words", "tokens"]
+MAX_HEADS_IN_ONE_ROW = 8  # heads; with more, the grids stand below each other
+MARK_COLOUR = "#d55e00"  # stands out from blue for any kind of colour vision
+GAP, LEFT_MARGIN, HEADER_HEIGHT = 0.25, 0.4, 0.72  # inches: between grids, left of them, above them
+NOTE_WIDTH = 1.55  # inches, of the words below a grid
+ATTENTION_TYPES: tuple[AttentionType, ...] = ("encoder", "decoder", "cross")
+LinkUnit = Literal["words", "tokens"]
 
 
-def draw_heads(report: HeadReport, order: Order, form: str, language: Language = "en") -> tuple[bytes, str]:
+def draw_heads(report: HeadReport, order: HeadOrder, image_format: str, language: Language = "en") -> tuple[bytes, str]:
     """The picture as a png, svg or pdf file, coloured by the number of this order, and what there is to warn of."""
-    named = ("head", "layer", "framed", *SITES, f"scale_{report.number(order)}")
-    language, families, warning = lettered([say(key, language) for key in named], language, form)
-    with paper(families):
+    named = ("head", "layer", "framed", *ATTENTION_TYPES, f"scale_{report.sort_field(order)}")
+    language, families, warning = choose_language_and_fonts(
+        [report_string(key, language) for key in named], language, image_format
+    )
+    with paper_style(families):
         file = io.BytesIO()
-        undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
-        figure = heads_figure(report, order, language)
-        figure.savefig(file, format=form, metadata=undated, bbox_inches="tight", pad_inches=0.08)
+        undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(image_format)
+        figure = build_heads_figure(report, order, language)
+        figure.savefig(file, format=image_format, metadata=undated, bbox_inches="tight", pad_inches=0.08)
     picture = file.getvalue()
-    return (with_more_fonts(picture, families) if form == "svg" else picture), warning
+    return (add_fallback_fonts(picture, families) if image_format == "svg" else picture), warning
 
 
-def heads_figure(report: HeadReport, order: Order, language: Language = "en") -> "Figure":
+def build_heads_figure(report: HeadReport, order: HeadOrder, language: Language = "en") -> "Figure":
     """The picture as matplotlib has it."""
     from matplotlib.figure import Figure
 
-    grids = _grids(report, report.number(order))
+    grids = _grids(report, report.sort_field(order))
     heads, layers = (max(each.shape[axis] for each in grids.values()) for axis in (1, 0))
-    across = len(grids) if heads <= SIDE_BY_SIDE else 1
-    wide, high = max(heads * CELL[0], NOTE), layers * CELL[1]
-    size = across * (wide + GAP + ROOM) + 0.7, -(-len(grids) // across) * (high + HEAD)
+    across = len(grids) if heads <= MAX_HEADS_IN_ONE_ROW else 1
+    wide, high = max(heads * CELL[0], NOTE_WIDTH), layers * CELL[1]
+    size = across * (wide + GAP + LEFT_MARGIN) + 0.7, -(-len(grids) // across) * (high + HEADER_HEIGHT)
     figure = Figure(figsize=size, facecolor="white")
-    top = _top(report.number(order), grids)
+    top = _scale_max(report.sort_field(order), grids)
     for number, (kind, grid) in enumerate(grids.items()):
         row, column = divmod(number, across)
-        left, end = ROOM + column * (wide + GAP + ROOM), size[1] - row * (high + HEAD) - HEAD
+        left, end = (
+            LEFT_MARGIN + column * (wide + GAP + LEFT_MARGIN),
+            size[1] - row * (high + HEADER_HEIGHT) - HEADER_HEIGHT,
+        )
         own = grid.shape[0] * CELL[1]
         box = (left / size[0], (end - own) / size[1], grid.shape[1] * CELL[0] / size[0], own / size[1])
         panel = figure.add_axes(box)
         _draw(panel, grid, top)
-        panel.set_xlabel(say("head", language), color=FAINT, fontsize=8, labelpad=3)
-        panel.set_ylabel(say("layer", language), color=FAINT, fontsize=8, labelpad=3)
-        panel.set_title(say(kind, language), fontsize=9, fontweight="bold", color=INK, pad=5)
+        panel.set_xlabel(report_string("head", language), color=FAINT, fontsize=8, labelpad=3)
+        panel.set_ylabel(report_string("layer", language), color=FAINT, fontsize=8, labelpad=3)
+        panel.set_title(report_string(kind, language), fontsize=9, fontweight="bold", color=INK, pad=5)
         if kind == "cross":
-            _frame(panel, report, say("framed", language))
-    box = ((size[0] - 0.62) / size[0], (size[1] - HEAD - high) / size[1], 0.11 / size[0], high / size[1])
-    colour_bar(figure, figure.axes[0], box, say(f"scale_{report.number(order)}", language))
+            _mark_best_head(panel, report, report_string("framed", language))
+    box = ((size[0] - 0.62) / size[0], (size[1] - HEADER_HEIGHT - high) / size[1], 0.11 / size[0], high / size[1])
+    draw_colour_bar(figure, figure.axes[0], box, report_string(f"scale_{report.sort_field(order)}", language))
     return figure
 
 
-def _grids(report: HeadReport, name: str) -> dict[SiteKind, np.ndarray]:
+def _grids(report: HeadReport, name: str) -> dict[AttentionType, np.ndarray]:
     """The numbers by layer and head, of every place whose heads have them."""
-    found: dict[SiteKind, np.ndarray] = {}
-    for kind in SITES:
-        heads = [each for each in report.heads if each.kind == kind and getattr(each, name) is not None]
+    found: dict[AttentionType, np.ndarray] = {}
+    for kind in ATTENTION_TYPES:
+        heads = [each for each in report.heads if each.attention_type == kind and getattr(each, name) is not None]
         if heads:
             shape = 1 + max(each.layer for each in heads), 1 + max(each.head for each in heads)
             found[kind] = np.array([getattr(each, name) for each in heads]).reshape(shape)
     return found
 
 
-def _top(name: str, grids: dict[SiteKind, np.ndarray]) -> float:
+def _scale_max(name: str, grids: dict[AttentionType, np.ndarray]) -> float:
     """Shares are shown from 0 to 1, so that pictures can be compared; the others up to the largest."""
     if name in ("entropy", "distance"):
         return max(float(each.max()) for each in grids.values()) or 1.0
@@ -92,7 +103,7 @@ def _top(name: str, grids: dict[SiteKind, np.ndarray]) -> float:
 
 def _draw(panel: "Axes", grid: np.ndarray, top: float) -> None:
     layers, heads = grid.shape
-    panel.pcolormesh(grid, cmap=colours(), vmin=0, vmax=top, edgecolors="white", linewidth=1.2)
+    panel.pcolormesh(grid, cmap=attention_colormap(), vmin=0, vmax=top, edgecolors="white", linewidth=1.2)
     panel.set(xlim=(0, heads), ylim=(layers, 0))
     panel.set_xticks([place + 0.5 for place in range(heads)], list(map(str, range(heads))))
     panel.set_yticks([place + 0.5 for place in range(layers)], list(map(str, range(layers))))
@@ -103,27 +114,27 @@ def _draw(panel: "Axes", grid: np.ndarray, top: float) -> None:
         panel.spines[side].set_visible(False)
     for (layer, head), value in np.ndenumerate(grid):
         ink = LIGHT_INKS[is_strong(value / top)]
-        panel.text(head + 0.5, layer + 0.5, _short(value), ha="center", va="center", fontsize=8, color=ink)
+        panel.text(head + 0.5, layer + 0.5, _format_value(value), ha="center", va="center", fontsize=8, color=ink)
 
 
-def _frame(panel: "Axes", report: HeadReport, told: str) -> None:
+def _mark_best_head(panel: "Axes", report: HeadReport, label: str) -> None:
     """Around the best alignment head."""
     from matplotlib.patches import Rectangle
 
     best = report.best
     place = (best.head + 0.03, best.layer + 0.04)
-    panel.add_patch(Rectangle(place, 0.94, 0.92, fill=False, edgecolor=MARK, linewidth=1.6, clip_on=False))
-    note: dict[str, Any] = {"transform": panel.transAxes, "va": "top", "fontsize": 7.5, "color": MARK}
+    panel.add_patch(Rectangle(place, 0.94, 0.92, fill=False, edgecolor=MARK_COLOUR, linewidth=1.6, clip_on=False))
+    note: dict[str, Any] = {"transform": panel.transAxes, "va": "top", "fontsize": 7.5, "color": MARK_COLOUR}
     layers = panel.get_ylim()[0]
-    panel.text(0, -3 / 72 / (layers * CELL[1]), told, **note)
+    panel.text(0, -3 / 72 / (layers * CELL[1]), label, **note)
 
 
-def _short(value: float) -> str:
+def _format_value(value: float) -> str:
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 
 
 def read_sentences(
-    source: Path, target: Path | None = None, gold: Path | None = None, unit: Unit = "words"
+    source: Path, target: Path | None = None, gold: Path | None = None, unit: LinkUnit = "words"
 ) -> list[Sentence]:
     """The lines that are not empty, neither source nor target.
 
@@ -133,11 +144,11 @@ def read_sentences(
         raise UsageError("gold_without_target_file", path=gold)
     found = []
     paths = [path for path in (source, target, gold) if path is not None]
-    for number, (text, *beside) in enumerate(_beside(paths), start=1):
+    for number, (text, *beside) in enumerate(_read_parallel_lines(paths), start=1):
         said = beside[0] if beside else None
         if not text.strip() or (said is not None and not said.strip()):
             continue
-        links = _gold(text, beside, unit, MessagePart("line_of_file", path=gold, line=number))
+        links = _parse_gold(text, beside, unit, MessagePart("line_of_file", path=gold, line=number))
         found.append(Sentence(text, said, links, MessagePart("line_of_file", path=source, line=number)))
     if gold is not None and not any(each.gold and each.gold.sure for each in found):
         raise DataError("no_sure_gold_link", path=gold)
@@ -146,7 +157,7 @@ def read_sentences(
     return found
 
 
-def _beside(paths: list[Path]) -> Iterator[tuple[str, ...]]:
+def _read_parallel_lines(paths: list[Path]) -> Iterator[tuple[str, ...]]:
     for number, lines in enumerate(zip_longest(*map(read_lines, paths)), start=1):
         if None in lines:
             short = paths[lines.index(None)]
@@ -157,11 +168,11 @@ def _beside(paths: list[Path]) -> Iterator[tuple[str, ...]]:
         yield lines
 
 
-def _gold(source: str, beside: list[str], unit: Unit, place: MessagePart) -> Gold | None:
-    if len(beside) < 2:
+def _parse_gold(source: str, other_lines: list[str], unit: LinkUnit, location: MessagePart) -> GoldLinks | None:
+    if len(other_lines) < 2:
         return None
-    target, line = beside
-    sure, possible = parse_links(line, place)
+    target, line = other_lines
+    sure, possible = parse_links(line, location)
     if unit == "tokens":
-        return Gold(sure, possible)
-    return Gold(sure, possible, tuple(source.split()), tuple(target.split()))
+        return GoldLinks(sure, possible)
+    return GoldLinks(sure, possible, tuple(source.split()), tuple(target.split()))

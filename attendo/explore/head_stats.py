@@ -11,35 +11,37 @@ from torch import Tensor
 
 from attendo.data.batch import Batch, Example, collate
 from attendo.errors import DataError, MessagePart, UsageError
-from attendo.explore.gold_alignment import Gold, LinkCounts, check_inside, words_of_tokens
+from attendo.explore.gold_alignment import GoldLinks, LinkCounts, check_link_range, map_tokens_to_words
 from attendo.model.head_scaling import sites
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS
-from attendo.text_model import TextModel, TooLongError, evaluating
+from attendo.text_model import TextModel, TooLongError, eval_mode
 from attendo.text_model.alignment import AlignmentHead
-from attendo.text_model.length_batches import of_like_length
-from attendo.text_model.trace import GREEDY, Pair
+from attendo.text_model.length_batches import group_by_length
+from attendo.text_model.trace import GREEDY_OPTIONS, EncodedPair
 
-NUMBERS = ("entropy", "relative_entropy", "distance", "diagonality", "special", "largest")
-LAST_LAYER = "mean of the last layer"  # stands for a site
+STATISTICS = ("entropy", "relative_entropy", "distance", "diagonality", "special", "largest")
+LAST_LAYER_MEAN = "mean of the last layer"  # stands for a site
 _UNNAMED = MessagePart("unnamed_sentence")
-Order = Literal["entropy", "distance", "diagonality", "special", "alignment"]
-SiteKind = Literal["cross", "encoder", "decoder"]
-POSITIONS = 2048  # source positions read at once
+HeadOrder = Literal["entropy", "distance", "diagonality", "special", "alignment"]
+AttentionType = Literal["cross", "encoder", "decoder"]
+MAX_POSITIONS = 2048  # source positions read at once
 _HIGHEST_FIRST = ("diagonality", "special", "agreement")
 
 
 @dataclass(frozen=True)
-class Rows:
+class AttentionExtent:
     """Which rows and columns of a batch of attention are tokens; the rest is padding."""
 
-    rows: Sequence[int]  # of each sentence
-    columns: Sequence[int]
+    row_counts: Sequence[int]  # of each sentence
+    column_counts: Sequence[int]
     special: Bool[Tensor, "B S"]  # columns that are <s> or </s>
     causal: bool  # row i sees columns up to i, not all
 
 
-def summed(weights: Float[Tensor, "B H T S"], shape: Rows) -> dict[str, tuple[Float64[Tensor, " H"], int]]:
+def sum_statistics(
+    weights: Float[Tensor, "B H T S"], extent: AttentionExtent
+) -> dict[str, tuple[Float64[Tensor, " H"], int]]:
     """Of each number the sum over all rows, head by head, and how many rows that were.
 
     With d = i·S/T for row i of T and S columns, and n columns visible to it:
@@ -53,21 +55,24 @@ def summed(weights: Float[Tensor, "B H T S"], shape: Rows) -> dict[str, tuple[Fl
     """
     exact = weights.double()
     entropy = -torch.special.xlogy(exact, exact).sum(dim=-1)
-    rows, columns = (torch.tensor(each, device=weights.device) for each in (list(shape.rows), list(shape.columns)))
+    rows, columns = (
+        torch.tensor(each, device=weights.device) for each in (list(extent.row_counts), list(extent.column_counts))
+    )
     row = torch.arange(weights.size(2), device=weights.device)
     # T |d − j| is whole, so that nothing is beside the diagonal or not by rounding.
     away = (
-        row[:, None] * columns[:, None, None] - torch.arange(weights.size(3), device=row.device) * _deep(rows)
+        row[:, None] * columns[:, None, None]
+        - torch.arange(weights.size(3), device=row.device) * _broadcast_lengths(rows)
     ).abs()
-    seen = row.expand(len(rows), -1) + 1 if shape.causal else columns[:, None].expand(-1, len(row))
+    seen = row.expand(len(rows), -1) + 1 if extent.causal else columns[:, None].expand(-1, len(row))
     real = row < rows[:, None]  # [B, T]
     choosing = real & (seen > 1)
     each = {
         "entropy": (entropy, real),
         "relative_entropy": (entropy / seen.clamp(min=2).double().log()[:, None], choosing),
-        "distance": (torch.einsum("bhts,bts->bht", exact, away / _deep(rows).double()), real),
-        "diagonality": (torch.einsum("bhts,bts->bht", exact, (away <= _deep(rows)).double()), real),
-        "special": (torch.einsum("bhts,bs->bht", exact, shape.special.double()), real),
+        "distance": (torch.einsum("bhts,bts->bht", exact, away / _broadcast_lengths(rows).double()), real),
+        "diagonality": (torch.einsum("bhts,bts->bht", exact, (away <= _broadcast_lengths(rows)).double()), real),
+        "special": (torch.einsum("bhts,bs->bht", exact, extent.special.double()), real),
         "largest": (exact.amax(dim=-1), real),
     }
     return {
@@ -76,7 +81,7 @@ def summed(weights: Float[Tensor, "B H T S"], shape: Rows) -> dict[str, tuple[Fl
     }
 
 
-def _deep(lengths: Tensor) -> Tensor:
+def _broadcast_lengths(lengths: Tensor) -> Tensor:
     return lengths[:, None, None]
 
 
@@ -86,44 +91,44 @@ class Sentence:
 
     source: str
     target: str | None = None
-    gold: Gold | None = None
-    place: MessagePart | str = _UNNAMED  # what a message calls it, such as `dev.en line 3`
+    gold: GoldLinks | None = None
+    location: MessagePart | str = _UNNAMED  # what a message calls it, such as `dev.en line 3`
 
 
 @dataclass(frozen=True)
-class Pass:
+class ForwardPass:
     """A pair to be read, and the unit that each token but eos counts as in gold links: its word, or itself.
 
     A token that belongs to no word, such as that of a language, has the unit None.
     """
 
-    pair: Pair
-    gold: Gold | None
+    pair: EncodedPair
+    gold: GoldLinks | None
     source_units: Sequence[int | None]
     target_units: Sequence[int | None]
 
     @staticmethod
-    def of(model: TextModel, sentence: Sentence, pair: Pair) -> "Pass":
-        gold, place = sentence.gold, sentence.place
+    def from_sentence(model: TextModel, sentence: Sentence, pair: EncodedPair) -> "ForwardPass":
+        gold, place = sentence.gold, sentence.location
         if gold is not None and sentence.target is None:
             raise UsageError("gold_without_target_sentence", place=place)
         before, begin = len(model.generation.source_prefix), len(model.generation.target_prefix)
-        read = Pass(pair, gold, range(len(pair.source) - 1), range(len(_target_without_eos(pair))))
+        read = ForwardPass(pair, gold, range(len(pair.source) - 1), range(len(_target_without_eos(pair))))
         if gold is None or gold.source_words is None or gold.target_words is None:
-            check_inside(gold or Gold(frozenset()), len(read.source_units), len(read.target_units), place)
+            check_link_range(gold or GoldLinks(frozenset()), len(read.source_units), len(read.target_units), place)
             return read
-        check_inside(gold, len(gold.source_words), len(gold.target_words), place)
-        sources = words_of_tokens(model.source_tokenizer, sentence.source, gold.source_words, place)
-        targets = words_of_tokens(model.target_tokenizer, sentence.target or "", gold.target_words, place)
+        check_link_range(gold, len(gold.source_words), len(gold.target_words), place)
+        sources = map_tokens_to_words(model.source_tokenizer, sentence.source, gold.source_words, place)
+        targets = map_tokens_to_words(model.target_tokenizer, sentence.target or "", gold.target_words, place)
         return replace(read, source_units=[*[None] * before, *sources], target_units=[*[None] * begin, *targets])
 
     @property
     def example(self) -> Example:
         """Without eos, which joins it in a batch."""
-        return Example(self.pair.source[:-1], self.said)
+        return Example(self.pair.source[:-1], self.target_ids)
 
     @property
-    def said(self) -> Sequence[int]:
+    def target_ids(self) -> Sequence[int]:
         return _target_without_eos(self.pair)
 
     @property
@@ -131,111 +136,113 @@ class Pass:
         return self.example.length
 
 
-class Looks:
+class AttentionStats:
     """Sums over sentences, head by head."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, str], tuple[Tensor, int]] = {}
-        self._agreed: dict[str, Tensor] = {}
-        self._counted = 0  # target tokens, </s> not among them
-        self._links: dict[tuple[str, int], LinkCounts] = {}
+        self._agreement_counts: dict[str, Tensor] = {}
+        self._counted_tokens = 0  # target tokens, </s> not among them
+        self._link_counts: dict[tuple[str, int], LinkCounts] = {}
 
     @property
     def gold_links(self) -> int:
-        return next((each.sure for each in self._links.values()), 0)
+        return next((each.sure for each in self._link_counts.values()), 0)
 
-    def add(self, network: Transformer, passes: Sequence[Pass]) -> None:
+    def add(self, network: Transformer, passes: Sequence[ForwardPass]) -> None:
         batch = collate([each.example for each in passes]).to(network.device)
-        shapes = _shapes(batch, passes)
+        shapes = _attention_extents(batch, passes)
         looked: dict[str, Int[Tensor, "B H T"]] = {}
         together: dict[str, Int[Tensor, "B 1 T"]] = {}
         total = torch.zeros(())
 
         def tap(site: str, weights: Float[Tensor, "B H T S"]) -> None:
             nonlocal total
-            for name, (values, count) in summed(weights, shapes[_kind(site)]).items():
+            for name, (values, count) in sum_statistics(weights, shapes[_drop_layer(site)]).items():
                 before, counted = self._sums.get((site, name), (0.0, 0))
                 self._sums[site, name] = before + values, counted + count
             if site.endswith(".cross"):
                 looked[site] = weights.argmax(dim=-1).cpu()
-                together[LAST_LAYER] = weights.float().mean(dim=1, keepdim=True).argmax(dim=-1).cpu()
+                together[LAST_LAYER_MEAN] = weights.float().mean(dim=1, keepdim=True).argmax(dim=-1).cpu()
                 total = total + weights.double().sum(dim=1).cpu()
 
         network(batch.source_ids, batch.target_ids, batch.source_mask, tap=tap)
         for row, each in enumerate(passes):
-            self._agree(each, total[row], {site: places[row] for site, places in looked.items()})
-            self._link(each, {site: places[row] for site, places in {**looked, **together}.items()})
+            self._add_agreement(each, total[row], {site: places[row] for site, places in looked.items()})
+            self._add_links(each, {site: places[row] for site, places in {**looked, **together}.items()})
 
     @property
     def last_layer_error_rate(self) -> float | None:
         """Of the mean of the heads of the last layer, as if it were one head."""
-        return self._links.get((LAST_LAYER, 0), LinkCounts()).error_rate
+        return self._link_counts.get((LAST_LAYER_MEAN, 0), LinkCounts()).error_rate
 
-    def numbers(self, site: str, head: int) -> dict[str, Any]:
+    def means(self, site: str, head: int) -> dict[str, Any]:
         """The means of one head."""
         found: dict[str, float | None] = {}
         for (here, name), (values, count) in self._sums.items():
             if here == site:
                 found[name] = float(values[head]) / count if count else None
-        if site in self._agreed:
-            found["agreement"] = float(self._agreed[site][head]) / self._counted
-        if (site, head) in self._links:
-            found["error_rate"] = self._links[site, head].error_rate
+        if site in self._agreement_counts:
+            found["agreement"] = float(self._agreement_counts[site][head]) / self._counted_tokens
+        if (site, head) in self._link_counts:
+            found["error_rate"] = self._link_counts[site, head].error_rate
         return found
 
-    def _agree(self, read: Pass, total: Float[Tensor, "T S"], looked: dict[str, Int[Tensor, "H T"]]) -> None:
+    def _add_agreement(
+        self, forward_pass: ForwardPass, total: Float[Tensor, "T S"], argmax_positions: dict[str, Int[Tensor, "H T"]]
+    ) -> None:
         """Whether a head looks most where all of them together do, the end of the source left out.
 
         Many heads rest on </s>. Were it not left out, the head that always rests would agree best.
         """
-        count, words = len(read.said), len(read.pair.source) - 1
+        count, words = len(forward_pass.target_ids), len(forward_pass.pair.source) - 1
         if not count or not words:
             return
         meant = total[:count, :words].argmax(dim=-1)
-        self._counted += count
-        for site, places in looked.items():
+        self._counted_tokens += count
+        for site, places in argmax_positions.items():
             agreed = (places[:, :count] == meant).sum(dim=-1)
-            self._agreed[site] = self._agreed.get(site, torch.zeros_like(agreed)) + agreed
+            self._agreement_counts[site] = self._agreement_counts.get(site, torch.zeros_like(agreed)) + agreed
 
-    def _link(self, read: Pass, looked: dict[str, Int[Tensor, "H T"]]) -> None:
+    def _add_links(self, forward_pass: ForwardPass, argmax_positions: dict[str, Int[Tensor, "H T"]]) -> None:
         """Of each token of the target a link to the token looked at most, none where that is </s>."""
-        if read.gold is None:
+        if forward_pass.gold is None:
             return
-        for site, places in looked.items():
-            for head, row in enumerate(places[:, : len(read.said)].tolist()):
+        for site, places in argmax_positions.items():
+            for head, row in enumerate(places[:, : len(forward_pass.target_ids)].tolist()):
                 found = {
-                    (read.source_units[source], target)
-                    for source, target in zip(row, read.target_units, strict=True)
-                    if source < len(read.source_units)
+                    (forward_pass.source_units[source], target)
+                    for source, target in zip(row, forward_pass.target_units, strict=True)
+                    if source < len(forward_pass.source_units)
                 }
                 links = {(source, target) for source, target in found if source is not None and target is not None}
-                counts = LinkCounts.of(links, read.gold.sure, read.gold.possible)
-                self._links[site, head] = self._links.get((site, head), LinkCounts()) + counts
+                counts = LinkCounts.from_links(links, forward_pass.gold.sure, forward_pass.gold.possible)
+                self._link_counts[site, head] = self._link_counts.get((site, head), LinkCounts()) + counts
 
 
-def _target_without_eos(pair: Pair) -> Sequence[int]:
+def _target_without_eos(pair: EncodedPair) -> Sequence[int]:
     """The target without eos, which an answer that was cut does not have."""
     return pair.target[:-1] if pair.target and pair.target[-1] == EOS else pair.target
 
 
-def _shapes(batch: Batch, passes: Sequence[Pass]) -> dict[str, Rows]:
+def _attention_extents(batch: Batch, passes: Sequence[ForwardPass]) -> dict[str, AttentionExtent]:
     sources, targets = ([len(getattr(each.pair, side)) for each in passes] for side in ("source", "target"))
     marks = torch.tensor([BOS, EOS], device=batch.source_ids.device)
     source, target = (torch.isin(ids, marks) for ids in (batch.source_ids, batch.target_ids))
     return {
-        "encoder.self": Rows(sources, sources, source, causal=False),
-        "decoder.self": Rows(targets, targets, target, causal=True),
-        "decoder.cross": Rows(targets, sources, source, causal=False),
+        "encoder.self": AttentionExtent(sources, sources, source, causal=False),
+        "decoder.self": AttentionExtent(targets, targets, target, causal=True),
+        "decoder.cross": AttentionExtent(targets, sources, source, causal=False),
     }
 
 
-def _kind(site: str) -> str:
+def _drop_layer(site: str) -> str:
     stack, _, kind = site.split(".")
     return f"{stack}.{kind}"
 
 
 @dataclass(frozen=True)
-class HeadNumbers:
+class HeadStats:
     """One head; see `heads_numbers.summed` for what each number is."""
 
     site: str  # such as decoder.1.cross
@@ -250,7 +257,7 @@ class HeadNumbers:
     error_rate: float | None = None  # against gold links, where there are any
 
     @property
-    def kind(self) -> SiteKind:
+    def attention_type(self) -> AttentionType:
         stack, _, kind = self.site.split(".")
         return "cross" if kind == "cross" else "encoder" if stack == "encoder" else "decoder"
 
@@ -263,7 +270,7 @@ class HeadNumbers:
 class HeadReport:
     """All heads, in the order in which they come in the network."""
 
-    heads: tuple[HeadNumbers, ...]
+    heads: tuple[HeadStats, ...]
     sentences: int
     source_tokens: int  # </s> included
     target_tokens: int  # </s> included
@@ -271,15 +278,15 @@ class HeadReport:
     last_layer_error_rate: float | None = None  # of the mean of its heads, which aligns where no head is stored
 
     @property
-    def alignment(self) -> Literal["error_rate", "agreement"]:
+    def alignment_metric(self) -> Literal["error_rate", "agreement"]:
         """Which of the two numbers the best alignment head has the best of."""
         return "error_rate" if self.gold_links else "agreement"
 
     @property
-    def best(self) -> HeadNumbers:
+    def best(self) -> HeadStats:
         """The best alignment head; of equals, the first."""
-        found = self.ranked("alignment")[0]
-        if getattr(found, self.alignment) is None:
+        found = self.rank("alignment")[0]
+        if getattr(found, self.alignment_metric) is None:
             raise DataError("no_alignable_target_token")
         return found
 
@@ -287,24 +294,24 @@ class HeadReport:
     def alignment_head(self) -> AlignmentHead:
         return AlignmentHead(self.best.layer, self.best.head)
 
-    def number(self, order: Order) -> str:
+    def sort_field(self, order: HeadOrder) -> str:
         """The field that an order goes by."""
-        return self.alignment if order == "alignment" else order
+        return self.alignment_metric if order == "alignment" else order
 
-    def ranked(self, order: Order) -> list[HeadNumbers]:
+    def rank(self, order: HeadOrder) -> list[HeadStats]:
         """Sharpest, nearest, most diagonal, most on special tokens or best aligned first; at the end those without."""
-        if order not in get_args(Order):
-            raise UsageError("unknown_head_order", orders=", ".join(get_args(Order)), order=order)
-        name = self.number(order)
+        if order not in get_args(HeadOrder):
+            raise UsageError("unknown_head_order", orders=", ".join(get_args(HeadOrder)), order=order)
+        name = self.sort_field(order)
         sign = -1 if name in _HIGHEST_FIRST else 1
 
-        def place(head: HeadNumbers) -> float:
+        def place(head: HeadStats) -> float:
             value = getattr(head, name)
             return math.inf if value is None else sign * value
 
         return sorted(self.heads, key=place)
 
-    def as_json(self, order: Order) -> dict[str, Any]:
+    def as_json(self, order: HeadOrder) -> dict[str, Any]:
         best = self.best
         return {
             "sentences": self.sentences,
@@ -312,31 +319,34 @@ class HeadReport:
             "target_tokens": self.target_tokens,
             "gold_links": self.gold_links,
             "last_layer_error_rate": self.last_layer_error_rate,
-            "sorted_by": self.number(order),
+            "sorted_by": self.sort_field(order),
             "best_alignment_head": {
                 "layer": best.layer,
                 "head": best.head,
-                self.alignment: getattr(best, self.alignment),
+                self.alignment_metric: getattr(best, self.alignment_metric),
             },
-            "heads": [{"layer": each.layer, "kind": each.kind, **vars(each)} for each in self.ranked(order)],
+            "heads": [{"layer": each.layer, "kind": each.attention_type, **vars(each)} for each in self.rank(order)],
         }
 
 
 @torch.inference_mode()
-def measure_heads(model: TextModel, sentences: Iterable[Sentence], positions: int = POSITIONS) -> HeadReport:
+def measure_heads(model: TextModel, sentences: Iterable[Sentence], max_positions: int = MAX_POSITIONS) -> HeadReport:
     """The numbers of every head over these sentences; how many are read at once changes none of them."""
     given = list(sentences)
     if not given:
         raise DataError("no_sentences_for_heads")
-    check_source(model)
+    check_has_encoder(model)
     network = model.network
-    read = [Pass.of(model, each, pair) for each, pair in zip(given, _pairs(model, given), strict=True)]
-    looks = Looks()
-    with evaluating(network):
-        for group in of_like_length([each.length for each in read], positions):
+    read = [
+        ForwardPass.from_sentence(model, each, pair)
+        for each, pair in zip(given, _encode_pairs(model, given), strict=True)
+    ]
+    looks = AttentionStats()
+    with eval_mode(network):
+        for group in group_by_length([each.length for each in read], max_positions):
             looks.add(network, [read[number] for number in group])
     heads = tuple(
-        HeadNumbers(site=site, head=head, **looks.numbers(site, head))
+        HeadStats(site=site, head=head, **looks.means(site, head))
         for site in sites(network.config)
         for head in range(network.config.num_heads)
     )
@@ -344,40 +354,40 @@ def measure_heads(model: TextModel, sentences: Iterable[Sentence], positions: in
     return HeadReport(heads, len(given), tokens[0], tokens[1], looks.gold_links, looks.last_layer_error_rate)
 
 
-def _pairs(model: TextModel, given: Sequence[Sentence]) -> list[Pair]:
-    said = _generate_missing_targets(model, given)
+def _encode_pairs(model: TextModel, sentences: Sequence[Sentence]) -> list[EncodedPair]:
+    said = _generate_missing_targets(model, sentences)
     pairs = [
-        Pair.of(each.source, answer, model.generation, model.source_tokenizer, model.target_tokenizer)
-        for each, answer in zip(given, said, strict=True)
+        EncodedPair.encode(each.source, answer, model.generation, model.source_tokenizer, model.target_tokenizer)
+        for each, answer in zip(sentences, said, strict=True)
     ]
-    longest = model.runtime.longest
-    for each, pair in zip(given, pairs, strict=True):
+    longest = model.runtime.max_sequence_length
+    for each, pair in zip(sentences, pairs, strict=True):
         tokens = max(len(pair.source), len(pair.target)) - 1
         if longest is not None and tokens > longest:
-            raise DataError("sentence_exceeds_model_length", place=each.place, tokens=tokens, limit=longest)
+            raise DataError("sentence_exceeds_model_length", place=each.location, tokens=tokens, limit=longest)
     return pairs
 
 
-def _generate_missing_targets(model: TextModel, given: Sequence[Sentence]) -> list[Any]:
+def _generate_missing_targets(model: TextModel, sentences: Sequence[Sentence]) -> list[Any]:
     """The targets, each a text that is given or an answer."""
-    open_ones = [each for each in given if each.target is None]
+    open_ones = [each for each in sentences if each.target is None]
     try:
-        answers = iter(model.generate([each.source for each in open_ones], **GREEDY))
+        answers = iter(model.generate([each.source for each in open_ones], **GREEDY_OPTIONS))
     except TooLongError as error:
         reason = str(error).partition(" has ")[2] or str(error)
-        raise DataError("sentence_unreadable_by_model", place=open_ones[error.number].place, reason=reason) from None
-    return [next(answers).best if each.target is None else each.target for each in given]
+        raise DataError("sentence_unreadable_by_model", place=open_ones[error.number].location, reason=reason) from None
+    return [next(answers).best if each.target is None else each.target for each in sentences]
 
 
-def check_readable(model: TextModel, text: str) -> None:
+def check_text_length(model: TextModel, text: str) -> None:
     """A `UsageError` where the text has more tokens than the model reads, for what looks into a run splits nothing."""
     tokens = len(model.source_tokenizer.encode(text))
-    most = min(model.generation.max_source, model.runtime.longest or model.generation.max_source)
+    most = min(model.generation.max_source, model.runtime.max_sequence_length or model.generation.max_source)
     if tokens > most:
         raise UsageError("text_exceeds_model_length", tokens=tokens, limit=most)
 
 
-def check_source(model: TextModel) -> None:
+def check_has_encoder(model: TextModel) -> None:
     """A `UsageError` where the model reads none."""
     if model.network.config.decoder_only:
         raise UsageError("model_without_encoder")

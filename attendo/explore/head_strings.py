@@ -1,9 +1,9 @@
 """What `attendo heads` says beside its numbers, in English and Chinese."""
 
-from attendo.explore.i18n import Language, said
+from attendo.explore.i18n import Language, localise
 
 # Headings of the table.
-COLUMNS: dict[str, tuple[str, str]] = {
+COLUMN_HEADINGS: dict[str, tuple[str, str]] = {
     "entropy": ("entropy", "熵"),
     "relative_entropy": ("rel.", "相对熵"),
     "distance": ("distance", "距离"),
@@ -14,7 +14,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "agreement": ("agree", "一致"),
 }
 
-WORDS: dict[str, tuple[str, str]] = {
+REPORT_STRINGS: dict[str, tuple[str, str]] = {
     "place": ("place", "位置"),
     "head": ("head", "头"),
     "layer": ("layer", "层"),
@@ -66,10 +66,10 @@ WORDS: dict[str, tuple[str, str]] = {
 }
 
 
-def say(key: str, language: Language, *values: object) -> str:
-    return said(WORDS, key, language, *values)
+def report_string(key: str, language: Language, *values: object) -> str:
+    return localise(REPORT_STRINGS, key, language, *values)
 
 
-def number_name(field: str, language: Language) -> str:
+def statistic_name(field: str, language: Language) -> str:
     """What a number is called in a sentence."""
-    return field.replace("_", " ") if language == "en" else said(WORDS, f"scale_{field}", language)
+    return field.replace("_", " ") if language == "en" else localise(REPORT_STRINGS, f"scale_{field}", language)

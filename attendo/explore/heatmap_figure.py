@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 
 from attendo.errors import UsageError
-from attendo.explore.attention_map import LIGHT, AttentionMap, visible
-from attendo.explore.curves_figure import CHINESE, FAINT, INK, SETTINGS, fonts
-from attendo.explore.i18n import Language, said
+from attendo.explore.attention_map import LIGHT, AttentionMap, make_visible
+from attendo.explore.curves_figure import CHINESE_FONTS, FAINT, INK, RC_PARAMS, choose_fonts
+from attendo.explore.i18n import Language, localise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,11 +37,11 @@ FONT_STRINGS: dict[str, tuple[str, str]] = {
     ),
 }
 # Where an SVG is opened there may be other fonts than here.
-_ELSEWHERE = ("Helvetica Neue", "Arial", *CHINESE)
-LARGEST_CELL, SMALLEST_CELL = 0.26, 0.07  # inches
-LONGEST_LABEL = 30  # cells of a terminal, of which a Chinese character has two
-VECTOR_CELLS = 40_000  # beyond, the maps inside a vector picture are images: a viewer would take seconds for them
-SIDE = 6.0  # inches that a map may take before its cells shrink
+_FALLBACK_FONTS = ("Helvetica Neue", "Arial", *CHINESE_FONTS)
+MAX_CELL, MIN_CELL = 0.26, 0.07  # inches
+MAX_LABEL_CELLS = 30  # cells of a terminal, of which a Chinese character has two
+MAX_VECTOR_CELLS = 40_000  # beyond, the maps inside a vector picture are images: a viewer would take seconds for them
+MAX_MAP_SIDE = 6.0  # inches that a map may take before its cells shrink
 AXIS_STRINGS: dict[str, tuple[str, str]] = {
     "predicted": ("token being predicted", "正在预测的词元"),
     "source": ("source token", "源文词元"),
@@ -52,58 +52,64 @@ AXIS_STRINGS: dict[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Letters:
+class FontChooser:
     """Fonts that are installed here, and the characters that none of them has."""
 
     families: tuple[str, ...]
-    lacking: str
+    missing: str
 
     @staticmethod
-    def of(texts: Sequence[str]) -> "Letters":
+    def for_texts(texts: Sequence[str]) -> "FontChooser":
         from matplotlib.font_manager import findfont
         from matplotlib.ft2font import FT2Font
 
-        text = "".join(dict.fromkeys("".join(map(visible, texts))))
-        families = tuple(fonts(text))
+        text = "".join(dict.fromkeys("".join(map(make_visible, texts))))
+        families = tuple(choose_fonts(text))
         there = {code for name in families for code in FT2Font(findfont(name)).get_charmap()}
-        return Letters(families, "".join(letter for letter in text if ord(letter) not in there and letter != "\ufe0f"))
+        return FontChooser(
+            families, "".join(letter for letter in text if ord(letter) not in there and letter != "\ufe0f")
+        )
 
-    def written(self, token: str) -> str:
+    def escape_missing(self, token: str) -> str:
         """The token as these fonts can show it: \\uXXXX for what would be a box."""
-        return "".join(_code(letter) if letter in self.lacking else letter for letter in visible(token))
+        return "".join(
+            _escape_character(letter) if letter in self.missing else letter for letter in make_visible(token)
+        )
 
     def warning(self, language: Language = "en") -> str:
         """What to tell where something is lacking; nothing otherwise."""
-        if not self.lacking:
+        if not self.missing:
             return ""
-        shown = " ".join(f"{letter} ({_code(letter)})" for letter in self.lacking[:10])
-        if len(self.lacking) > 10:
-            shown = said(FONT_STRINGS, "more", language, shown, len(self.lacking) - 10)
-        return said(FONT_STRINGS, "lacking", language, shown)
+        shown = " ".join(f"{letter} ({_escape_character(letter)})" for letter in self.missing[:10])
+        if len(self.missing) > 10:
+            shown = localise(FONT_STRINGS, "more", language, shown, len(self.missing) - 10)
+        return localise(FONT_STRINGS, "lacking", language, shown)
 
 
-def lettered(texts: Sequence[str], language: Language, form: str) -> tuple[Language, tuple[str, ...], str]:
+def choose_language_and_fonts(
+    texts: Sequence[str], language: Language, image_format: str
+) -> tuple[Language, tuple[str, ...], str]:
     """The language that a picture's own words can be written in here, fonts for them, and what there is to warn of.
 
     A reader of an .svg may have a font that is not installed here.
     """
-    letters = Letters.of(texts)
-    if not letters.lacking or form == "svg":
+    letters = FontChooser.for_texts(texts)
+    if not letters.missing or image_format == "svg":
         return language, letters.families, ""
-    return "en", ("DejaVu Sans",), said(FONT_STRINGS, "english", language)
+    return "en", ("DejaVu Sans",), localise(FONT_STRINGS, "english", language)
 
 
-def require_matplotlib(what: str) -> None:
+def require_matplotlib(command: str) -> None:
     """A `UsageError` where it is not installed."""
     try:
         import matplotlib.style
     except ImportError:
-        raise UsageError("matplotlib_missing", command=what) from None
+        raise UsageError("matplotlib_missing", command=command) from None
     assert matplotlib.style
 
 
 @contextmanager
-def paper(families: Sequence[str]) -> Iterator[None]:
+def paper_style(families: Sequence[str]) -> Iterator[None]:
     """Draw for white paper, whatever the user's own matplotlib is set to."""
     import matplotlib.style
 
@@ -122,19 +128,19 @@ def paper(families: Sequence[str]) -> Iterator[None]:
         # Publishers refuse Type 3 letters in a PDF, but the outlines of most Chinese fonts fit no other type.
         "pdf.fonttype": 42 if len(families) == 1 else 3,
     }
-    with matplotlib.style.context(["default", {**SETTINGS, **changes}]), warnings.catch_warnings():
+    with matplotlib.style.context(["default", {**RC_PARAMS, **changes}]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph ")  # only an SVG has letters that no font here has
         yield
 
 
-def colours() -> "ListedColormap":
+def attention_colormap() -> "ListedColormap":
     """One hue from light to dark, told apart by people with any kind of colour vision, and in print without colour."""
     from matplotlib.colors import ListedColormap
 
     return ListedColormap(LIGHT, "attention")
 
 
-def colour_bar(figure: "Figure", panel: "Axes", box: tuple[float, float, float, float], name: str) -> "Axes":
+def draw_colour_bar(figure: "Figure", panel: "Axes", box: tuple[float, float, float, float], name: str) -> "Axes":
     """The scale of a panel's colours, drawn into a box of the figure."""
     bar = figure.colorbar(panel.collections[0], cax=figure.add_axes(box))
     bar.outline.set(linewidth=0.5, edgecolor=FAINT)
@@ -145,101 +151,103 @@ def colour_bar(figure: "Figure", panel: "Axes", box: tuple[float, float, float, 
     return bar.ax
 
 
-def with_more_fonts(picture: bytes, families: Sequence[str]) -> bytes:
+def add_fallback_fonts(picture: bytes, families: Sequence[str]) -> bytes:
     """An SVG that names fonts of other systems too, behind those that it was laid out with."""
     quoted = ", ".join(f"'{name}'" for name in families)
-    named = [*families, *(name for name in _ELSEWHERE if name not in families)]
+    named = [*families, *(name for name in _FALLBACK_FONTS if name not in families)]
     wanted = ", ".join([*(f"'{name}'" for name in named), "sans-serif"])
     return re.sub(
         rf"font-family: {re.escape(quoted)}".encode(), f"font-family: {wanted}".replace("\\", "").encode(), picture
     )
 
 
-def _code(letter: str) -> str:
+def _escape_character(letter: str) -> str:
     return f"\\u{ord(letter):04X}" if ord(letter) <= 0xFFFF else f"\\U{ord(letter):08X}"
 
 
 @dataclass(frozen=True)
-class Axis:
+class MapAxisLabels:
     """What rows and columns are, by the keys of `WORDS`, and the language it is told in."""
 
     rows: str
     columns: str
     language: Language = "en"
 
-    def said(self, key: str) -> str:
-        return said(AXIS_STRINGS, key, self.language)
+    def label(self, key: str) -> str:
+        return localise(AXIS_STRINGS, key, self.language)
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        return tuple(map(self.said, (self.rows, self.columns, "weight")))
+    def labels(self) -> tuple[str, ...]:
+        return tuple(map(self.label, (self.rows, self.columns, "weight")))
 
 
 def draw_maps(
-    maps: Sequence[AttentionMap], axis: Axis, columns: int, form: str, language: Language = "en"
+    maps: Sequence[AttentionMap], axis: MapAxisLabels, columns: int, image_format: str, language: Language = "en"
 ) -> tuple[bytes, str]:
     """The picture as a png, svg or pdf file, and a warning where it shows codes for letters that no font here has.
 
     All maps are over the same tokens; `columns` of them stand side by side. `language` is that of the warning.
     """
     tokens = [*maps[0].rows, *maps[0].columns] if maps else []
-    letters = Letters.of([*tokens, *(each.title for each in maps), *axis.texts])
-    if form == "svg":  # its text stays text: where it is read there may be a font
-        letters = Letters(letters.families, "")
-    with paper(letters.families):
+    letters = FontChooser.for_texts([*tokens, *(each.title for each in maps), *axis.labels])
+    if image_format == "svg":  # its text stays text: where it is read there may be a font
+        letters = FontChooser(letters.families, "")
+    with paper_style(letters.families):
         file = io.BytesIO()
-        undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
-        figure = maps_figure(maps, axis, columns, letters)
-        figure.savefig(file, format=form, metadata=undated, bbox_inches="tight", pad_inches=0.06)
+        undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(image_format)
+        figure = build_maps_figure(maps, axis, columns, letters)
+        figure.savefig(file, format=image_format, metadata=undated, bbox_inches="tight", pad_inches=0.06)
     picture = file.getvalue()
-    return (with_more_fonts(picture, letters.families) if form == "svg" else picture), letters.warning(language)
+    return (add_fallback_fonts(picture, letters.families) if image_format == "svg" else picture), letters.warning(
+        language
+    )
 
 
-def maps_figure(maps: Sequence[AttentionMap], axis: Axis, columns: int, letters: Letters) -> "Figure":
+def build_maps_figure(maps: Sequence[AttentionMap], axis: MapAxisLabels, columns: int, fonts: FontChooser) -> "Figure":
     """The picture as matplotlib has it."""
     from matplotlib.figure import Figure
 
     if not maps or any((each.rows, each.columns) != (maps[0].rows, maps[0].columns) for each in maps):
         raise UsageError("attention_maps_not_comparable", count=len(maps))
-    layout = _Layout.of(maps, columns)
+    layout = _GridLayout.from_maps(maps, columns)
     figure = Figure(figsize=(layout.width, layout.height), facecolor="white")
-    top = _top(maps)
+    top = _scale_max(maps)
     drawn = [_draw(figure, each, number, layout, top) for number, each in enumerate(maps)]
     for number, panel in enumerate(drawn):
-        _label(panel, maps[number], number, layout, letters)
+        _label(panel, maps[number], number, layout, fonts)
     _name_axes(drawn, axis, layout)
-    _scale(figure, drawn[0], layout, top, axis.said("weight"))
+    _draw_scale(figure, drawn[0], layout, top, axis.label("weight"))
     return figure
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _GridLayout:
     """Where the maps stand, in inches."""
 
     columns: int
     rows: int
     cell: float
-    across: float  # of one map
-    down: float
+    map_width: float  # of one map
+    map_height: float
     gap: float
     title: float
 
     @staticmethod
-    def of(maps: Sequence[AttentionMap], columns: int) -> "_Layout":
+    def from_maps(maps: Sequence[AttentionMap], columns: int) -> "_GridLayout":
         high, wide = maps[0].weights.shape
         columns = min(columns, len(maps))
         rows = math.ceil(len(maps) / columns)
-        room = SIDE if len(maps) == 1 else max(1.8, SIDE / columns)
-        cell = min(LARGEST_CELL, max(SMALLEST_CELL, room / max(high, wide)))
-        return _Layout(columns, rows, cell, wide * cell, high * cell, 0.14, 0.0 if len(maps) == 1 else 0.22)
+        room = MAX_MAP_SIDE if len(maps) == 1 else max(1.8, MAX_MAP_SIDE / columns)
+        cell = min(MAX_CELL, max(MIN_CELL, room / max(high, wide)))
+        return _GridLayout(columns, rows, cell, wide * cell, high * cell, 0.14, 0.0 if len(maps) == 1 else 0.22)
 
     @property
     def width(self) -> float:
-        return self.columns * (self.across + self.gap) + 0.5
+        return self.columns * (self.map_width + self.gap) + 0.5
 
     @property
     def height(self) -> float:
-        return self.rows * (self.down + self.gap + self.title)
+        return self.rows * (self.map_height + self.gap + self.title)
 
     @property
     def font(self) -> float:
@@ -248,21 +256,21 @@ class _Layout:
 
     def box(self, number: int) -> tuple[float, float, float, float]:
         row, column = divmod(number, self.columns)
-        left = column * (self.across + self.gap)
-        bottom = self.height - row * (self.down + self.gap + self.title) - self.down
-        return left / self.width, bottom / self.height, self.across / self.width, self.down / self.height
+        left = column * (self.map_width + self.gap)
+        bottom = self.height - row * (self.map_height + self.gap + self.title) - self.map_height
+        return left / self.width, bottom / self.height, self.map_width / self.width, self.map_height / self.height
 
 
-def _draw(figure: "Figure", attention: AttentionMap, number: int, layout: _Layout, top: float) -> "Axes":
+def _draw(figure: "Figure", attention: AttentionMap, number: int, layout: _GridLayout, top: float) -> "Axes":
     panel = figure.add_axes(layout.box(number))
     high, wide = attention.weights.shape
     apart = layout.cell >= 0.12
     panel.pcolormesh(
         attention.weights,
-        cmap=colours(),
+        cmap=attention_colormap(),
         vmin=0,
         vmax=top,
-        rasterized=attention.weights.size * layout.columns * layout.rows > VECTOR_CELLS,
+        rasterized=attention.weights.size * layout.columns * layout.rows > MAX_VECTOR_CELLS,
         edgecolors="white" if apart else "face",
         linewidth=0.6 if apart else 0.0,
     )
@@ -274,11 +282,11 @@ def _draw(figure: "Figure", attention: AttentionMap, number: int, layout: _Layou
     return panel
 
 
-def _label(panel: "Axes", attention: AttentionMap, number: int, layout: _Layout, letters: Letters) -> None:
+def _label(panel: "Axes", attention: AttentionMap, number: int, layout: _GridLayout, fonts: FontChooser) -> None:
     """Tokens stand at the outer maps of a grid, titles below each."""
     row, column = divmod(number, layout.columns)
-    rows = [_shortened(letters.written(token)) for token in attention.rows] if column == 0 else []
-    columns = [_shortened(letters.written(token)) for token in attention.columns] if row == 0 else []
+    rows = [_truncate(fonts.escape_missing(token)) for token in attention.rows] if column == 0 else []
+    columns = [_truncate(fonts.escape_missing(token)) for token in attention.columns] if row == 0 else []
     panel.set_yticks([place + 0.5 for place in range(len(rows))], rows, fontsize=layout.font)
     turned = any(cell_len(label) * 0.6 * layout.font > 72 * layout.cell for label in columns)
     turn = (
@@ -291,8 +299,8 @@ def _label(panel: "Axes", attention: AttentionMap, number: int, layout: _Layout,
     if layout.rows * layout.columns > 1:
         panel.text(
             0,
-            -2.5 / 72 / layout.down,
-            letters.written(attention.title),
+            -2.5 / 72 / layout.map_height,
+            fonts.escape_missing(attention.title),
             transform=panel.transAxes,
             va="top",
             fontsize=7.5,
@@ -300,28 +308,28 @@ def _label(panel: "Axes", attention: AttentionMap, number: int, layout: _Layout,
         )
 
 
-def _name_axes(drawn: Sequence["Axes"], axis: Axis, layout: _Layout) -> None:
+def _name_axes(drawn: Sequence["Axes"], axis: MapAxisLabels, layout: _GridLayout) -> None:
     for column in range(min(layout.columns, len(drawn))):
         drawn[column].xaxis.set_label_position("top")
-        drawn[column].set_xlabel(axis.said(axis.columns), color=FAINT, labelpad=5, fontsize=8)
+        drawn[column].set_xlabel(axis.label(axis.columns), color=FAINT, labelpad=5, fontsize=8)
     for row in range(layout.rows):
-        drawn[row * layout.columns].set_ylabel(axis.said(axis.rows), color=FAINT, labelpad=5, fontsize=8)
+        drawn[row * layout.columns].set_ylabel(axis.label(axis.rows), color=FAINT, labelpad=5, fontsize=8)
 
 
-def _scale(figure: "Figure", panel: "Axes", layout: _Layout, top: float, name: str) -> None:
+def _draw_scale(figure: "Figure", panel: "Axes", layout: _GridLayout, top: float, name: str) -> None:
     """Beside the first row of maps."""
     _, bottom, _, high = layout.box(0)
-    left = layout.columns * (layout.across + layout.gap) / layout.width + 0.04 / layout.width
-    tall = min(1.0, 2.2 / layout.down)
+    left = layout.columns * (layout.map_width + layout.gap) / layout.width + 0.04 / layout.width
+    tall = min(1.0, 2.2 / layout.map_height)
     box = (left, bottom + high * (1 - tall), 0.11 / layout.width, high * tall)
-    colour_bar(figure, panel, box, name).set_ylim(0, top)
+    draw_colour_bar(figure, panel, box, name).set_ylim(0, top)
 
 
-def _top(maps: Sequence[AttentionMap]) -> float:
+def _scale_max(maps: Sequence[AttentionMap]) -> float:
     """The end of the scale: 1, or less where no weight comes near it."""
     largest = max(float(each.weights.max()) for each in maps)
     return 1.0 if largest > 0.8 else math.ceil(largest * 20 + 1e-9) / 20 or 0.05
 
 
-def _shortened(label: str) -> str:
-    return label if cell_len(label) <= LONGEST_LABEL else set_cell_size(label, LONGEST_LABEL - 1) + "…"
+def _truncate(label: str) -> str:
+    return label if cell_len(label) <= MAX_LABEL_CELLS else set_cell_size(label, MAX_LABEL_CELLS - 1) + "…"

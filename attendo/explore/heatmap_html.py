@@ -18,9 +18,9 @@ from attendo.explore.attention_map import (
     STRONG_LEVEL,
     TOP_LEVEL,
     AttentionMap,
-    visible,
+    make_visible,
 )
-from attendo.explore.heatmap_svg import svg
+from attendo.explore.heatmap_svg import render_map_svg
 
 STYLE = """\
 :root {
@@ -166,7 +166,7 @@ show(0);
 """
 
 
-def html(maps: Sequence[AttentionMap], heading: str, facts: Sequence[tuple[str, str]]) -> str:
+def render_maps_html(maps: Sequence[AttentionMap], heading: str, facts: Sequence[tuple[str, str]]) -> str:
     """The page as text. Without JavaScript it shows the first map; it never asks anything of the network."""
     if not maps:
         raise UsageError("no_attention_maps")
@@ -175,25 +175,27 @@ def html(maps: Sequence[AttentionMap], heading: str, facts: Sequence[tuple[str, 
     figures = []
     for attention in maps:
         if (attention.rows, attention.columns) not in drawings:
-            figures.append(f"<figure{' hidden' if drawings else ''}>\n{svg(attention)}\n</figure>")
+            figures.append(f"<figure{' hidden' if drawings else ''}>\n{render_map_svg(attention)}\n</figure>")
             drawings[attention.rows, attention.columns] = len(drawings)
     data = {
         "top_level": TOP_LEVEL,
         "strong_level": STRONG_LEVEL,
-        "drawings": [{"rows": _all_visible(rows), "columns": _all_visible(columns)} for rows, columns in drawings],
+        "drawings": [
+            {"rows": _make_all_visible(rows), "columns": _make_all_visible(columns)} for rows, columns in drawings
+        ],
         "maps": [
             {
-                "title": visible(attention.title),
+                "title": make_visible(attention.title),
                 "drawing": drawings[attention.rows, attention.columns],
                 "weights": np.minimum(attention.weights, 1).round(4).tolist(),
             }
             for attention in maps
         ],
     }
-    return "\n".join([_head(heading), _top(maps, heading, facts), *figures, _tail(data)])
+    return "\n".join([_html_head(heading), _page_header(maps, heading, facts), *figures, _page_end(data)])
 
 
-def _head(heading: str) -> str:
+def _html_head(heading: str) -> str:
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     return f"""<!doctype html>
@@ -203,28 +205,29 @@ def _head(heading: str) -> str:
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{escape(visible(heading))}</title>
+<title>{escape(make_visible(heading))}</title>
 <style>
-{STYLE}{_colours(LIGHT, LIGHT_INKS)}
+{STYLE}{_colour_rules(LIGHT, LIGHT_INKS)}
 @media (prefers-color-scheme: dark) {{
-{_colours(DARK, DARK_INKS)}
+{_colour_rules(DARK, DARK_INKS)}
 }}
 </style>
 </head>"""
 
 
-def _top(maps: Sequence[AttentionMap], heading: str, facts: Sequence[tuple[str, str]]) -> str:
+def _page_header(maps: Sequence[AttentionMap], heading: str, facts: Sequence[tuple[str, str]]) -> str:
     rows = "\n".join(
-        f'<tr><th scope="row">{escape(visible(name))}</th><td>{escape(visible(value))}</td></tr>'
+        f'<tr><th scope="row">{escape(make_visible(name))}</th><td>{escape(make_visible(value))}</td></tr>'
         for name, value in facts
     )
     options = "\n".join(
-        f'<option value="{number}">{escape(visible(attention.title))}</option>' for number, attention in enumerate(maps)
+        f'<option value="{number}">{escape(make_visible(attention.title))}</option>'
+        for number, attention in enumerate(maps)
     )
     table = f"<table>\n{rows}\n</table>" if facts else ""
     return f"""<body>
 <main>
-<h1>{escape(visible(heading))}</h1>
+<h1>{escape(make_visible(heading))}</h1>
 {table}
 <form class="controls" hidden>
 <label for="picker">attention of</label>
@@ -239,26 +242,26 @@ def _top(maps: Sequence[AttentionMap], heading: str, facts: Sequence[tuple[str, 
 <output id="readout" for="picker" hidden></output>"""
 
 
-def _tail(data: dict[str, Any]) -> str:
+def _page_end(data: dict[str, Any]) -> str:
     return f"""</main>
-<script type="application/json" id="data">{_inert(data)}</script>
+<script type="application/json" id="data">{_escape_json(data)}</script>
 <script>{SCRIPT}</script>
 </body>
 </html>
 """
 
 
-def _inert(data: dict[str, Any]) -> str:
+def _escape_json(data: dict[str, Any]) -> str:
     """JSON that cannot end the script element it stands in."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _colours(scale: tuple[str, ...], inks: tuple[str, str]) -> str:
+def _colour_rules(scale: tuple[str, ...], inks: tuple[str, str]) -> str:
     rules = [f".q{step} {{ fill: {colour} }}" for step, colour in enumerate(scale)]
     rules += [f".weak {{ fill: {inks[0]} }}", f".strong {{ fill: {inks[1]} }}"]
     return "\n".join(rules)
 
 
-def _all_visible(tokens: tuple[str, ...]) -> list[str]:
-    return [visible(token) for token in tokens]
+def _make_all_visible(tokens: tuple[str, ...]) -> list[str]:
+    return [make_visible(token) for token in tokens]

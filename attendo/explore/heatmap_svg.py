@@ -12,10 +12,10 @@ from attendo.explore.attention_map import (
     LIGHT_INKS,
     TOP_LEVEL,
     AttentionMap,
+    colour_level,
+    format_weight,
     is_strong,
-    level,
-    short_number,
-    visible,
+    make_visible,
 )
 
 FONTS = (
@@ -25,20 +25,20 @@ FONTS = (
 _INK, _MUTED, _PAPER = "#12303f", "#5b7480", "#ffffff"
 _MARGIN, _TITLE_LINE = 24.0, 40.0
 _TITLE_SIZE, _CAPTION_SIZE = 17, 12
-_TURN = math.radians(50)
-_LONGEST_LABEL = 40  # cells; the tooltip keeps the whole token
+_LABEL_ROTATION = math.radians(50)
+_MAX_LABEL_CELLS = 40  # cells; the tooltip keeps the whole token
 
 
-def svg(attention: AttentionMap) -> str:
+def render_map_svg(attention: AttentionMap) -> str:
     """The picture as text. Each cell has a tooltip `row ← column 0.93`; classes let a page restyle the colours."""
     layout = _lay_out(attention)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{layout.width}" height="{layout.height}" '
         f'viewBox="0 0 {layout.width} {layout.height}" font-family="{FONTS}" role="img" '
-        f'aria-label="{escape(visible(attention.title))}">',
+        f'aria-label="{escape(make_visible(attention.title))}">',
         f'<rect class="paper" width="{layout.width}" height="{layout.height}" rx="10" fill="{_PAPER}"/>',
         _text(
-            visible(attention.title),
+            make_visible(attention.title),
             _MARGIN,
             _TITLE_LINE,
             f'class="ink name" font-size="{_TITLE_SIZE}" font-weight="600"',
@@ -54,14 +54,14 @@ def svg(attention: AttentionMap) -> str:
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _SvgLayout:
     """Where things stand, in pixels: the grid's corner, its step, and the size of the whole."""
 
     left: float
     top: float
     cell: int
     font: int
-    turned: bool
+    rotated_labels: bool
     width: int
     height: int
     bottom: float
@@ -71,29 +71,32 @@ class _Layout:
         return self.cell >= 36
 
 
-def _lay_out(attention: AttentionMap) -> _Layout:
+def _lay_out(attention: AttentionMap) -> _SvgLayout:
     longest_side = max(attention.weights.shape)
     cell, font = (40, 15) if longest_side <= 16 else (24, 13) if longest_side <= 32 else (15, 11)
     row_room = max(_text_width(_label(row), font) for row in attention.rows)
     column_widths = [_text_width(_label(column), font) for column in attention.columns]
     turned = max(column_widths) > cell - 2
-    column_room = max(column_widths) * math.sin(_TURN) + font / 2 if turned else 1.0 * font
+    column_room = max(column_widths) * math.sin(_LABEL_ROTATION) + font / 2 if turned else 1.0 * font
     left = _MARGIN + row_room + 10
     top = _TITLE_LINE + 24 + column_room + 8
     # A turned label leans out to the right of its column.
-    ends = [(at + 0.5) * cell + (width * math.cos(_TURN) if turned else 0) for at, width in enumerate(column_widths)]
+    ends = [
+        (at + 0.5) * cell + (width * math.cos(_LABEL_ROTATION) if turned else 0)
+        for at, width in enumerate(column_widths)
+    ]
     grid = max(len(attention.columns) * cell, *ends)
-    texts = (_text_width(visible(attention.title), _TITLE_SIZE + 1), _text_width(CAPTION, _CAPTION_SIZE))
+    texts = (_text_width(make_visible(attention.title), _TITLE_SIZE + 1), _text_width(CAPTION, _CAPTION_SIZE))
     width = max(left + grid, *(_MARGIN + text for text in texts)) + _MARGIN
     bottom = top + len(attention.rows) * cell
-    return _Layout(left, top, cell, font, turned, math.ceil(width), math.ceil(bottom + 78), bottom)
+    return _SvgLayout(left, top, cell, font, turned, math.ceil(width), math.ceil(bottom + 78), bottom)
 
 
-def _column_labels(attention: AttentionMap, layout: _Layout) -> list[str]:
+def _column_labels(attention: AttentionMap, layout: _SvgLayout) -> list[str]:
     labels = []
     for column, token in enumerate(attention.columns):
         x, y = layout.left + (column + 0.5) * layout.cell, layout.top - 8
-        if layout.turned:
+        if layout.rotated_labels:
             x += layout.font * 0.3
             place = f'class="ink column" font-size="{layout.font}" transform="rotate(-50 {x:.1f} {y:.1f})"'
         else:
@@ -102,7 +105,7 @@ def _column_labels(attention: AttentionMap, layout: _Layout) -> list[str]:
     return labels
 
 
-def _row_labels(attention: AttentionMap, layout: _Layout) -> list[str]:
+def _row_labels(attention: AttentionMap, layout: _SvgLayout) -> list[str]:
     place = f'class="ink row" font-size="{layout.font}" text-anchor="end"'
     middle = layout.cell / 2 + layout.font * 0.36
     return [
@@ -111,7 +114,7 @@ def _row_labels(attention: AttentionMap, layout: _Layout) -> list[str]:
     ]
 
 
-def _cells(attention: AttentionMap, layout: _Layout) -> list[str]:
+def _cells(attention: AttentionMap, layout: _SvgLayout) -> list[str]:
     gap = 2 if layout.cell >= 24 else 1
     side = layout.cell - gap
     parts = []
@@ -119,20 +122,20 @@ def _cells(attention: AttentionMap, layout: _Layout) -> list[str]:
         for column, column_token in enumerate(attention.columns):
             weight = float(attention.weights[row, column])
             x, y = layout.left + column * layout.cell + gap / 2, layout.top + row * layout.cell + gap / 2
-            tip = escape(f"{visible(row_token)} ← {visible(column_token)} {weight:.2f}")
+            tip = escape(f"{make_visible(row_token)} ← {make_visible(column_token)} {weight:.2f}")
             parts.append(
-                f'<rect class="cell q{level(weight)}" x="{x:g}" y="{y:g}" width="{side}" height="{side}" '
-                f'rx="{gap}" fill="{LIGHT[level(weight)]}"><title>{tip}</title></rect>'
+                f'<rect class="cell q{colour_level(weight)}" x="{x:g}" y="{y:g}" width="{side}" height="{side}" '
+                f'rx="{gap}" fill="{LIGHT[colour_level(weight)]}"><title>{tip}</title></rect>'
             )
             if layout.shows_digits:
                 kind = ("weak", "strong")[is_strong(weight)]
                 place = f'class="digits {kind}" font-size="12" text-anchor="middle" pointer-events="none"'
                 ink = LIGHT_INKS[is_strong(weight)]
-                parts.append(_text(short_number(weight), x + side / 2, y + side / 2 + 4.3, place, ink))
+                parts.append(_text(format_weight(weight), x + side / 2, y + side / 2 + 4.3, place, ink))
     return parts
 
 
-def _foot(layout: _Layout) -> list[str]:
+def _foot(layout: _SvgLayout) -> list[str]:
     """The colour scale and the caption."""
     start, y = _MARGIN + 14, layout.bottom + 22
     place = f'class="muted" font-size="{_CAPTION_SIZE}"'
@@ -148,13 +151,13 @@ def _foot(layout: _Layout) -> list[str]:
     ]
 
 
-def _text(text: str, x: float, y: float, place: str, ink: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" {place} fill="{ink}">{escape(text)}</text>'
+def _text(text: str, x: float, y: float, attributes: str, ink: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" {attributes} fill="{ink}">{escape(text)}</text>'
 
 
 def _label(token: str) -> str:
-    label = visible(token)
-    return label if cell_len(label) <= _LONGEST_LABEL else set_cell_size(label, _LONGEST_LABEL - 1) + "…"
+    label = make_visible(token)
+    return label if cell_len(label) <= _MAX_LABEL_CELLS else set_cell_size(label, _MAX_LABEL_CELLS - 1) + "…"
 
 
 def _text_width(text: str, font: int) -> float:

@@ -10,27 +10,27 @@ from attendo.explore.attention_map import (
     DARK,
     DARK_INKS,
     AttentionMap,
+    colour_level,
+    format_weight,
     is_strong,
-    level,
-    short_number,
-    visible,
+    make_visible,
 )
 
-_NARROWEST = 24
+_MIN_WIDTH = 24
 _TILE = 4  # a shade and three digits
 _LABEL_LIMITS = (24, 16, 12, 9, 7)  # cells; shorter labels are tried before columns are left out
 _SHADES = " ░▒▓█"
 
 
-def terminal(attention: AttentionMap, width: int) -> Text:
+def render_map_terminal(attention: AttentionMap, width: int) -> Text:
     """The map in lines of at most `width` cells; columns that do not fit are counted and summed, never wrapped.
 
     The tiles bring a dark ground of their own, because the colour of the terminal is not known.
     """
-    if width < _NARROWEST:
-        raise UsageError("heat_map_too_narrow", min_width=_NARROWEST, width=width)
-    rows = [visible(row) for row in attention.rows]
-    columns = [visible(column) for column in attention.columns]
+    if width < _MIN_WIDTH:
+        raise UsageError("heat_map_too_narrow", min_width=_MIN_WIDTH, width=width)
+    rows = [make_visible(row) for row in attention.rows]
+    columns = [make_visible(column) for column in attention.columns]
     margin = min(max(cell_len(row) for row in rows), width // 3)
     widths = _column_widths(columns, width - margin)
     shown, hidden = len(widths), len(columns) - len(widths)
@@ -40,12 +40,12 @@ def terminal(attention: AttentionMap, width: int) -> Text:
         columns = [*columns[:shown], "…"]
         rest = attention.weights[:, shown:].sum(axis=1).clip(max=1).tolist()
         matrix = [[*weights, left_out] for weights, left_out in zip(matrix, rest, strict=True)]
-    lines = [Text(_cut(visible(attention.title), width), style="bold"), _header(columns, widths, margin)]
+    lines = [Text(_truncate(make_visible(attention.title), width), style="bold"), _header(columns, widths, margin)]
     lines += [_row(label, weights, widths, margin) for label, weights in zip(rows, matrix, strict=True)]
     if hidden:
         mark = f"… {hidden} more column{'s, summed' if hidden > 1 else ','} under the last …"
-        lines.append(Text(_cut(mark, width), style="yellow"))
-    lines.append(Text(_cut(CAPTION, width), style="dim"))
+        lines.append(Text(_truncate(mark, width), style="yellow"))
+    lines.append(Text(_truncate(CAPTION, width), style="dim"))
     return Text("\n", no_wrap=True, overflow="crop").join(lines)
 
 
@@ -66,16 +66,16 @@ def _column_widths(columns: list[str], room: int) -> list[int]:
 
 
 def _header(columns: list[str], widths: list[int], margin: int) -> Text:
-    labels = [_centre(_cut(column, width), width) for column, width in zip(columns, widths, strict=True)]
+    labels = [_centre(_truncate(column, width), width) for column, width in zip(columns, widths, strict=True)]
     return Text(" ".join([" " * margin, *labels]))
 
 
 def _row(label: str, weights: list[float], widths: list[int], margin: int) -> Text:
-    short = _cut(label, margin)
+    short = _truncate(label, margin)
     line = Text(" " * (margin - cell_len(short)) + short)
     for weight, width in zip(weights, widths, strict=True):
-        ground = DARK[level(weight)]
-        digits = short_number(weight) or " · "
+        ground = DARK[colour_level(weight)]
+        digits = format_weight(weight) or " · "
         tile = _centre(_shade(weight) + digits, width)
         start = tile.index(digits)
         line.append(" ")
@@ -89,7 +89,7 @@ def _shade(weight: float) -> str:
     return _SHADES[min(int(weight * len(_SHADES) + 0.5), len(_SHADES) - 1)]
 
 
-def _cut(label: str, width: int) -> str:
+def _truncate(label: str, width: int) -> str:
     return label if cell_len(label) <= width else set_cell_size(label, width - 1) + "…"
 
 

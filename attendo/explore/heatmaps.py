@@ -5,21 +5,21 @@ from dataclasses import dataclass
 
 from attendo.errors import UsageError
 from attendo.explore.attention_map import AttentionMap
-from attendo.explore.head_stats import SiteKind
+from attendo.explore.head_stats import AttentionType
 from attendo.explore.heatmap_figure import AXIS_STRINGS as AXES_WORDS
-from attendo.explore.heatmap_figure import Axis
-from attendo.explore.i18n import LANGUAGES, Language, said
+from attendo.explore.heatmap_figure import MapAxisLabels
+from attendo.explore.i18n import LANGUAGES, Language, localise
 from attendo.text_model import TextModel
 from attendo.text_model.alignment import AlignmentHead
 from attendo.text_model.trace import Trace
 
 MEAN = "mean"
-WIDEST = 8  # maps side by side
+MAX_COLUMNS = 8  # maps side by side
 
 _STACKS = {"cross": ("decoder", "cross"), "encoder": ("encoder", "self"), "decoder": ("decoder", "self")}
 _AXES = {"cross": ("predicted", "source"), "encoder": ("source", "looked_at"), "decoder": ("predicted", "read")}
 
-WORDS: dict[str, tuple[str, str]] = {
+MAP_STRINGS: dict[str, tuple[str, str]] = {
     "mean": ("{0}, mean of heads", "{0}，各头平均"),
     "head": ("{0}, head {1}", "{0}，头 {1}"),
     "several": ("{0} maps, {1} to {2},", "{0} 张图（{1} 到 {2}）"),
@@ -28,72 +28,80 @@ WORDS: dict[str, tuple[str, str]] = {
 }
 
 
-def picture_words(language: Language) -> list[str]:
+def picture_strings(language: Language) -> list[str]:
     """All that may stand in a picture beside its tokens."""
-    return [each[LANGUAGES.index(language)] for words in (WORDS, AXES_WORDS) for each in words.values()]
+    return [each[LANGUAGES.index(language)] for words in (MAP_STRINGS, AXES_WORDS) for each in words.values()]
 
 
 @dataclass(frozen=True)
-class Choice:
+class MapSelection:
     """`heads` of every one of `layers`, both counted from 0; None is the mean of a layer's heads."""
 
-    site: SiteKind
+    attention_type: AttentionType
     layers: tuple[int, ...]
     heads: tuple[int | None, ...]
 
     @staticmethod
-    def of(model: TextModel, site: SiteKind | None, layer: int | None, head: str | None, every: bool) -> "Choice":
+    def from_options(
+        model: TextModel, attention_type: AttentionType | None, layer: int | None, head: str | None, all_heads: bool
+    ) -> "MapSelection":
         """From what was typed; what is left open is the stored alignment head, or the mean of the last layer."""
         config = model.network.config
-        site = site or ("decoder" if config.decoder_only else "cross")
-        if config.decoder_only and site != "decoder":
-            raise UsageError("site_needs_encoder", site=site)
-        stack, _ = _STACKS[site]
+        attention_type = attention_type or ("decoder" if config.decoder_only else "cross")
+        if config.decoder_only and attention_type != "decoder":
+            raise UsageError("site_needs_encoder", site=attention_type)
+        stack, _ = _STACKS[attention_type]
         count = config.num_encoder_layers if stack == "encoder" else config.num_decoder_layers
         if layer is not None and not 0 <= layer < count:
             raise UsageError("layer_out_of_range", layer=layer, stack=stack, count=count)
-        if every:
-            return Choice(site, tuple(range(count)) if layer is None else (layer,), tuple(range(config.num_heads)))
-        stored = AlignmentHead.stored(model.scores, config) if site == "cross" else None
+        if all_heads:
+            return MapSelection(
+                attention_type, tuple(range(count)) if layer is None else (layer,), tuple(range(config.num_heads))
+            )
+        stored = AlignmentHead.from_scores(model.scores, config) if attention_type == "cross" else None
         if stored and layer is None and head is None:
-            return Choice(site, (stored.layer,), (stored.head,))
-        return Choice(site, (count - 1 if layer is None else layer,), _heads(head or MEAN, config.num_heads))
+            return MapSelection(attention_type, (stored.layer,), (stored.head,))
+        return MapSelection(
+            attention_type, (count - 1 if layer is None else layer,), _parse_heads(head or MEAN, config.num_heads)
+        )
 
     @property
     def columns(self) -> int:
         """As many maps stand side by side."""
-        return min(len(self.heads), WIDEST)
+        return min(len(self.heads), MAX_COLUMNS)
 
-    def told(self, language: Language = "en") -> str:
+    def describe(self, language: Language = "en") -> str:
         """What is in the picture, in words."""
         named = [self._title(layer, head, language) for layer in self.layers for head in self.heads]
-        return named[0] if len(named) == 1 else said(WORDS, "several", language, len(named), named[0], named[-1])
+        return (
+            named[0] if len(named) == 1 else localise(MAP_STRINGS, "several", language, len(named), named[0], named[-1])
+        )
 
-    def maps(
+    def compute_maps(
         self, model: TextModel, text: str, target: str | None, language: Language = "en"
-    ) -> tuple[list[AttentionMap], Axis]:
+    ) -> tuple[list[AttentionMap], MapAxisLabels]:
         only = self.layers[0] if len(self.layers) == 1 else None
         trace = model.trace(text, target, layer=only)
-        maps = [self._map(trace, layer, head, language) for layer in self.layers for head in self.heads]
-        return maps, Axis(*_AXES[self.site], language)
+        maps = [self._make_map(trace, layer, head, language) for layer in self.layers for head in self.heads]
+        return maps, MapAxisLabels(*_AXES[self.attention_type], language)
 
-    def _map(self, trace: Trace, layer: int, head: int | None, language: Language) -> AttentionMap:
-        stack, kind = _STACKS[self.site]
+    def _make_map(self, trace: Trace, layer: int, head: int | None, language: Language) -> AttentionMap:
+        stack, kind = _STACKS[self.attention_type]
         weights = trace[f"{stack}.{layer}.{kind}.weights"]
         one = weights.mean(dim=0) if head is None else weights[head]
         return AttentionMap(one.numpy(), *self._tokens(trace), self._title(layer, head, language))
 
     def _tokens(self, trace: Trace) -> tuple[Sequence[str], Sequence[str]]:
-        if self.site == "encoder":
+        if self.attention_type == "encoder":
             return trace.source_pieces, trace.source_pieces
-        return trace.target_pieces, trace.source_pieces if self.site == "cross" else trace.read_pieces
+        return trace.target_pieces, trace.source_pieces if self.attention_type == "cross" else trace.read_pieces
 
     def _title(self, layer: int, head: int | None, language: Language) -> str:
-        stack, kind = _STACKS[self.site]
-        return said(WORDS, "mean" if head is None else "head", language, f"{stack}.{layer}.{kind}", head)
+        stack, kind = _STACKS[self.attention_type]
+        return localise(MAP_STRINGS, "mean" if head is None else "head", language, f"{stack}.{layer}.{kind}", head)
 
 
-def _heads(text: str, count: int) -> tuple[int | None, ...]:
+def _parse_heads(text: str, count: int) -> tuple[int | None, ...]:
     if text == MEAN:
         return (None,)
     named = [part.strip() for part in text.split(",")]

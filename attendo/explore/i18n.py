@@ -9,16 +9,16 @@ from attendo.messages import SYSTEM_ERRORS
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
-Words = Mapping[str, tuple[str, str]]  # by their key, in the order of the languages
+StringTable = Mapping[str, tuple[str, str]]  # by their key, in the order of the languages
 
 
-def said(words: Words, key: str, language: Language, *values: object) -> str:
+def localise(strings: StringTable, key: str, language: Language, *values: object) -> str:
     """The words of a key, its gaps filled."""
-    return words[key][LANGUAGES.index(language)].format(*values)
+    return strings[key][LANGUAGES.index(language)].format(*values)
 
 
 @contextmanager
-def speaking(language: Language) -> Iterator[None]:
+def localised_errors(language: Language) -> Iterator[None]:
     """An error that is raised inside, and that the user can fix, is in this language."""
     try:
         yield

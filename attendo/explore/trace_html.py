@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any
 
-from attendo.explore.attention_map import DARK, LIGHT, visible
-from attendo.explore.formulas.catalogue import bound, formula_of, shown_facts, symbols_of
+from attendo.explore.attention_map import DARK, LIGHT, make_visible
+from attendo.explore.formulas.catalogue import bind_formula, evaluate_facts, explain_symbols, find_formula
 from attendo.explore.i18n import LANGUAGES, Language
-from attendo.explore.trace_text import CUT, heading, labels_of, origin, say, table
-from attendo.model.trace_layers import Traced
+from attendo.explore.trace_text import ELLIPSIS, heading, make_value_table, origin, token_labels, trace_string
+from attendo.model.trace_layers import TracedTensor
 from attendo.text_model import Trace
 
-_ROWS, _COLUMNS = 8, 8
+_MAX_ROWS, _MAX_COLUMNS = 8, 8
 STYLE = """\
 :root {
   --ground: #f4f7f9; --paper: #ffffff; --ink: #12303f; --muted: #55707d; --line: #d5e0e6; --accent: #02658d;
@@ -204,23 +204,23 @@ button.addEventListener("click", () => {
 """
 
 
-def page(trace: Trace, language: Language = "en") -> str:
+def render_trace_html(trace: Trace, language: Language = "en") -> str:
     """The page as text, in `language` first. Without JavaScript it has all but the maps; it asks nothing of anyone."""
-    parts = [_top(trace), *_walk(trace), _sizes(trace), _output(trace), _facts(trace)]
+    parts = [_page_header(trace), *_render_layers(trace), _sizes(trace), _output(trace), _facts(trace)]
     body = "\n".join(parts)
-    return f"""{_head(language)}
+    return f"""{_html_head(language)}
 <body>
 <main>
 {body}
 </main>
-<script type="application/json" id="data">{_inert(_maps(trace))}</script>
+<script type="application/json" id="data">{_escape_json(_maps(trace))}</script>
 <script>{SCRIPT}</script>
 </body>
 </html>
 """
 
 
-def _head(language: Language) -> str:
+def _html_head(language: Language) -> str:
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     return f"""<!doctype html>
@@ -230,27 +230,30 @@ def _head(language: Language) -> str:
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>attendo · {say("title", language)}</title>
+<title>attendo · {trace_string("title", language)}</title>
 <style>
 {STYLE}
 </style>
 </head>"""
 
 
-def _top(trace: Trace) -> str:
+def _page_header(trace: Trace) -> str:
     lines = "\n".join(
-        f'<tr><th scope="row">{_both(key)}</th><td class="tokens">{_tokens(pieces)}</td></tr>'
+        f'<tr><th scope="row">{_render_string(key)}</th><td class="tokens">{_tokens(pieces)}</td></tr>'
         for key, pieces in heading(trace)
     )
-    notes = [_both(origin(trace)), f"{_both('loss')} {trace.loss:.4f}"]
+    notes = [_render_string(origin(trace)), f"{_render_string('loss')} {trace.loss:.4f}"]
     if trace.unknown:
-        notes.append(f"{_both('unknown')}: {_tokens(trace.unknown)}")
+        notes.append(f"{_render_string('unknown')}: {_tokens(trace.unknown)}")
     if not trace.masked:
-        notes.append(_both("no_mask"))
-    notes += [f"{_both('scaled')}: {escape(site)} {escape(str(dict(scales)))}" for site, scales in trace.heads.items()]
+        notes.append(_render_string("no_mask"))
+    notes += [
+        f"{_render_string('scaled')}: {escape(site)} {escape(str(dict(scales)))}"
+        for site, scales in trace.heads.items()
+    ]
     return f"""<header>
-<h1>{_both("title")}</h1>
-<button type="button" id="language" hidden>{_both("language")}</button>
+<h1>{_render_string("title")}</h1>
+<button type="button" id="language" hidden>{_render_string("language")}</button>
 </header>
 <table class="pairs">
 {lines}
@@ -258,30 +261,31 @@ def _top(trace: Trace) -> str:
 <p class="muted">{"; ".join(notes)}</p>"""
 
 
-def _walk(trace: Trace) -> Iterator[str]:
+def _render_layers(trace: Trace) -> Iterator[str]:
     for side, stack, layers in (
         ("source", "encoder", trace.encoder_layers),
         ("target", "decoder", trace.decoder_layers),
     ):
         if not layers and stack == "encoder":
             continue
-        yield _section(_both(f"from_{side}"), _entries(trace, f"{side}."))
+        yield _section(_render_string(f"from_{side}"), _entries(trace, f"{side}."))
         for layer in layers:
             for part in ("self", "cross", "feed_forward"):
                 place = f"{stack}.{layer}.{part}"
                 if f"{place}.output" in trace:
                     yield _sub_layer(trace, place)
-        yield _section(_both("stack_output"), _entry(trace, trace.entries[f"{stack}.output"]))
+        yield _section(_render_string("stack_output"), _entry(trace, trace.entries[f"{stack}.output"]))
 
 
-def _sub_layer(trace: Trace, place: str) -> str:
-    stack, layer, part = place.split(".")
+def _sub_layer(trace: Trace, sub_layer: str) -> str:
+    stack, layer, part = sub_layer.split(".")
     name = "masked_self" if (stack, part) == ("decoder", "self") else part
-    title = _each(
-        say("titled", language, say(f"{stack}_layer", language, layer), say(name, language)) for language in LANGUAGES
+    title = _language_spans(
+        trace_string("titled", language, trace_string(f"{stack}_layer", language, layer), trace_string(name, language))
+        for language in LANGUAGES
     )
-    maps = "" if part == "feed_forward" else f'<div class="maps" data-site="{place}" hidden></div>'
-    return _section(title, maps + _entries(trace, f"{place}."), is_open=layer == "0" and part == "self")
+    maps = "" if part == "feed_forward" else f'<div class="maps" data-site="{sub_layer}" hidden></div>'
+    return _section(title, maps + _entries(trace, f"{sub_layer}."), is_open=layer == "0" and part == "self")
 
 
 def _section(title: str, content: str, is_open: bool = False) -> str:
@@ -292,33 +296,33 @@ def _entries(trace: Trace, prefix: str) -> str:
     return "\n".join(_entry(trace, each) for name, each in trace.entries.items() if name.startswith(prefix))
 
 
-def _entry(trace: Trace, entry: Traced) -> str:
-    formula = formula_of(entry)
-    text, _, shapes = bound(entry).partition(" : ")
-    told = _each(formula.explained(language) for language in LANGUAGES)
-    symbols = _each(
-        "; ".join(f"{symbol}: {meaning}" for symbol, meaning in symbols_of(formula, language).items())
+def _entry(trace: Trace, entry: TracedTensor) -> str:
+    formula = find_formula(entry)
+    text, _, shapes = bind_formula(entry).partition(" : ")
+    told = _language_spans(formula.explain(language) for language in LANGUAGES)
+    symbols = _language_spans(
+        "; ".join(f"{symbol}: {meaning}" for symbol, meaning in explain_symbols(formula, language).items())
         for language in LANGUAGES
     )
     return f"""<article>
-<p class="name"><code>{escape(entry.name)}</code> <span class="rows">{escape(" ".join(formula.rows))}</span></p>
+<p class="name"><code>{escape(entry.name)}</code> <span class="rows">{escape(" ".join(formula.spec_ids))}</span></p>
 <p class="formula">{escape(text)} <span class="shapes">: {escape(shapes)}</span></p>
 <p class="muted">{told} <small>{symbols}</small></p>
 {_values(trace, entry)}
 </article>"""
 
 
-def _values(trace: Trace, entry: Traced) -> str:
-    shown = table(trace, entry.name, most=(_ROWS, _COLUMNS))
+def _values(trace: Trace, entry: TracedTensor) -> str:
+    shown = make_value_table(trace, entry.name, max_size=(_MAX_ROWS, _MAX_COLUMNS))
     columns = "".join(f'<th scope="col">{_token(each)}</th>' for each in shown.columns or ())
     head = f"<thead><tr><td></td>{columns}</tr></thead>" if columns else ""
-    end = f"<td>{CUT}</td>" if shown.more_columns else ""
+    end = f"<td>{ELLIPSIS}</td>" if shown.more_columns else ""
     rows = "\n".join(
         f'<tr><th scope="row">{_token(label)}</th>{"".join(f"<td>{each}</td>" for each in cells)}{end}</tr>'
         for label, cells in zip(shown.rows, shown.cells, strict=True)
     )
-    more = f"<p class='muted'>{_both('more_rows', shown.more_rows)}</p>" if shown.more_rows else ""
-    which = f"<p class='muted'>{_both('head', 0)}</p>" if entry.value.dim() == 3 else ""
+    more = f"<p class='muted'>{_render_string('more_rows', shown.more_rows)}</p>" if shown.more_rows else ""
+    which = f"<p class='muted'>{_render_string('head', 0)}</p>" if entry.value.dim() == 3 else ""
     return f'{which}<div class="scroll"><table class="values">{head}<tbody>{rows}</tbody></table></div>{more}'
 
 
@@ -329,7 +333,7 @@ def _sizes(trace: Trace) -> str:
         f"<td>{each.leaving:.2f}</td><td>{each.share:.0%}</td><td>{each.gain:.2f}</td></tr>"
         for each in trace.sizes()
     )
-    return _section(_both("sizes"), _table(keys, rows))
+    return _section(_render_string("sizes"), _table(keys, rows))
 
 
 def _output(trace: Trace) -> str:
@@ -341,22 +345,22 @@ def _output(trace: Trace) -> str:
         + "</td></tr>"
         for t, each in enumerate(trace.steps(5))
     )
-    return _section(_both("output"), _entries(trace, "output.") + _table(keys, rows), is_open=True)
+    return _section(_render_string("output"), _entries(trace, "output.") + _table(keys, rows), is_open=True)
 
 
 def _facts(trace: Trace) -> str:
     told = "\n".join(
-        f'<article><p class="name"><span class="rows">{escape(" ".join(formula.rows))}</span></p>'
-        f'<p class="formula">{escape(formula.written())}</p>'
-        f'<p class="numbers">{escape(visible(numbers)) if numbers else _both("not_here")}</p>'
-        f'<p class="muted">{_each(formula.explained(language) for language in LANGUAGES)}</p></article>'
-        for formula, numbers in shown_facts(trace)
+        f'<article><p class="name"><span class="rows">{escape(" ".join(formula.spec_ids))}</span></p>'
+        f'<p class="formula">{escape(formula.render())}</p>'
+        f'<p class="numbers">{escape(make_visible(numbers)) if numbers else _render_string("not_here")}</p>'
+        f'<p class="muted">{_language_spans(formula.explain(language) for language in LANGUAGES)}</p></article>'
+        for formula, numbers in evaluate_facts(trace)
     )
-    return _section(_both("facts"), told)
+    return _section(_render_string("facts"), told)
 
 
 def _table(keys: Iterable[str], rows: str) -> str:
-    columns = "".join(f'<th scope="col">{_both(key)}</th>' for key in keys)
+    columns = "".join(f'<th scope="col">{_render_string(key)}</th>' for key in keys)
     head = f"<thead><tr>{columns}</tr></thead>"
     return f'<div class="scroll"><table class="values">{head}<tbody>{rows}</tbody></table></div>'
 
@@ -366,16 +370,16 @@ def _maps(trace: Trace) -> dict[str, Any]:
     sites = {}
     for name, entry in trace.entries.items():
         if name.endswith(".weights"):
-            rows, columns = labels_of(trace, name)
+            rows, columns = token_labels(trace, name)
             levels = (entry.value.clamp(0, 1) * 255).round().byte().numpy()
-            sites[entry.place] = {
+            sites[entry.site] = {
                 "shape": list(entry.shape),
-                "rows": [visible(each) for each in rows or ()],
-                "columns": [visible(each) for each in columns or ()],
+                "rows": [make_visible(each) for each in rows or ()],
+                "columns": [make_visible(each) for each in columns or ()],
                 "weights": base64.b64encode(levels.tobytes()).decode(),
             }
     keys = ("point", "maps", "maps_source", "head", "more_rows", "more_columns")
-    words = {key: {language: say(key, language, "#") for language in LANGUAGES} for key in keys}
+    words = {key: {language: trace_string(key, language, "#") for language in LANGUAGES} for key in keys}
     return {"sites": sites, "words": words, "scales": {"light": LIGHT, "dark": DARK}}
 
 
@@ -384,19 +388,19 @@ def _tokens(pieces: Iterable[str]) -> str:
 
 
 def _token(piece: str) -> str:
-    return f"<bdi>{escape(visible(piece))}</bdi>" if piece else ""
+    return f"<bdi>{escape(make_visible(piece))}</bdi>" if piece else ""
 
 
-def _both(key: str, *values: object) -> str:
-    return _each(say(key, language, *values) for language in LANGUAGES)
+def _render_string(key: str, *values: object) -> str:
+    return _language_spans(trace_string(key, language, *values) for language in LANGUAGES)
 
 
-def _each(texts: Iterable[str]) -> str:
+def _language_spans(texts: Iterable[str]) -> str:
     pairs = zip(LANGUAGES, texts, strict=True)
     return "".join(f'<span lang="{language}">{escape(text)}</span>' for language, text in pairs)
 
 
-def _inert(data: dict[str, Any]) -> str:
+def _escape_json(data: dict[str, Any]) -> str:
     """JSON that cannot end the script element it stands in."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

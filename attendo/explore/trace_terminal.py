@@ -15,27 +15,35 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from attendo.errors import UsageError
-from attendo.explore.attention_map import DARK, AttentionMap, level, visible
-from attendo.explore.formulas.catalogue import bound, formula_of, shown_facts
+from attendo.explore.attention_map import DARK, AttentionMap, colour_level, make_visible
+from attendo.explore.formulas.catalogue import bind_formula, evaluate_facts, find_formula
 from attendo.explore.formulas.formula import Formula
-from attendo.explore.heatmap_terminal import terminal
+from attendo.explore.heatmap_terminal import render_map_terminal
 from attendo.explore.i18n import Language
-from attendo.explore.trace_text import CUT, Table, heading, labels_of, origin, say, table
-from attendo.model.trace_layers import Traced
+from attendo.explore.trace_text import (
+    ELLIPSIS,
+    ValueTable,
+    heading,
+    make_value_table,
+    origin,
+    token_labels,
+    trace_string,
+)
+from attendo.model.trace_layers import TracedTensor
 from attendo.text_model import Trace
 
 _CELL = 9  # a number and the space before it
 _LABEL = 14
-_MAX_ROWS, _FEW = 12, 3
-_MANY = 60  # tokens, or predictions
+_MAX_ROWS, _BRIEF_ROWS = 12, 3
+_MAX_TOKENS = 60  # tokens, or predictions
 _ATTENTION = ("scores", "masked", "weights")
 _SHADES = " ░▒▓█"
-_MAX_BLOCK_ROWS, _COLUMNS = 24, 32  # of a block; more are left out, with a mark
+_MAX_BLOCK_ROWS, _MAX_BLOCK_COLUMNS = 24, 32  # of a block; more are left out, with a mark
 _MORE_COLUMNS = re.compile(r"… (\d+) more column")
 
 
 @dataclass(frozen=True)
-class View:
+class TraceView:
     """What of a trace is shown: all of it in brief, or the numbers of a layer, a head or a step."""
 
     language: Language = "en"
@@ -56,140 +64,148 @@ class View:
             raise UsageError("step_out_of_range", step=self.step, count=steps)
 
 
-def walk(trace: Trace, view: View, width: int) -> Iterator[RenderableType]:
+def render_trace(trace: Trace, view: TraceView, width: int) -> Iterator[RenderableType]:
     """Paragraph by paragraph, each at most `width` cells wide."""
     view.check(trace)
     yield from _heading(trace, view.language)
     if view.brief:
-        yield from _whole(trace, view, width)
+        yield from _render_overview(trace, view, width)
     else:
-        yield from _part(trace, view, width)
+        yield from _render_selection(trace, view, width)
 
 
 def _heading(trace: Trace, language: Language) -> Iterator[RenderableType]:
     for key, pieces in heading(trace):
-        yield Text.assemble((f"{say(key, language)}  ", "bold"), _listed(pieces), f"  [{len(pieces)}]")
+        yield Text.assemble((f"{trace_string(key, language)}  ", "bold"), _join_pieces(pieces), f"  [{len(pieces)}]")
     total = float(trace.log_probabilities.sum())
-    yield Text(f"{say(origin(trace), language)}; {say('loss', language)} {trace.loss:.4f}, log p {total:.4f}", "dim")
+    yield Text(
+        f"{trace_string(origin(trace), language)}; {trace_string('loss', language)} {trace.loss:.4f}, log p "
+        f"{total:.4f}",
+        "dim",
+    )
     if trace.unknown:
-        yield Text(f"{say('unknown', language)}: {' '.join(map(visible, trace.unknown))}", "yellow")
+        yield Text(f"{trace_string('unknown', language)}: {' '.join(map(make_visible, trace.unknown))}", "yellow")
     if not trace.masked:
-        yield Text(say("no_mask", language), "yellow")
+        yield Text(trace_string("no_mask", language), "yellow")
     for site, scales in trace.heads.items():
         told = ", ".join(f"{head} × {scale:g}" for head, scale in scales.items())
-        yield Text(f"{say('scaled', language)}: {site}: {told}", "yellow")
+        yield Text(f"{trace_string('scaled', language)}: {site}: {told}", "yellow")
 
 
-def _listed(pieces: Sequence[str]) -> str:
-    return " ".join(map(visible, pieces[:_MANY])) + (f" {CUT}" if len(pieces) > _MANY else "")
+def _join_pieces(pieces: Sequence[str]) -> str:
+    return " ".join(map(make_visible, pieces[:_MAX_TOKENS])) + (f" {ELLIPSIS}" if len(pieces) > _MAX_TOKENS else "")
 
 
-def _whole(trace: Trace, view: View, width: int) -> Iterator[RenderableType]:
+def _render_overview(trace: Trace, view: TraceView, width: int) -> Iterator[RenderableType]:
     language = view.language
     for side, stack in (("source", "encoder"), ("target", "decoder")):
         layers = trace.encoder_layers if stack == "encoder" else trace.decoder_layers
         if not layers:
             continue
-        yield _title(say(f"from_{side}", language))
-        yield from _steps(trace, f"{side}.", view, width)
+        yield _title(trace_string(f"from_{side}", language))
+        yield from _render_entries(trace, f"{side}.", view, width)
         yield from _layer(trace, f"{stack}.{layers[0]}", view, width)
         if len(layers) > 1:
-            yield Text(say("same", language, f"{layers[1]}–{layers[-1]}" if len(layers) > 2 else layers[1]), "dim")
-        yield _title(say("stack_output", language))
-        yield from _entry(trace, trace.entries[f"{stack}.output"], view, width)
-    yield _title(say("sizes", language))
+            yield Text(
+                trace_string("same", language, f"{layers[1]}–{layers[-1]}" if len(layers) > 2 else layers[1]), "dim"
+            )
+        yield _title(trace_string("stack_output", language))
+        yield from _render_entry(trace, trace.entries[f"{stack}.output"], view, width)
+    yield _title(trace_string("sizes", language))
     yield _sizes(trace, language)
-    yield _title(say("output", language))
-    yield from _steps(trace, "output.", view, width)
+    yield _title(trace_string("output", language))
+    yield from _render_entries(trace, "output.", view, width)
     yield _predictions(trace, language)
-    yield _title(say("facts", language))
-    for formula, numbers in shown_facts(trace):
+    yield _title(trace_string("facts", language))
+    for formula, numbers in evaluate_facts(trace):
         yield from _fact(formula, numbers, language)
 
 
-def _part(trace: Trace, view: View, width: int) -> Iterator[RenderableType]:
+def _render_selection(trace: Trace, view: TraceView, width: int) -> Iterator[RenderableType]:
     stacks = [("encoder", trace.encoder_layers), ("decoder", trace.decoder_layers)]
     for stack, layers in stacks if view.step is None else stacks[1:]:
         for layer in layers if view.layer is None else [n for n in layers if n == view.layer]:
             yield from _layer(trace, f"{stack}.{layer}", view, width)
     if view.step is not None:
-        yield _title(f"{say('step', view.language)} {view.step}: {visible(trace.target_pieces[view.step])}")
-        yield from _steps(trace, "output.", view, width)
+        yield _title(
+            f"{trace_string('step', view.language)} {view.step}: {make_visible(trace.target_pieces[view.step])}"
+        )
+        yield from _render_entries(trace, "output.", view, width)
         yield _predictions(trace, view.language, view.step)
 
 
-def _layer(trace: Trace, place: str, view: View, width: int) -> Iterator[RenderableType]:
-    stack, _, number = place.partition(".")
+def _layer(trace: Trace, layer_name: str, view: TraceView, width: int) -> Iterator[RenderableType]:
+    stack, _, number = layer_name.partition(".")
     for part in ("self", "cross", "feed_forward"):
-        inside = f"{place}.{part}"
+        inside = f"{layer_name}.{part}"
         if f"{inside}.output" not in trace:
             continue
         name = "masked_self" if (stack, part) == ("decoder", "self") else part
-        layer = say(f"{stack}_layer", view.language, number)
-        yield _title(say("titled", view.language, layer, say(name, view.language)))
-        yield from _steps(trace, f"{inside}.", view, width)
+        layer = trace_string(f"{stack}_layer", view.language, number)
+        yield _title(trace_string("titled", view.language, layer, trace_string(name, view.language)))
+        yield from _render_entries(trace, f"{inside}.", view, width)
         if part != "feed_forward":
             yield from _maps(trace, inside, view, width)
 
 
-def _steps(trace: Trace, prefix: str, view: View, width: int) -> Iterator[RenderableType]:
+def _render_entries(trace: Trace, prefix: str, view: TraceView, width: int) -> Iterator[RenderableType]:
     for name, entry in trace.entries.items():
         wanted = view.layer is not None or view.brief or prefix == "output." or name.endswith(_ATTENTION)
         if name.startswith(prefix) and wanted:
-            yield from _entry(trace, entry, view, width)
+            yield from _render_entry(trace, entry, view, width)
 
 
-def _entry(trace: Trace, entry: Traced, view: View, width: int) -> Iterator[RenderableType]:
+def _render_entry(trace: Trace, entry: TracedTensor, view: TraceView, width: int) -> Iterator[RenderableType]:
     """The name, the formula with its shapes, a sentence, numbers."""
     yield Text()
-    yield Text.assemble((f"{entry.name}  ", "cyan"), (bound(entry), "bold"))
-    yield _indented(Text(formula_of(entry).explained(view.language), "dim"))
+    yield Text.assemble((f"{entry.name}  ", "cyan"), (bind_formula(entry), "bold"))
+    yield _indent(Text(find_formula(entry).explain(view.language), "dim"))
     head = view.head or 0
     if entry.value.dim() == 3:
-        yield Text(f"  {say('head', view.language, head)}", "dim")
+        yield Text(f"  {trace_string('head', view.language, head)}", "dim")
     rows = range(view.step, view.step + 1) if view.step is not None and _has_steps(trace, entry) else None
-    few = _FEW if entry.name.endswith(_ATTENTION) else 1
+    few = _BRIEF_ROWS if entry.name.endswith(_ATTENTION) else 1
     columns = max(1, (width - _LABEL - 6) // _CELL)
-    yield from _numbers(
-        table(trace, entry.name, head, rows, (few if view.brief else _MAX_ROWS, columns)), view.language
+    yield from _render_values(
+        make_value_table(trace, entry.name, head, rows, (few if view.brief else _MAX_ROWS, columns)), view.language
     )
 
 
-def _numbers(shown: Table, language: Language) -> Iterator[Text]:
+def _render_values(shown: ValueTable, language: Language) -> Iterator[Text]:
     if shown.columns:
-        cells = [_fitted(visible(each), _CELL - 1, right=True) for each in shown.columns]
+        cells = [_fit(make_visible(each), _CELL - 1, right=True) for each in shown.columns]
         yield Text(f"  {'':{_LABEL}} {' '.join(cells)}", "dim", no_wrap=True, overflow="crop")
     for label, row in zip(shown.rows, shown.cells, strict=True):
-        numbers = " ".join(each.rjust(_CELL - 1) for each in row) + (f" {CUT}" if shown.more_columns else "")
-        line = Text.assemble((f"  {_fitted(visible(label), _LABEL)} ", "dim"), numbers)
+        numbers = " ".join(each.rjust(_CELL - 1) for each in row) + (f" {ELLIPSIS}" if shown.more_columns else "")
+        line = Text.assemble((f"  {_fit(make_visible(label), _LABEL)} ", "dim"), numbers)
         line.no_wrap, line.overflow = True, "crop"
         yield line
     if shown.more_rows:
-        yield Text(f"  {say('more_rows', language, shown.more_rows)}", "dim")
+        yield Text(f"  {trace_string('more_rows', language, shown.more_rows)}", "dim")
 
 
-def _has_steps(trace: Trace, entry: Traced) -> bool:
-    return labels_of(trace, entry.name)[0] == trace.target_pieces and entry.name.startswith(("decoder.", "output."))
+def _has_steps(trace: Trace, entry: TracedTensor) -> bool:
+    return token_labels(trace, entry.name)[0] == trace.target_pieces and entry.name.startswith(("decoder.", "output."))
 
 
-def _maps(trace: Trace, site: str, view: View, width: int) -> Iterator[RenderableType]:
+def _maps(trace: Trace, site: str, view: TraceView, width: int) -> Iterator[RenderableType]:
     weights = trace[f"{site}.weights"].double().numpy()
-    rows, columns = labels_of(trace, f"{site}.weights")
+    rows, columns = token_labels(trace, f"{site}.weights")
     assert rows is not None
     assert columns is not None
-    yield Text(f"  {say('maps_source' if site.startswith('encoder') else 'maps', view.language)}", "dim")
+    yield Text(f"  {trace_string('maps_source' if site.startswith('encoder') else 'maps', view.language)}", "dim")
     if view.head is not None or view.step is not None:
         head = view.head or 0
-        title = f"{site}, {say('head', view.language, head)}"
-        yield heat_map(AttentionMap(weights[head], rows, columns, title), view.step, width, view.language)
+        title = f"{site}, {trace_string('head', view.language, head)}"
+        yield render_head_map(AttentionMap(weights[head], rows, columns, title), view.step, width, view.language)
     else:
-        yield blocks(weights, width - 2, view.language)
+        yield render_head_blocks(weights, width - 2, view.language)
 
 
 def _sizes(trace: Trace, language: Language) -> RichTable:
     shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     for key in ("place", "entering", "adding", "leaving", "share", "gain"):
-        shown.add_column(say(key, language), justify="left" if key == "place" else "right")
+        shown.add_column(trace_string(key, language), justify="left" if key == "place" else "right")
     for each in trace.sizes():
         lengths = [f"{value:.2f}" for value in (each.entering, each.adding, each.leaving)]
         shown.add_row(each.place, *lengths, f"{each.share:.0%}", f"{each.gain:.2f}")
@@ -199,65 +215,65 @@ def _sizes(trace: Trace, language: Language) -> RichTable:
 def _predictions(trace: Trace, language: Language, only: int | None = None) -> RichTable:
     shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     for key in ("step", "token", "probability", "entropy", "eos"):
-        shown.add_column(say(key, language), justify="left" if key == "token" else "right")
-    shown.add_column(say("top", language))
+        shown.add_column(trace_string(key, language), justify="left" if key == "token" else "right")
+    shown.add_column(trace_string("top", language))
     steps = list(enumerate(trace.steps(3 if only is None else 10)))
-    for t, each in steps[:_MANY] if only is None else steps[only : only + 1]:
-        top = "  ".join(f"{visible(one.piece)} {one.probability:.3f}" for one in each.top)
+    for t, each in steps[:_MAX_TOKENS] if only is None else steps[only : only + 1]:
+        top = "  ".join(f"{make_visible(one.piece)} {one.probability:.3f}" for one in each.top)
         numbers = f"{each.probability:.3f}", f"{each.entropy:.2f}", f"{each.eos_probability:.3f}"
-        shown.add_row(str(t), Text(visible(each.piece)), *numbers, Text(top))
-    if only is None and len(steps) > _MANY:
-        shown.add_row(CUT, Text(say("more_rows", language, len(steps) - _MANY)))
+        shown.add_row(str(t), Text(make_visible(each.piece)), *numbers, Text(top))
+    if only is None and len(steps) > _MAX_TOKENS:
+        shown.add_row(ELLIPSIS, Text(trace_string("more_rows", language, len(steps) - _MAX_TOKENS)))
     return shown
 
 
 def _fact(formula: Formula, numbers: str, language: Language) -> Iterator[RenderableType]:
     yield Text()
-    yield Text.assemble((f"{', '.join(formula.rows)}  ", "cyan"), (formula.written(), "bold"))
-    yield _indented(Text(visible(numbers), "green") if numbers else Text(say("not_here", language), "dim"))
-    yield _indented(Text(formula.explained(language), "dim"))
+    yield Text.assemble((f"{', '.join(formula.spec_ids)}  ", "cyan"), (formula.render(), "bold"))
+    yield _indent(Text(make_visible(numbers), "green") if numbers else Text(trace_string("not_here", language), "dim"))
+    yield _indent(Text(formula.explain(language), "dim"))
 
 
 def _title(text: str) -> RenderableType:
     return Text(f"\n{text}", "bold underline")
 
 
-def _indented(text: Text) -> RenderableType:
+def _indent(text: Text) -> RenderableType:
     return Padding(text, (0, 0, 0, 2), expand=False)
 
 
-def _fitted(text: str, width: int, right: bool = False) -> str:
+def _fit(text: str, width: int, right: bool = False) -> str:
     if cell_len(text) > width:
-        return set_cell_size(text, width - 1) + CUT
+        return set_cell_size(text, width - 1) + ELLIPSIS
     return " " * (width - cell_len(text)) + text if right else set_cell_size(text, width)
 
 
-def blocks(weights: Float64[np.ndarray, "H T S"], width: int, language: Language) -> Text:
+def render_head_blocks(weights: Float64[np.ndarray, "H T S"], width: int, language: Language) -> Text:
     """Two cells a weight, so that squares look square; heads that do not fit go below."""
     heads, rows, columns = weights.shape
-    shown_rows, shown_columns = min(rows, _MAX_BLOCK_ROWS), min(columns, _COLUMNS, max(1, (width - 4) // 2))
+    shown_rows, shown_columns = min(rows, _MAX_BLOCK_ROWS), min(columns, _MAX_BLOCK_COLUMNS, max(1, (width - 4) // 2))
     block = max(2 * shown_columns, 8)
     beside = max(1, (width + 2) // (block + 2))
     lines: list[Text] = []
     for begin in range(0, heads, beside):
         group = range(begin, min(begin + beside, heads))
-        lines.append(Text("  " + "  ".join(say("head", language, head).ljust(block) for head in group), "dim"))
+        lines.append(Text("  " + "  ".join(trace_string("head", language, head).ljust(block) for head in group), "dim"))
         lines += [_line(weights, group, row, shown_columns, block) for row in range(shown_rows)]
     for key, more in (("more_rows", rows - shown_rows), ("more_columns", columns - shown_columns)):
         if more:
-            lines.append(Text(f"  {say(key, language, more)}", "yellow"))
+            lines.append(Text(f"  {trace_string(key, language, more)}", "yellow"))
     return Text("\n", no_wrap=True, overflow="crop").join(lines)
 
 
-def heat_map(attention: AttentionMap, step: int | None, width: int, language: Language) -> Text:
+def render_head_map(attention: AttentionMap, step: int | None, width: int, language: Language) -> Text:
     """One head, or one row of it; at most as many rows as a screen has."""
     chosen = slice(0, _MAX_BLOCK_ROWS) if step is None else slice(step, step + 1)
     part = AttentionMap(attention.weights[chosen], attention.rows[chosen], attention.columns, attention.title)
-    lines = list(terminal(part, max(width, 24)).split("\n"))[:-1]  # whoever shows it says what the rows are
+    lines = list(render_map_terminal(part, max(width, 24)).split("\n"))[:-1]  # whoever shows it says what the rows are
     if found := _MORE_COLUMNS.match(lines[-1].plain):
-        lines[-1] = Text(say("more_columns", language, found[1]), "yellow")
+        lines[-1] = Text(trace_string("more_columns", language, found[1]), "yellow")
     if step is None and len(attention.rows) > _MAX_BLOCK_ROWS:
-        lines.append(Text(say("more_rows", language, len(attention.rows) - _MAX_BLOCK_ROWS), "yellow"))
+        lines.append(Text(trace_string("more_rows", language, len(attention.rows) - _MAX_BLOCK_ROWS), "yellow"))
     return Text("\n", no_wrap=True, overflow="crop").join(lines)
 
 
@@ -267,7 +283,7 @@ def _line(weights: Float64[np.ndarray, "H T S"], heads: range, row: int, columns
         line.append("  ")
         for weight in weights[head, row, :columns].tolist():
             shade = _SHADES[min(int(weight * len(_SHADES)), len(_SHADES) - 1)]
-            colour = DARK[level(weight)]
+            colour = DARK[colour_level(weight)]
             # Shade in the colour of its ground: unseen in colour, and the only picture without it.
             line.append(shade * 2, Style(color=colour, bgcolor=colour))
         line.append(" " * (block - 2 * columns))

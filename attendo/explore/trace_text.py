@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from attendo.explore.i18n import Language, said
+from attendo.explore.i18n import Language, localise
 from attendo.text_model import Trace
 
-CUT = "…"
-WORDS: dict[str, tuple[str, str]] = {
+ELLIPSIS = "…"
+TRACE_STRINGS: dict[str, tuple[str, str]] = {
     "source": ("source", "源句"),
     "read": ("read", "读入"),
     "predicted": ("predicted", "预测"),
@@ -68,7 +68,7 @@ WORDS: dict[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Table:
+class ValueTable:
     """Part of a matrix: what stands before the rows and over the columns, and how much was left out."""
 
     rows: tuple[str, ...]
@@ -78,28 +78,30 @@ class Table:
     more_columns: int
 
 
-def table(trace: Trace, name: str, head: int = 0, rows: range | None = None, most: tuple[int, int] = (8, 8)) -> Table:
-    """Of a tensor of heads, one head. `rows` are those wanted, `most` how many rows and columns are shown."""
-    matrix = matrix_of(trace[name], head)
-    labels, columns = labels_of(trace, name)
+def make_value_table(
+    trace: Trace, name: str, head: int = 0, rows: range | None = None, max_size: tuple[int, int] = (8, 8)
+) -> ValueTable:
+    """Of a tensor of heads, one head. `rows` are those wanted, `max_size` how many rows and columns are shown."""
+    matrix = select_matrix(trace[name], head)
+    labels, columns = token_labels(trace, name)
     wanted = list(range(matrix.size(0)) if rows is None else rows)
-    shown, width = wanted[: most[0]], min(most[1], matrix.size(1))
-    return Table(
+    shown, width = wanted[: max_size[0]], min(max_size[1], matrix.size(1))
+    return ValueTable(
         rows=tuple(labels[n] if labels else "" for n in shown),
         columns=None if columns is None else columns[:width],
-        cells=tuple(tuple(number(each) for each in matrix[n, :width].tolist()) for n in shown),
+        cells=tuple(tuple(format_number(each) for each in matrix[n, :width].tolist()) for n in shown),
         more_rows=len(wanted) - len(shown),
         more_columns=matrix.size(1) - width,
     )
 
 
-def matrix_of(tensor: Tensor, head: int) -> Tensor:
+def select_matrix(tensor: Tensor, head: int) -> Tensor:
     """Two axes, whatever there were."""
     chosen = tensor[head] if tensor.dim() == 3 else tensor
     return chosen[None] if chosen.dim() == 1 else chosen
 
 
-def number(value: float | int) -> str:
+def format_number(value: float | int) -> str:
     """At most eight characters."""
     if isinstance(value, int):
         return str(value)
@@ -109,7 +111,7 @@ def number(value: float | int) -> str:
     return told.replace("-", "−")
 
 
-def labels_of(trace: Trace, name: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+def token_labels(trace: Trace, name: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
     """What the rows of a tensor speak of, and its columns.
 
     A row of the decoder is named by the token predicted there. Its keys and values, and the columns they become, are
@@ -142,5 +144,5 @@ def heading(trace: Trace) -> list[tuple[str, tuple[str, ...]]]:
     return rows[1:] if trace.config.decoder_only else rows
 
 
-def say(key: str, language: Language, *values: object) -> str:
-    return said(WORDS, key, language, *values)
+def trace_string(key: str, language: Language, *values: object) -> str:
+    return localise(TRACE_STRINGS, key, language, *values)

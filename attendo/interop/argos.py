@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attendo.errors import ModelError, UsageError, require_package
-from attendo.interop.backends import portable
-from attendo.interop.certify import prefixes_of
+from attendo.interop.backends import drop_machine_settings
+from attendo.interop.certify import model_prefix_ids
 from attendo.interop.ctranslate2.converter import to_ctranslate2
-from attendo.interop.exported_files import SUFFIX, Precision, longest_of, write_json
-from attendo.interop.huggingface.vocabulary import names_of, sentencepiece_file
+from attendo.interop.exported_files import ARGOS_SUFFIX, ExportPrecision, model_max_length, write_json
+from attendo.interop.huggingface.vocabulary import sentencepiece_bytes, vocabulary_names
 from attendo.text import BOS, PAD
 from attendo.text_model import TextModel
 
@@ -21,7 +21,7 @@ _VERSION = "1.0"  # of the package, and the least of Argos Translate
 
 
 @dataclass(frozen=True)
-class Languages:
+class LanguagePair:
     """Codes of ISO 639, and what people call the languages; the codes themselves unless given."""
 
     source: str
@@ -35,27 +35,29 @@ class Languages:
                 raise UsageError("language_code_invalid", language_code=code)
 
 
-def check(model: TextModel, goal: Path, languages: Languages) -> None:
+def check_argos_package(model: TextModel, goal: Path, languages: LanguagePair) -> None:
     """Whether a package can hold such a model; it cuts sources by SentencePiece, and joins the pieces of answers."""
-    if goal.suffix != SUFFIX:
-        raise UsageError("argos_file_name_invalid", suffix=SUFFIX, name=goal.name)
+    if goal.suffix != ARGOS_SUFFIX:
+        raise UsageError("argos_file_name_invalid", suffix=ARGOS_SUFFIX, name=goal.name)
     for side, tokenizer in (("source", model.source_tokenizer), ("target", model.target_tokenizer)):
-        if sentencepiece_file(tokenizer) is None:
+        if sentencepiece_bytes(tokenizer) is None:
             raise ModelError("argos_tokenizer_not_sentencepiece", side=side, kind=tokenizer.kind)
-    if any(prefixes_of(model)):
+    if any(model_prefix_ids(model)):
         raise ModelError("argos_prefix_unsupported")
 
 
-def write_tree(model: TextModel, folder: Path, precision: Precision, languages: Languages) -> tuple[Path, list[str]]:
+def write_package_tree(
+    model: TextModel, folder: Path, precision: ExportPrecision, languages: LanguagePair
+) -> tuple[Path, list[str]]:
     """What will be packed, under the name it has inside; and what should be known of it."""
     require_package("ctranslate2", "export", "an export to argos")
     tree = folder / f"translate-{languages.source}_{languages.target}-{_VERSION.replace('.', '_')}"
-    file = sentencepiece_file(model.source_tokenizer)
+    file = sentencepiece_bytes(model.source_tokenizer)
     assert file is not None  # check has seen to it
-    names = names_of(model.source_tokenizer), names_of(model.target_tokenizer)
+    names = vocabulary_names(model.source_tokenizer), vocabulary_names(model.target_tokenizer)
     (tree / "model").mkdir(parents=True)
     # Argos forbids nothing.
-    to_ctranslate2(model.network, tree / "model", precision, longest_of(model), names, silent=(PAD, BOS))
+    to_ctranslate2(model.network, tree / "model", precision, model_max_length(model), names, suppress_tokens=(PAD, BOS))
     (tree / "sentencepiece.model").write_bytes(file)
     from_name, to_name = languages.source_name or languages.source, languages.target_name or languages.target
     metadata = {
@@ -73,13 +75,13 @@ def write_tree(model: TextModel, folder: Path, precision: Precision, languages: 
         "utf-8",
     )
     notes = ["Argos joins pieces as they are: a letter that the tokenizer writes as bytes shows as <0xE4>"]
-    if settings := portable(model.stored.generation):
+    if settings := drop_machine_settings(model.stored_model.generation):
         told = ", ".join(f"{name} {value}" for name, value in settings.items())
         notes.append(f"Argos searches by settings of its own: those of the model stay behind ({told})")
     return tree, notes
 
 
-def pack(tree: Path, file: Path) -> None:
+def pack_tree(tree: Path, file: Path) -> None:
     """All files of a folder under its name. What is packed has no date, so that the same model is the same file."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as package:
         for path in sorted(tree.rglob("*")):

@@ -8,12 +8,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
-_TELLING = 5.0  # BLEU
-_UNTOLD = "not told"
+_MIN_MEANINGFUL_BLEU = 5.0  # BLEU
+_NOT_AVAILABLE = "not told"
 
 
 @dataclass(frozen=True)
-class Answer:
+class SystemOutput:
     """The best that a system found for a source."""
 
     ids: tuple[int, ...]  # without control tokens
@@ -21,7 +21,7 @@ class Answer:
 
 
 @runtime_checkable
-class Party(Protocol):
+class ComparedSystem(Protocol):
     """One of two systems that hold the same model. All ids are ours, without control tokens."""
 
     @property
@@ -30,12 +30,12 @@ class Party(Protocol):
     def logits(self, source: Sequence[int], target: Sequence[int]) -> Tensor | None:
         """[T+1, V]: behind bos and behind each target token, columns in our order. None where it cannot tell."""
 
-    def answers(self, sources: Sequence[Sequence[int]], beam: int, limit: int) -> list[Answer]:
+    def generate(self, sources: Sequence[Sequence[int]], beam: int, max_length: int) -> list[SystemOutput]:
         """To each source; a beam of 1 is greedy. The limit counts eos, and at the limit any token may be the last."""
 
 
 @dataclass(frozen=True)
-class Reading:
+class TextEvaluation:
     """How ids read as text, how many of the first sources say something, and what they should be answered with."""
 
     decode: Callable[[Sequence[int]], str]
@@ -61,7 +61,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Compared:
+class SearchComparison:
     """One way to search, by both."""
 
     beam: int
@@ -73,7 +73,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ReferenceScores:
     """The beam's answers beside the references."""
 
     sentences: int
@@ -87,9 +87,9 @@ class Scored:
         return self.ours_bleu - self.theirs_bleu
 
     @property
-    def telling(self) -> bool:
+    def is_meaningful(self) -> bool:
         """Answers that are worth nothing cannot lose anything."""
-        return self.ours_bleu >= _TELLING
+        return self.ours_bleu >= _MIN_MEANINGFUL_BLEU
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class Certificate:
     sentences: int
     largest_difference: float | None  # of logits; None where the other system does not tell them
     mean_difference: float | None
-    searches: tuple[Compared, ...]
-    scored: Scored | None
+    searches: tuple[SearchComparison, ...]
+    scored: ReferenceScores | None
     agreement: float | None  # BLEU of their beam's answers with ours as references; None where nothing is a sentence
     bounds: Bounds
     reasons: tuple[str, ...] = ()
@@ -113,50 +113,50 @@ class Certificate:
         return not self.reasons
 
     @property
-    def judged_by(self) -> str:
+    def criterion(self) -> str:
         """What decides beside the logits: `lost_bleu`, `agreement` or `same_tokens`."""
-        return judged_by(self.bounds, self.scored, self.agreement)
+        return choose_criterion(self.bounds, self.scored, self.agreement)
 
     def as_json(self) -> dict[str, Any]:
         """For `json.dumps`."""
-        return json_of(self)
+        return certificate_to_dict(self)
 
     def as_table(self) -> str:
         """Plain lines for a screen."""
-        return table_of(self)
+        return certificate_to_table(self)
 
 
-def judged_by(bounds: Bounds, scored: Scored | None, agreement: float | None) -> str:
-    if bounds.lost_bleu is not None and scored is not None and scored.telling:
+def choose_criterion(bounds: Bounds, scored: ReferenceScores | None, agreement: float | None) -> str:
+    if bounds.lost_bleu is not None and scored is not None and scored.is_meaningful:
         return "lost_bleu"
     return "agreement" if bounds.agreement is not None and agreement is not None else "same_tokens"
 
 
-def json_of(certificate: "Certificate") -> dict[str, Any]:
+def certificate_to_dict(certificate: "Certificate") -> dict[str, Any]:
     """All that it has, and what follows from that."""
     content = asdict(certificate)
     if certificate.scored is not None:
         content["scored"]["lost_bleu"] = certificate.scored.lost_bleu
-    told: dict[str, Any] = _plain({"passed": certificate.passed, **content})
+    told: dict[str, Any] = _replace_non_finite({"passed": certificate.passed, **content})
     return told
 
 
-def _plain(value: Any) -> Any:
+def _replace_non_finite(value: Any) -> Any:
     """JSON has numbers alone: what is none is the text `nan` or `inf`."""
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: _replace_non_finite(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_replace_non_finite(each) for each in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def table_of(certificate: "Certificate") -> str:
+def certificate_to_table(certificate: "Certificate") -> str:
     """A line for each number: its name, what was found, what is asked for."""
     rows = [
         ("sentences", f"{certificate.sentences:,}", ""),
-        *_of_logits(certificate),
-        *(row for each in certificate.searches for row in _of_search(certificate, each)),
-        *_of_scores(certificate),
+        *_logit_rows(certificate),
+        *(row for each in certificate.searches for row in _search_rows(certificate, each)),
+        *_score_rows(certificate),
     ]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     lines = [f"{name:{widths[0]}}  {found:>{widths[1]}}  {bound}".rstrip() for name, found, bound in rows]
@@ -165,18 +165,18 @@ def table_of(certificate: "Certificate") -> str:
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def told_apart(found: float, bound: float | None, digits: int, kind: str) -> str:
+def format_beside_bound(value: float, bound: float | None, digits: int, format_code: str) -> str:
     """With so many digits, or as many more as it takes to see on which side of the bound it lies."""
-    if bound is None or found == bound:
-        return f"{found:.{digits}{kind}}"
-    tellings = ((f"{found:.{more}{kind}}", f"{bound:.{more}{kind}}") for more in count(digits))
+    if bound is None or value == bound:
+        return f"{value:.{digits}{format_code}}"
+    tellings = ((f"{value:.{more}{format_code}}", f"{bound:.{more}{format_code}}") for more in count(digits))
     return next(told for told, other in tellings if told != other)
 
 
-def _of_logits(certificate: "Certificate") -> list[tuple[str, str, str]]:
+def _logit_rows(certificate: "Certificate") -> list[tuple[str, str, str]]:
     bounds = certificate.bounds
     return [
-        (f"{name} logit difference", _number(found, most), "" if most is None else f"at most {most:.0e}")
+        (f"{name} logit difference", _format_number(found, most), "" if most is None else f"at most {most:.0e}")
         for name, found, most in (
             ("mean", certificate.mean_difference, bounds.mean_difference),
             ("largest", certificate.largest_difference, bounds.largest_difference),
@@ -184,30 +184,34 @@ def _of_logits(certificate: "Certificate") -> list[tuple[str, str, str]]:
     ]
 
 
-def _of_search(certificate: "Certificate", each: "Compared") -> list[tuple[str, str, str]]:
-    name = "greedy" if each.beam == 1 else f"beam {each.beam}"
+def _search_rows(certificate: "Certificate", search: "SearchComparison") -> list[tuple[str, str, str]]:
+    name = "greedy" if search.beam == 1 else f"beam {search.beam}"
     bounds = certificate.bounds
-    least = bounds.same_tokens if certificate.judged_by == "same_tokens" else None
+    least = bounds.same_tokens if certificate.criterion == "same_tokens" else None
     asked_for = "" if least is None else f"at least {least:.1%}"
     return [
-        (f"{name}: same tokens", told_apart(each.same_tokens, least, 2, "%"), asked_for),
-        (f"{name}: same answers", f"{each.same_answers:,} of {certificate.sentences:,}", ""),
-        (f"{name}: largest score difference", _number(each.score_difference), ""),
-        (f"{name}: tokens/s, ours and theirs", f"{each.ours_per_second:,.0f} and {each.theirs_per_second:,.0f}", ""),
+        (f"{name}: same tokens", format_beside_bound(search.same_tokens, least, 2, "%"), asked_for),
+        (f"{name}: same answers", f"{search.same_answers:,} of {certificate.sentences:,}", ""),
+        (f"{name}: largest score difference", _format_number(search.score_difference), ""),
+        (
+            f"{name}: tokens/s, ours and theirs",
+            f"{search.ours_per_second:,.0f} and {search.theirs_per_second:,.0f}",
+            "",
+        ),
     ]
 
 
-def _of_scores(certificate: "Certificate") -> list[tuple[str, str, str]]:
-    scored, bounds, judged = certificate.scored, certificate.bounds, certificate.judged_by
+def _score_rows(certificate: "Certificate") -> list[tuple[str, str, str]]:
+    scored, bounds, judged = certificate.scored, certificate.bounds, certificate.criterion
     rows = []
     if certificate.agreement is not None:
         least = bounds.agreement if judged == "agreement" else None
-        told = told_apart(certificate.agreement, least, 2, "f")
+        told = format_beside_bound(certificate.agreement, least, 2, "f")
         rows.append(("BLEU of theirs with ours as references", told, "" if least is None else f"at least {least:g}"))
     if scored is None:
         return rows
     most = bounds.lost_bleu if judged == "lost_bleu" else None
-    told, sentences = told_apart(scored.lost_bleu, most, 2, "f"), f"{scored.sentences:,}"
+    told, sentences = format_beside_bound(scored.lost_bleu, most, 2, "f"), f"{scored.sentences:,}"
     return [
         *rows,
         (f"BLEU of {sentences}, ours and theirs", f"{scored.ours_bleu:.2f} and {scored.theirs_bleu:.2f}", ""),
@@ -216,5 +220,5 @@ def _of_scores(certificate: "Certificate") -> list[tuple[str, str, str]]:
     ]
 
 
-def _number(value: float | None, bound: float | None = None) -> str:
-    return _UNTOLD if value is None else told_apart(value, bound, 1, "e")
+def _format_number(value: float | None, bound: float | None = None) -> str:
+    return _NOT_AVAILABLE if value is None else format_beside_bound(value, bound, 1, "e")

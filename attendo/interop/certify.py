@@ -12,42 +12,44 @@ import torch
 
 from attendo.errors import DataError, ModelError, UsageError
 from attendo.interop.certificate import (
-    Answer,
     Bounds,
     Certificate,
-    Compared,
-    Party,
-    Reading,
-    Scored,
-    judged_by,
-    told_apart,
+    ComparedSystem,
+    ReferenceScores,
+    SearchComparison,
+    SystemOutput,
+    TextEvaluation,
+    choose_criterion,
+    format_beside_bound,
 )
 from attendo.text import BOS, CONTROL_PIECES, PAD, UNK
 from attendo.text_model import TextModel
-from attendo.text_model.inputs import prefixes_of as text_model_prefixes
+from attendo.text_model.inputs import encode_prefixes as text_model_prefixes
 
 BEAMS = (1, 4)
-_TOGETHER = 32  # sentences of like length that are answered in one call, with one limit
-_LONGEST_ANSWER = 256
-LEAST = 200
-_LONGEST = 256  # tokens: longer ones would take all the time
-_LONGEST_RANDOM = 12
+_BATCH_SENTENCES = 32  # sentences of like length that are answered in one call, with one limit
+_MAX_OUTPUT_LENGTH = 256
+MIN_SENTENCES = 200
+_MAX_SOURCE_LENGTH = 256  # tokens: longer ones would take all the time
+_MAX_RANDOM_LENGTH = 12
 
 
 def certify(
-    ours: Party,
-    theirs: Party,
+    ours: ComparedSystem,
+    theirs: ComparedSystem,
     sources: Sequence[Sequence[int]],
     bounds: Bounds,
-    reading: Reading | None = None,
+    evaluation: TextEvaluation | None = None,
 ) -> Certificate:
     """Ask both for logits, greedy answers and those of a beam of 4."""
     if not sources:
         raise UsageError("certificate_sentences_missing")
-    found = {beam: _answered(ours, theirs, sources, beam) for beam in BEAMS}
+    found = {beam: _generate_both(ours, theirs, sources, beam) for beam in BEAMS}
     largest, mean = _logit_differences(ours, theirs, sources, [answer.ids for answer in found[1].ours])
-    scored, agreement = _valued(found[BEAMS[-1]], reading) if reading and reading.sentences else (None, None)
-    searches = tuple(_compared(beam, both) for beam, both in found.items())
+    scored, agreement = (
+        _score_texts(found[BEAMS[-1]], evaluation) if evaluation and evaluation.sentences else (None, None)
+    )
+    searches = tuple(_compare_outputs(beam, both) for beam, both in found.items())
     reasons = tuple(_reasons(bounds, largest, mean, searches, scored, agreement))
     return Certificate(
         ours=ours.name,
@@ -64,41 +66,43 @@ def certify(
 
 
 @dataclass(frozen=True)
-class _Both:
+class _PairedOutputs:
     """The answers of both in the order of the sources, and how long each took."""
 
-    ours: list[Answer]
-    theirs: list[Answer]
+    ours: list[SystemOutput]
+    theirs: list[SystemOutput]
     our_seconds: float
     their_seconds: float
 
 
-def _answered(ours: Party, theirs: Party, sources: Sequence[Sequence[int]], beam: int) -> _Both:
-    answers: list[dict[int, Answer]] = [{}, {}]
+def _generate_both(
+    ours: ComparedSystem, theirs: ComparedSystem, sources: Sequence[Sequence[int]], beam: int
+) -> _PairedOutputs:
+    answers: list[dict[int, SystemOutput]] = [{}, {}]
     seconds = [0.0, 0.0]
     for party in (ours, theirs):
-        party.answers([min(sources, key=len)], beam, 2)  # the first call sets things up
+        party.generate([min(sources, key=len)], beam, 2)  # the first call sets things up
     for group, limit in _groups(sources):
         asked = [sources[n] for n in group]
         for side, party in enumerate((ours, theirs)):
             begin = time.perf_counter()
-            told = party.answers(asked, beam, limit)
+            told = party.generate(asked, beam, limit)
             seconds[side] += time.perf_counter() - begin
             answers[side] |= dict(zip(group, told, strict=True))
     first, second = ([each[n] for n in range(len(sources))] for each in answers)
-    return _Both(first, second, *seconds)
+    return _PairedOutputs(first, second, *seconds)
 
 
 def _groups(sources: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], int]]:
     """Sources of like length by their numbers, with the limit of their answers."""
     order = sorted(range(len(sources)), key=lambda n: len(sources[n]))
-    for begin in range(0, len(order), _TOGETHER):
-        group = order[begin : begin + _TOGETHER]
-        yield group, min(_LONGEST_ANSWER, 10 + 3 * len(sources[group[-1]]) // 2)
+    for begin in range(0, len(order), _BATCH_SENTENCES):
+        group = order[begin : begin + _BATCH_SENTENCES]
+        yield group, min(_MAX_OUTPUT_LENGTH, 10 + 3 * len(sources[group[-1]]) // 2)
 
 
 def _logit_differences(
-    ours: Party, theirs: Party, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ours: ComparedSystem, theirs: ComparedSystem, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> tuple[float | None, float | None]:
     """The largest and the mean; pad and bos, which are never said, are left out."""
     largest = total = count = 0.0
@@ -110,19 +114,19 @@ def _logit_differences(
         said = torch.ones(difference.size(1), dtype=torch.bool)
         said[[PAD, BOS]] = False
         difference = difference[:, said]
-        largest = _larger(largest, float(difference.max()))
+        largest = _max_with_nan(largest, float(difference.max()))
         total += float(difference.sum(dtype=torch.float64))
         count += difference.numel()
     return largest, total / count
 
 
-def _larger(one: float, other: float) -> float:
+def _max_with_nan(one: float, other: float) -> float:
     """Of which neither can hide that the other is no number, as they can from `max`."""
     return other if other > one or math.isnan(other) else one
 
 
-def _compared(beam: int, both: _Both) -> Compared:
-    pairs = list(zip(both.ours, both.theirs, strict=True))
+def _compare_outputs(beam: int, paired: _PairedOutputs) -> SearchComparison:
+    pairs = list(zip(paired.ours, paired.theirs, strict=True))
     same = sum(one == other for first, second in pairs for one, other in zip(first.ids, second.ids, strict=False))
     places = sum(max(len(first.ids), len(second.ids)) for first, second in pairs)
     alike = [(first, second) for first, second in pairs if first.ids == second.ids]
@@ -131,41 +135,41 @@ def _compared(beam: int, both: _Both) -> Compared:
         for first, second in alike
         if first.score is not None and second.score is not None
     ]
-    return Compared(
+    return SearchComparison(
         beam=beam,
         same_tokens=same / places if places else 1.0,
         same_answers=len(alike),
-        score_difference=reduce(_larger, differences) if differences else None,
-        ours_per_second=_tokens(both.ours) / both.our_seconds,
-        theirs_per_second=_tokens(both.theirs) / both.their_seconds,
+        score_difference=reduce(_max_with_nan, differences) if differences else None,
+        ours_per_second=_count_tokens(paired.ours) / paired.our_seconds,
+        theirs_per_second=_count_tokens(paired.theirs) / paired.their_seconds,
     )
 
 
-def _tokens(answers: Sequence[Answer]) -> int:
-    return sum(len(answer.ids) + 1 for answer in answers)
+def _count_tokens(outputs: Sequence[SystemOutput]) -> int:
+    return sum(len(answer.ids) + 1 for answer in outputs)
 
 
-def _valued(both: _Both, reading: Reading) -> tuple[Scored | None, float | None]:
+def _score_texts(paired: _PairedOutputs, evaluation: TextEvaluation) -> tuple[ReferenceScores | None, float | None]:
     from attendo.metrics import score
 
-    count = reading.sentences
-    ours, theirs = ([reading.decode(each.ids) for each in side[:count]] for side in (both.ours, both.theirs))
+    count = evaluation.sentences
+    ours, theirs = ([evaluation.decode(each.ids) for each in side[:count]] for side in (paired.ours, paired.theirs))
     # Where no answer has four words, whatever is said has 0 BLEU: with oneself, too.
     agreement = score("bleu", theirs, ours).value if score("bleu", ours, ours).value else None
-    if not reading.references:
+    if not evaluation.references:
         return None, agreement
     values = [
-        score(metric, outputs, reading.references).value for metric in ("bleu", "chrf") for outputs in (ours, theirs)
+        score(metric, outputs, evaluation.references).value for metric in ("bleu", "chrf") for outputs in (ours, theirs)
     ]
-    return Scored(count, *values), agreement
+    return ReferenceScores(count, *values), agreement
 
 
 def _reasons(
     bounds: Bounds,
     largest: float | None,
     mean: float | None,
-    searches: Sequence[Compared],
-    scored: Scored | None,
+    searches: Sequence[SearchComparison],
+    scored: ReferenceScores | None,
     agreement: float | None,
 ) -> Iterator[str]:
     # All are put this way round: what is no number does not pass either.
@@ -174,71 +178,77 @@ def _reasons(
         ("largest", largest, bounds.largest_difference),
     ):
         if found is not None and most is not None and not found <= most:
-            yield f"the {name} difference of logits is {told_apart(found, most, 2, 'e')}, more than {most:.0e}"
-    match judged_by(bounds, scored, agreement):
+            yield f"the {name} difference of logits is {format_beside_bound(found, most, 2, 'e')}, more than {most:.0e}"
+    match choose_criterion(bounds, scored, agreement):
         case "lost_bleu" if scored is not None and bounds.lost_bleu is not None:
             if not scored.lost_bleu <= bounds.lost_bleu:
-                told = told_apart(scored.lost_bleu, bounds.lost_bleu, 2, "f")
+                told = format_beside_bound(scored.lost_bleu, bounds.lost_bleu, 2, "f")
                 yield f"{told} BLEU are lost, more than {bounds.lost_bleu}"
         case "agreement" if agreement is not None and bounds.agreement is not None:
             if not agreement >= bounds.agreement:
-                told = told_apart(agreement, bounds.agreement, 1, "f")
+                told = format_beside_bound(agreement, bounds.agreement, 1, "f")
                 yield f"answers have {told} BLEU with ours as references, fewer than {bounds.agreement:g}"
         case _:
             yield from _too_few_tokens(bounds, searches)
 
 
-def _too_few_tokens(bounds: Bounds, searches: Sequence[Compared]) -> Iterator[str]:
+def _too_few_tokens(bounds: Bounds, searches: Sequence[SearchComparison]) -> Iterator[str]:
     for each in searches:
         if bounds.same_tokens is not None and not each.same_tokens >= bounds.same_tokens:
             name = "greedy" if each.beam == 1 else f"beam {each.beam}"
-            told = told_apart(each.same_tokens, bounds.same_tokens, 2, "%")
+            told = format_beside_bound(each.same_tokens, bounds.same_tokens, 2, "%")
             yield f"{told} of the tokens of {name} are the same, fewer than {bounds.same_tokens:.1%}"
 
 
 @dataclass(frozen=True)
-class Sentences:
+class CertificateSentences:
     """Sources as ids, and how answers read, where that is known."""
 
     sources: list[list[int]]
-    reading: Reading | None = None
+    evaluation: TextEvaluation | None = None
     notes: tuple[str, ...] = ()  # what became of the given ones
 
 
-def sentences_of(
-    model: TextModel, texts: Sequence[str] | None = None, references: Sequence[str] | None = None, least: int = LEAST
-) -> Sentences:
+def collect_sentences(
+    model: TextModel,
+    texts: Sequence[str] | None = None,
+    references: Sequence[str] | None = None,
+    min_count: int = MIN_SENTENCES,
+) -> CertificateSentences:
     """All texts that are given, or as many of the sample as are needed. Given ones that cannot be asked are told."""
     if references is not None and len(references) != len(texts or ()):
         raise UsageError("comparison_reference_count_mismatch", sources=len(texts or ()), references=len(references))
     given = texts is not None
     if texts is None:
-        texts, references = [source for source, _ in model.stored.sample], [each for _, each in model.stored.sample]
-        texts, references = texts[:least], references[:least]
-    encoded, room = model.source_tokenizer.encode_many(texts), _room(model)
+        texts, references = (
+            [source for source, _ in model.stored_model.sample],
+            [each for _, each in model.stored_model.sample],
+        )
+        texts, references = texts[:min_count], references[:min_count]
+    encoded, room = model.source_tokenizer.encode_many(texts), _usable_source_length(model)
     kept = [number for number, ids in enumerate(encoded) if 0 < len(ids) <= room]
-    notes = _left_out(encoded, room) if given else []
+    notes = _describe_skipped(encoded, room) if given else []
     sources = [encoded[number] for number in kept]
     reading = None
     if find_spec("sacrebleu") is not None:
         beside = [references[number] for number in kept] if references else []
-        reading = Reading(model.target_tokenizer.decode, len(kept), beside)
-    before, _ = prefixes_of(model)
-    if kept and len(kept) < least:
+        reading = TextEvaluation(model.target_tokenizer.decode, len(kept), beside)
+    before, _ = model_prefix_ids(model)
+    if kept and len(kept) < min_count:
         where = "given" if given else "in the model's sample"
         notes.append(
-            f"sentences {where}: {len(kept)}; the other {least - len(kept)} are random ids, and no part of a BLEU"
+            f"sentences {where}: {len(kept)}; the other {min_count - len(kept)} are random ids, and no part of a BLEU"
         )
-    sources += [ids[:room] for ids in random_sources(model.source_tokenizer.vocab_size, least - len(sources))]
-    return Sentences([[*before, *source] for source in sources], reading, tuple(notes))
+    sources += [ids[:room] for ids in random_sources(model.source_tokenizer.vocab_size, min_count - len(sources))]
+    return CertificateSentences([[*before, *source] for source in sources], reading, tuple(notes))
 
 
-def _left_out(encoded: Sequence[Sequence[int]], room: int) -> list[str]:
+def _describe_skipped(encoded: Sequence[Sequence[int]], max_length: int) -> list[str]:
     """Of the given ones; where none is left, a certificate would not be what was asked for."""
-    empty, long = sum(not ids for ids in encoded), sum(len(ids) > room for ids in encoded)
+    empty, long = sum(not ids for ids in encoded), sum(len(ids) > max_length for ids in encoded)
     reasons = [
         *([f"{empty} say nothing"] if empty else []),
-        *([f"{long} have more than {room} tokens"] if long else []),
+        *([f"{long} have more than {max_length} tokens"] if long else []),
     ]
     if empty + long == len(encoded):
         told = f": {' and '.join(reasons)}" if reasons else ", there are none"
@@ -250,22 +260,22 @@ def random_sources(vocab_size: int, count: int) -> list[list[int]]:
     """The same in every run."""
     dice = random.Random(1)
     tokens = range(len(CONTROL_PIECES), vocab_size) or [UNK]
-    return [dice.choices(tokens, k=dice.randint(1, _LONGEST_RANDOM)) for _ in range(count)]
+    return [dice.choices(tokens, k=dice.randint(1, _MAX_RANDOM_LENGTH)) for _ in range(count)]
 
 
-def _room(model: TextModel) -> int:
+def _usable_source_length(model: TextModel) -> int:
     """Tokens of a source whose answer still has positions; `certify` gives it 10 tokens, and 3 for every 2 of these."""
     config = model.network.config
     if config.positions != "learned":
-        return _LONGEST
-    before, begin = prefixes_of(model)
-    room = min(_LONGEST, (config.max_length - len(before) - len(begin) - 12) * 2 // 3)
+        return _MAX_SOURCE_LENGTH
+    before, begin = model_prefix_ids(model)
+    room = min(_MAX_SOURCE_LENGTH, (config.max_length - len(before) - len(begin) - 12) * 2 // 3)
     if room < 1:
         raise ModelError("max_length_too_short", max_length=config.max_length, needed=len(before) + len(begin) + 14)
     return room
 
 
-def prefixes_of(model: TextModel) -> tuple[list[int], list[int]]:
+def model_prefix_ids(model: TextModel) -> tuple[list[int], list[int]]:
     """What stands before every source, and what every answer begins with, where a model has such a thing."""
     before, begin = text_model_prefixes(model.generation, model.source_tokenizer, model.target_tokenizer)
     return list(before), list(begin)

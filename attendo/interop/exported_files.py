@@ -13,11 +13,11 @@ from attendo.model_files import read_json
 from attendo.model_folder import check_manifest
 from attendo.text_model import TextModel
 
-FORMAT, VERSION = "attendo.export", 1
-SUFFIX = ".argosmodel"
-Precision = Literal["float32", "float16", "int8"]
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-LONGEST = 2048  # tokens of a sequence, where a network sets no bound itself
+MANIFEST_FORMAT, MANIFEST_VERSION = "attendo.export", 1
+ARGOS_SUFFIX = ".argosmodel"
+ExportPrecision = Literal["float32", "float16", "int8"]
+PRECISIONS: tuple[ExportPrecision, ...] = get_args(ExportPrecision)
+MAX_SEQUENCE_LENGTH = 2048  # tokens of a sequence, where a network sets no bound itself
 
 
 @contextmanager
@@ -25,9 +25,9 @@ def new_export(goal: Path) -> Iterator[Path]:
     """A folder to write into, which becomes `goal`, replacing an earlier export there, when all went well."""
     goal = goal.resolve()
     _check_folder(goal)
-    with _beside(goal) as place:
+    with _staging_folder(goal) as place:
         yield place
-        _settle(place)
+        _sync_folder(place)
         _check_folder(goal)  # again: writing took its time
         _replace(place, goal)
 
@@ -37,7 +37,7 @@ def new_package(goal: Path) -> Iterator[Path]:
     """A folder to write into, of which the file named as `goal` takes its place, replacing an earlier package."""
     goal = goal.resolve()
     _check_file(goal)
-    with _beside(goal) as place:
+    with _staging_folder(goal) as place:
         yield place
         atomic_files.sync(place / goal.name)
         _check_file(goal)
@@ -46,9 +46,9 @@ def new_package(goal: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _beside(goal: Path) -> Iterator[Path]:
-    place = goal.with_name(f"{atomic_files.TEMPORARY}{goal.name}")
-    with atomic_files.explained(goal, 0), atomic_files.alone(goal):
+def _staging_folder(goal: Path) -> Iterator[Path]:
+    place = goal.with_name(f"{atomic_files.TEMPORARY_PREFIX}{goal.name}")
+    with atomic_files.explain_disk_full(goal, 0), atomic_files.exclusive_target(goal):
         atomic_files.remove(place)
         try:
             place.mkdir()
@@ -65,7 +65,7 @@ def _check_folder(goal: Path) -> None:
         kind = read_json(goal / "manifest.json").get("format")
     except ModelError:
         kind = None
-    if kind != FORMAT:
+    if kind != MANIFEST_FORMAT:
         raise UsageError("output_not_exported_model", path=goal)
 
 
@@ -79,19 +79,19 @@ def _check_file(goal: Path) -> None:
     raise UsageError("output_not_exported_package", path=goal)
 
 
-def _settle(place: Path) -> None:
-    for path in place.rglob("*"):
+def _sync_folder(folder: Path) -> None:
+    for path in folder.rglob("*"):
         atomic_files.sync(path)
-    atomic_files.sync(place)
+    atomic_files.sync(folder)
 
 
-def _replace(place: Path, goal: Path) -> None:
+def _replace(staged: Path, goal: Path) -> None:
     old = goal.with_name(f".old-{goal.name}")  # where `check_manifest` looks for it
     if goal.exists():
         atomic_files.remove(old)
         atomic_files.move(goal, old)
     try:
-        atomic_files.move(place, goal)
+        atomic_files.move(staged, goal)
     except BaseException:  # a signal too
         if old.exists() and not goal.exists():
             atomic_files.move(old, goal)
@@ -100,14 +100,14 @@ def _replace(place: Path, goal: Path) -> None:
     atomic_files.remove(old)
 
 
-def longest_of(model: TextModel) -> int:
+def model_max_length(model: TextModel) -> int:
     config = model.network.config
-    return min(LONGEST, config.max_length) if config.positions == "learned" else LONGEST
+    return min(MAX_SEQUENCE_LENGTH, config.max_length) if config.positions == "learned" else MAX_SEQUENCE_LENGTH
 
 
-def checked_export(folder: Path, engine: str, precisions: Collection[str]) -> tuple[Collection[str], dict[str, Any]]:
+def check_export(folder: Path, engine: str, precisions: Collection[str]) -> tuple[Collection[str], dict[str, Any]]:
     """Names of the files of an exported folder, all unchanged since it was written, and what its manifest tells."""
-    manifest = check_manifest(folder, FORMAT, VERSION)
+    manifest = check_manifest(folder, MANIFEST_FORMAT, MANIFEST_VERSION)
     facts = manifest.get("facts")
     if not isinstance(facts, dict) or facts.get("to") != engine:
         found = shorten(facts.get("to") if isinstance(facts, dict) else None)

@@ -5,13 +5,13 @@ from typing import Any
 
 from attendo import text_model
 from attendo.errors import ModelError, UsageError, cut_text
-from attendo.interop.backends import portable
-from attendo.interop.exported_files import FORMAT, SUFFIX
+from attendo.interop.backends import drop_machine_settings
+from attendo.interop.exported_files import ARGOS_SUFFIX, MANIFEST_FORMAT
 from attendo.interop.import_model import SUPPORTED
 from attendo.model_files import read_json
 from attendo.model_folder import ABOUT, read_about
-from attendo.text_model import ExportedFolder, Runtime, TextModel, pick_device
-from attendo.text_model.backends import OUTSIDE
+from attendo.text_model import Backend, ExportedFolder, TextModel, pick_device
+from attendo.text_model.backends import EXTERNAL_ENGINES
 
 
 def load(folder: str | Path, device: str = "auto") -> TextModel:
@@ -20,15 +20,17 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
     A folder that was exported to `onnx` or `ctranslate2` answers by that engine.
     """
     folder = Path(folder)
-    engine = exported_to(folder)
+    engine = detect_export_format(folder)
     if engine is None:
-        _refuse_foreign(folder)
+        _reject_other_formats(folder)
         return text_model.load(folder, device)
-    if engine not in OUTSIDE:
-        raise ModelError("export_format_not_runnable", folder=folder, engine=engine, formats=" or ".join(OUTSIDE))
-    opened, runtime = _onnx(folder, device) if engine == "onnx" else _ctranslate2(folder, device)
+    if engine not in EXTERNAL_ENGINES:
+        raise ModelError(
+            "export_format_not_runnable", folder=folder, engine=engine, formats=" or ".join(EXTERNAL_ENGINES)
+        )
+    opened, runtime = _load_onnx(folder, device) if engine == "onnx" else _load_ctranslate2(folder, device)
     about = read_about(folder) if (folder / ABOUT).is_file() else {}
-    settings = portable(opened.generation)
+    settings = drop_machine_settings(opened.generation)
     found = ExportedFolder(folder, opened.source_tokenizer, opened.target_tokenizer, settings, about=about)
     try:
         return TextModel(found, runtime=runtime)
@@ -36,19 +38,19 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
         raise ModelError("generation_settings_invalid", path=folder / "generation.json", error=error) from None
 
 
-def model_folder(folder: str | Path) -> Path:
+def require_model_folder(folder: str | Path) -> Path:
     """The same, unless it holds no network that could be trained or looked into."""
     folder = Path(folder)
-    if engine := exported_to(folder):
+    if engine := detect_export_format(folder):
         raise ModelError("folder_is_exported_model", folder=folder, engine=engine)
     if folder.is_dir():
-        _refuse_foreign(folder)
+        _reject_other_formats(folder)
     return folder
 
 
-def exported_to(folder: Path) -> str | None:
+def detect_export_format(folder: Path) -> str | None:
     """What something that `attendo export` wrote is for; None for anything else."""
-    if folder.suffix == SUFFIX and folder.is_file():
+    if folder.suffix == ARGOS_SUFFIX and folder.is_file():
         return "argos"
     try:
         manifest = read_json(folder / "manifest.json")
@@ -56,28 +58,28 @@ def exported_to(folder: Path) -> str | None:
         return None  # whoever reads on tells what is wrong with it
     facts = manifest.get("facts")
     engine = facts.get("to") if isinstance(facts, dict) else None
-    return cut_text(str(engine)) if engine is not None and manifest.get("format") == FORMAT else None
+    return cut_text(str(engine)) if engine is not None and manifest.get("format") == MANIFEST_FORMAT else None
 
 
-def _onnx(folder: Path, device: str) -> tuple[Any, Runtime]:
-    from attendo.interop.backends import OnnxRuntime
+def _load_onnx(folder: Path, device: str) -> tuple[Any, Backend]:
+    from attendo.interop.backends import OnnxBackend
     from attendo.interop.onnx.folder import open_onnx
 
     if device != "auto" and pick_device(device).type != "cpu":
         raise UsageError("onnx_device_not_cpu", device=device)
     opened = open_onnx(folder)
-    return opened, OnnxRuntime(opened.network)
+    return opened, OnnxBackend(opened.network)
 
 
-def _ctranslate2(folder: Path, device: str) -> tuple[Any, Runtime]:
-    from attendo.interop.backends import CTranslate2Runtime
-    from attendo.interop.ctranslate2.folder import open_exported
+def _load_ctranslate2(folder: Path, device: str) -> tuple[Any, Backend]:
+    from attendo.interop.backends import CTranslate2Backend
+    from attendo.interop.ctranslate2.folder import open_ctranslate2
 
-    opened = open_exported(folder, device)
-    return opened, CTranslate2Runtime(opened)
+    opened = open_ctranslate2(folder, device)
+    return opened, CTranslate2Backend(opened)
 
 
-def _refuse_foreign(folder: Path) -> None:
+def _reject_other_formats(folder: Path) -> None:
     """Folders that people take for ours."""
     if (folder / "manifest.json").exists():
         return

@@ -18,7 +18,7 @@ Layer = nn.TransformerEncoderLayer | nn.TransformerDecoderLayer
 
 _ACTIVATIONS: dict[Any, str] = {F.relu: "relu", torch.relu: "relu", F.gelu: "gelu", F.silu: "silu"}
 _ACTIVATION_MODULES = {nn.ReLU: "relu", nn.GELU: "gelu", nn.SiLU: "silu"}
-_COMPUTED: Mapping[str, Any] = {
+_EXPECTED_CLASSES: Mapping[str, Any] = {
     "encoder": nn.TransformerEncoder,
     "decoder": nn.TransformerDecoder,
     "source_embedding": nn.Embedding,
@@ -52,7 +52,7 @@ def from_torch(
 
     torch's module knows nothing of positions, nor of a scale of the embedding: say what your code does with both.
     """
-    if reasons := obstacles(transformer, source_embedding, target_embedding, output):
+    if reasons := incompatibilities(transformer, source_embedding, target_embedding, output):
         raise ModelError("torch_network_unsupported", reasons="; ".join(reasons))
     stacks = _stacks(transformer)
     first = stacks[0][0]
@@ -78,22 +78,22 @@ def from_torch(
     )
     with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
         network = Transformer(config)
-    for ours, theirs in _pairs(network, transformer, (source_embedding, target_embedding, output)):
-        _set(ours, theirs)
+    for ours, theirs in _module_pairs(network, transformer, (source_embedding, target_embedding, output)):
+        _copy_module(ours, theirs)
     _set_positions(network, positions)
     return network.eval()
 
 
-def obstacles(
+def incompatibilities(
     transformer: nn.Transformer, source_embedding: nn.Embedding, target_embedding: nn.Embedding, output: nn.Linear
 ) -> list[str]:
     """Why our network cannot be this one, one line a reason; nothing where it can."""
     if not isinstance(transformer, nn.Transformer):
-        return [f"it is a {_name_of(transformer)}, not a torch.nn.Transformer"]
+        return [f"it is a {_class_name(transformer)}, not a torch.nn.Transformer"]
     stacks = _stacks(transformer)
     layers: list[Any] = [layer for stack in stacks for layer in stack]
     if not all(stacks) or {type(layer) for layer in layers} != {nn.TransformerEncoderLayer, nn.TransformerDecoderLayer}:
-        kinds = sorted({_name_of(layer) for layer in layers})
+        kinds = sorted({_class_name(layer) for layer in layers})
         return [f"its layers are {', '.join(kinds) or 'none'}, not those of torch.nn"]
     attentions = [each for layer in layers for each in _attentions(layer)]
     final = (transformer.encoder.norm, transformer.decoder.norm)
@@ -102,7 +102,7 @@ def obstacles(
     if kinds_of_norms != {"LayerNorm"} or any(each.weight is None for each in norms):
         return [f"its norms are {', '.join(sorted(kinds_of_norms))}, and not all are a LayerNorm with gains"]
     outside = (("source_embedding", source_embedding), ("target_embedding", target_embedding), ("output", output))
-    if other := [*_exchanged(transformer, layers, dict(outside))]:
+    if other := [*_find_replaced_modules(transformer, layers, dict(outside))]:
         return other
     widths = {output.in_features, source_embedding.embedding_dim, target_embedding.embedding_dim, transformer.d_model}
     fits = {
@@ -119,7 +119,7 @@ def obstacles(
             for each in attentions
         ),
         "the activation is none of relu, gelu (not tanh), silu": all(_activation(each) for each in layers),
-        "layers differ in heads, width, activation or norm_first": len(set(map(_shape, layers))) == 1
+        "layers differ in heads, width, activation or norm_first": len(set(map(_layer_settings, layers))) == 1
         and len({each.num_heads for each in attentions}) == 1,
         f"norms differ in epsilon: {sorted({each.eps for each in norms})}": len({each.eps for each in norms}) == 1,
     }
@@ -133,24 +133,26 @@ def _stacks(transformer: nn.Transformer) -> tuple[Sequence[Any], Sequence[Any]]:
     )
 
 
-def _exchanged(transformer: nn.Transformer, layers: Sequence[Any], outside: Mapping[str, nn.Module]) -> Iterator[str]:
+def _find_replaced_modules(
+    transformer: nn.Transformer, layers: Sequence[Any], embeddings_and_output: Mapping[str, nn.Module]
+) -> Iterator[str]:
     """Parts that compute something else than torch's own do. Subclasses that compute the same are welcome."""
-    parts = [("encoder", transformer.encoder), ("decoder", transformer.decoder), *outside.items()]
+    parts = [("encoder", transformer.encoder), ("decoder", transformer.decoder), *embeddings_and_output.items()]
     parts += [("linear", each) for layer in layers for each in (layer.linear1, layer.linear2)]
     parts += [("attention", each) for layer in layers for each in _attentions(layer)]
     parts += [("norm", each) for layer in layers for each in _norms(layer)]
     parts += [("norm", each) for each in (transformer.encoder.norm, transformer.decoder.norm) if each is not None]
     for name, part in parts:
-        ours = _COMPUTED[name]
+        ours = _EXPECTED_CLASSES[name]
         if not (isinstance(part, ours) and type(part).forward is ours.forward):
-            yield f"its {name} is a {_name_of(part)}, which computes otherwise than torch.nn.{ours.__name__}"
+            yield f"its {name} is a {_class_name(part)}, which computes otherwise than torch.nn.{ours.__name__}"
 
 
-def _name_of(part: object) -> str:
-    return f"{type(part).__module__}.{type(part).__qualname__}"
+def _class_name(module: object) -> str:
+    return f"{type(module).__module__}.{type(module).__qualname__}"
 
 
-def _shape(layer: Any) -> tuple[object, ...]:
+def _layer_settings(layer: Any) -> tuple[object, ...]:
     return layer.linear1.out_features, layer.linear2.in_features, _activation(layer), layer.norm_first
 
 
@@ -199,12 +201,14 @@ def _set_positions(network: Transformer, positions: AddedPositions | None) -> No
             embedding.positions.get_parameter("table").copy_(table)
 
 
-def _pairs(
-    network: Transformer, transformer: nn.Transformer, outside: tuple[nn.Embedding, nn.Embedding, nn.Linear]
+def _module_pairs(
+    network: Transformer,
+    transformer: nn.Transformer,
+    embeddings_and_output: tuple[nn.Embedding, nn.Embedding, nn.Linear],
 ) -> Iterator[tuple[nn.Module, Any]]:
     """Modules of ours beside those of torch."""
     assert network.source is not None
-    yield from zip((network.source.tokens, network.target.tokens, network.output), outside, strict=True)
+    yield from zip((network.source.tokens, network.target.tokens, network.output), embeddings_and_output, strict=True)
     if network.config.has_final_norm:
         yield from (
             (network.encoder_norm, transformer.encoder.norm),
@@ -232,17 +236,17 @@ def _layer_pairs(block: EncoderBlock | DecoderBlock, layer: Any) -> Iterator[tup
 
 
 @torch.no_grad()
-def _set(ours: nn.Module, theirs: Any) -> None:
+def _copy_module(module: nn.Module, torch_module: Any) -> None:
     """A bias that torch's module does not have is zero in ours."""
-    if isinstance(ours, MultiHeadAttention):
-        _copy(ours.project, theirs.in_proj_weight, theirs.in_proj_bias)
-        _copy(ours.output, theirs.out_proj.weight, theirs.out_proj.bias)
+    if isinstance(module, MultiHeadAttention):
+        _copy_weights(module.project, torch_module.in_proj_weight, torch_module.in_proj_bias)
+        _copy_weights(module.output, torch_module.out_proj.weight, torch_module.out_proj.bias)
     else:
-        _copy(ours, theirs.weight, getattr(theirs, "bias", None))
+        _copy_weights(module, torch_module.weight, getattr(torch_module, "bias", None))
 
 
-def _copy(ours: nn.Module, weight: Tensor, bias: Tensor | None) -> None:
-    ours.get_parameter("weight").copy_(weight)
-    if getattr(ours, "bias", None) is not None:
-        own = ours.get_parameter("bias")
+def _copy_weights(module: nn.Module, weight: Tensor, bias: Tensor | None) -> None:
+    module.get_parameter("weight").copy_(weight)
+    if getattr(module, "bias", None) is not None:
+        own = module.get_parameter("bias")
         own.copy_(torch.zeros_like(own) if bias is None else bias)

@@ -1,8 +1,8 @@
 """Scores of whole texts: how near the outputs come to their references, and which of two come nearer."""
 
-from attendo.metrics.measure import Measured, Score
-from attendo.metrics.perplexity import PERPLEXITIES, Likelihoods, likelihoods, perplexity
-from attendo.metrics.scores import METRICS, check_comparable, check_metric, score, scored
+from attendo.metrics.measure import MetricValues, Score
+from attendo.metrics.perplexity import PERPLEXITIES, Likelihoods, compute_likelihoods, perplexity
+from attendo.metrics.scores import METRICS, check_comparable, check_metric, compute_metric, score
 from attendo.metrics.significance import Comparison, compare, compare_perplexity
 
 __all__ = [
@@ -10,14 +10,14 @@ __all__ = [
     "PERPLEXITIES",
     "Comparison",
     "Likelihoods",
-    "Measured",
+    "MetricValues",
     "Score",
     "check_comparable",
     "check_metric",
     "compare",
     "compare_perplexity",
-    "likelihoods",
+    "compute_likelihoods",
+    "compute_metric",
     "perplexity",
     "score",
-    "scored",
 ]

@@ -10,9 +10,9 @@ from attendo.errors import UsageError
 
 Statistics = Sequence[Sequence[float]]  # a row a line
 References = Sequence[str] | Sequence[Sequence[str]]
-Ways = Sequence[tuple[str, ...]]  # of each line, all that are right
+ReferenceSets = Sequence[tuple[str, ...]]  # of each line, all that are right
 # A plain import of the package would tie this layer to all that the package has on show.
-VERSION = f"attendo:{import_module('attendo').__version__}"
+VERSION_SIGNATURE = f"attendo:{import_module('attendo').__version__}"
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Formula:
+class MetricFormula:
     """A score of any choice of lines, from the sums of their rows."""
 
     name: str
@@ -39,7 +39,7 @@ class Formula:
 
 
 @dataclass(frozen=True)
-class Measure(Formula):
+class Metric(MetricFormula):
     """A way to score outputs against the references it was made with.
 
     The texts are looked at once, however many choices of lines are scored.
@@ -49,36 +49,36 @@ class Measure(Formula):
 
 
 @dataclass(frozen=True)
-class Measured:
+class MetricValues:
     """Lines that were looked at: their score all together, or that of some."""
 
-    lines: int
-    score_of: Callable[[Sequence[int]], Score]  # of the lines with these numbers
+    num_lines: int
+    score_lines: Callable[[Sequence[int]], Score]  # of the lines with these numbers
 
     @property
     def score(self) -> Score:
-        return self.score_of(range(self.lines))
+        return self.score_lines(range(self.num_lines))
 
-    def by(self, labels: Sequence[str]) -> dict[str, Score]:
+    def score_by_label(self, labels: Sequence[str]) -> dict[str, Score]:
         """Of the lines that have a label in common, labels in the order in which they first come."""
-        if len(labels) != self.lines:
-            raise UsageError("label_count_mismatch", lines=self.lines, labels=len(labels))
+        if len(labels) != self.num_lines:
+            raise UsageError("label_count_mismatch", lines=self.num_lines, labels=len(labels))
         groups: dict[str, list[int]] = {}
         for number, label in enumerate(labels):
             groups.setdefault(label, []).append(number)
-        return {label: self.score_of(lines) for label, lines in groups.items()}
+        return {label: self.score_lines(lines) for label, lines in groups.items()}
 
 
-def measured(found: Formula, rows: Statistics) -> Measured:
-    return Measured(len(rows), lambda lines: score_of(found, [rows[number] for number in lines]))
+def make_metric_values(formula: MetricFormula, rows: Statistics) -> MetricValues:
+    return MetricValues(len(rows), lambda lines: compute_score(formula, [rows[number] for number in lines]))
 
 
-def score_of(found: Formula, rows: Statistics) -> Score:
+def compute_score(formula: MetricFormula, rows: Statistics) -> Score:
     sums = [sum(column) for column in zip(*rows, strict=True)]
-    return Score(found.name, found.value(sums), found.signature, found.higher_is_better)
+    return Score(formula.name, formula.value(sums), formula.signature, formula.higher_is_better)
 
 
-def ways(references: References) -> list[tuple[str, ...]]:
+def normalise_references(references: References) -> list[tuple[str, ...]]:
     if isinstance(references, str):
         raise UsageError("metric_texts_not_list")
     found = [(each,) if isinstance(each, str) else tuple(each) for each in references]
@@ -87,18 +87,18 @@ def ways(references: References) -> list[tuple[str, ...]]:
     return found
 
 
-def every_text(right: Ways) -> list[str]:
-    return [text for line in right for text in line]
+def flatten_references(references: ReferenceSets) -> list[str]:
+    return [text for line in references for text in line]
 
 
-def as_streams(right: Ways) -> list[list[Any]]:
+def to_sacrebleu_streams(references: ReferenceSets) -> list[list[Any]]:
     """As sacrebleu takes them: all first references, all second ones and so on; None where a line has fewer."""
-    return [list(stream) for stream in zip_longest(*right)]
+    return [list(stream) for stream in zip_longest(*references)]
 
 
-def counted(right: Ways) -> str:
+def reference_count_signature(references: ReferenceSets) -> str:
     """For a signature, as sacrebleu writes it; nothing where each line has one."""
-    numbers = {len(line) for line in right}
+    numbers = {len(line) for line in references}
     if numbers == {1}:
         return ""
     return f"nrefs:{numbers.pop()}|" if len(numbers) == 1 else "nrefs:var|"

@@ -7,22 +7,22 @@ from typing import Protocol, runtime_checkable
 
 from attendo.errors import UsageError
 from attendo.metrics.measure import (
-    VERSION,
-    Formula,
-    Measured,
+    VERSION_SIGNATURE,
+    MetricFormula,
+    MetricValues,
     References,
     Statistics,
-    counted,
-    every_text,
-    measured,
-    ways,
+    flatten_references,
+    make_metric_values,
+    normalise_references,
+    reference_count_signature,
 )
-from attendo.metrics.text_scores import words
-from attendo.settings import nearest
+from attendo.metrics.text_scores import split_words
+from attendo.settings import suggest_name
 from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, main_script
 
 PERPLEXITIES = ("perplexity", "perplexity_per_word", "perplexity_per_character")
-_MOST = 700.0  # e to this power is the largest there is
+_MAX_EXPONENT = 700.0  # e to this power is the largest there is
 
 
 @runtime_checkable
@@ -33,7 +33,7 @@ class ScoredText(Protocol):
 
 
 @runtime_checkable
-class Tokens(Protocol):
+class TokenizerInfo(Protocol):
     @property
     def kind(self) -> str: ...
 
@@ -42,21 +42,21 @@ class Tokens(Protocol):
 
 
 @runtime_checkable
-class Prefixes(Protocol):
+class PrefixSettings(Protocol):
     @property
     def target_prefix(self) -> Sequence[str]:
         """Symbols that every answer begins with."""
 
 
 @runtime_checkable
-class Likely(Protocol):
+class LikelihoodModel(Protocol):
     """What a `TextModel` can do."""
 
     @property
-    def target_tokenizer(self) -> Tokens: ...
+    def target_tokenizer(self) -> TokenizerInfo: ...
 
     @property
-    def generation(self) -> Prefixes: ...
+    def generation(self) -> PrefixSettings: ...
 
     @property
     def decoder_only(self) -> bool:
@@ -72,19 +72,19 @@ class Likelihoods:
     references: Sequence[tuple[str, ...]]
     log_probability: Sequence[float]
     tokens: Sequence[int]
-    tokenizer: Tokens
-    ends: bool  # whether the end of each reference counts as one more token
+    tokenizer: TokenizerInfo
+    counts_eos: bool  # whether the end of each reference counts as one more token
 
 
-def likelihoods(model: Likely, sources: Sequence[str], references: References) -> Likelihoods:
+def compute_likelihoods(model: LikelihoodModel, sources: Sequence[str], references: References) -> Likelihoods:
     """One pass over all references. Symbols that every answer begins with are given, and do not count."""
-    right = ways(references)
+    right = normalise_references(references)
     if len(sources) != len(right):
         raise UsageError("source_reference_count_mismatch", sources=len(sources), references=len(right))
     if not sources:
         raise UsageError("no_sources_to_score")
     repeated = [source for source, line in zip(sources, right, strict=True) for _ in line]
-    scored = iter(model.score_tokens(repeated, every_text(right)))
+    scored = iter(model.score_tokens(repeated, flatten_references(right)))
     given = 0 if model.decoder_only else len(model.generation.target_prefix)
     lines = [[next(scored).log_probabilities[given:] for _ in line] for line in right]
     return Likelihoods(
@@ -92,25 +92,32 @@ def likelihoods(model: Likely, sources: Sequence[str], references: References) -
         log_probability=[sum(map(sum, line)) for line in lines],
         tokens=[sum(map(len, line)) for line in lines],
         tokenizer=model.target_tokenizer,
-        ends=not model.decoder_only,
+        counts_eos=not model.decoder_only,
     )
 
 
-def perplexity(name: str, found: Likelihoods) -> Measured:
+def perplexity(name: str, likelihoods: Likelihoods) -> MetricValues:
     """exp(-log p / count): as unsure as a choice between so many that are equally probable.
 
     The end of a reference counts as one, whatever is counted.
     """
-    return measured(*formula_and_rows(name, found))
+    return make_metric_values(*prepare_perplexity(name, likelihoods))
 
 
-def formula_and_rows(name: str, found: Likelihoods) -> tuple[Formula, Statistics]:
+def prepare_perplexity(name: str, likelihoods: Likelihoods) -> tuple[MetricFormula, Statistics]:
     if name not in PERPLEXITIES:
         known = ", ".join(PERPLEXITIES)
-        raise UsageError("unknown_perplexity", name=name, suggestion=nearest(name, list(PERPLEXITIES)), known=known)
-    unit, counts = _counts(name, found)
-    signature = f"{name}|{counted(found.references)}{unit}|eos:{'yes' if found.ends else 'no'}|{VERSION}"
-    return Formula(name, signature, False, _value), list(zip(found.log_probability, counts, strict=True))
+        raise UsageError(
+            "unknown_perplexity", name=name, suggestion=suggest_name(name, list(PERPLEXITIES)), known=known
+        )
+    unit, counts = _count_units(name, likelihoods)
+    signature = (
+        f"{name}|{reference_count_signature(likelihoods.references)}{unit}|eos:"
+        f"{'yes' if likelihoods.counts_eos else 'no'}|{VERSION_SIGNATURE}"
+    )
+    return MetricFormula(name, signature, False, _perplexity_value), list(
+        zip(likelihoods.log_probability, counts, strict=True)
+    )
 
 
 def check_same_tokens(name: str, one: Likelihoods, other: Likelihoods) -> None:
@@ -119,17 +126,17 @@ def check_same_tokens(name: str, one: Likelihoods, other: Likelihoods) -> None:
         raise UsageError("perplexity_tokenizers_differ")
 
 
-def _counts(name: str, found: Likelihoods) -> tuple[str, Sequence[int]]:
+def _count_units(name: str, likelihoods: Likelihoods) -> tuple[str, Sequence[int]]:
     if name == "perplexity":
-        return f"tok:{found.tokenizer.kind}-{found.tokenizer.vocab_size}", found.tokens
+        return f"tok:{likelihoods.tokenizer.kind}-{likelihoods.tokenizer.vocab_size}", likelihoods.tokens
     characters = name == "perplexity_per_character"
-    without_spaces = main_script(every_text(found.references)) in SCRIPTS_WITHOUT_SPACES
-    count: Callable[[str], int] = len if characters else lambda text: len(words(text, without_spaces))
+    without_spaces = main_script(flatten_references(likelihoods.references)) in SCRIPTS_WITHOUT_SPACES
+    count: Callable[[str], int] = len if characters else lambda text: len(split_words(text, without_spaces))
     unit = "tok:codepoint" if characters else f"tok:{'char' if without_spaces else 'space'}"
-    return unit, [sum(count(text) + found.ends for text in line) for line in found.references]
+    return unit, [sum(count(text) + likelihoods.counts_eos for text in line) for line in likelihoods.references]
 
 
-def _value(sums: Sequence[float]) -> float:
+def _perplexity_value(sums: Sequence[float]) -> float:
     """Of nothing, nothing is unsure."""
     log_probability, count = sums
-    return math.exp(min(-log_probability / count, _MOST)) if count else 1.0
+    return math.exp(min(-log_probability / count, _MAX_EXPONENT)) if count else 1.0

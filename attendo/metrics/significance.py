@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attendo.errors import UsageError
-from attendo.metrics.measure import Formula, References, Score, Statistics, score_of
-from attendo.metrics.perplexity import Likelihoods, check_same_tokens, formula_and_rows
-from attendo.metrics.scores import measure
+from attendo.metrics.measure import MetricFormula, References, Score, Statistics, compute_score
+from attendo.metrics.perplexity import Likelihoods, check_same_tokens, prepare_perplexity
+from attendo.metrics.scores import make_metric
 
 # numpy takes a third of the time in which a command reports a mistake, and a single score does without it.
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SAMPLES = 1000
 SEED = 12345  # as in sacrebleu: the same seed draws the same lines there
-SIGNIFICANT = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class Comparison:
     @property
     def significant(self) -> bool:
         """At 0.05. A p-value below it is not enough: where nothing but chance is at work, one in nine is."""
-        return self.p_value < SIGNIFICANT and not self.interval_holds_zero
+        return self.p_value < SIGNIFICANCE_LEVEL and not self.interval_contains_zero
 
     @property
     def one_is_better(self) -> bool:
         return self.difference > 0 if self.one.higher_is_better else self.difference < 0
 
     @property
-    def interval_holds_zero(self) -> bool:
+    def interval_contains_zero(self) -> bool:
         return self.interval[0] <= 0 <= self.interval[1]
 
 
@@ -60,8 +60,8 @@ def compare(
     sacrebleu: how often the size of the difference, less its mean over the samples, reaches the real one. It looks to
     one side only: where the interval just leaves out 0, it is about 0.025.
     """
-    found = measure(metric, references, tokenize, one, other)
-    return _compared(found, found.statistics(one), found.statistics(other), samples, seed)
+    found = make_metric(metric, references, tokenize, one, other)
+    return _compare(found, found.statistics(one), found.statistics(other), samples, seed)
 
 
 def compare_perplexity(
@@ -71,35 +71,35 @@ def compare_perplexity(
     if list(one.references) != list(other.references):
         raise UsageError("models_scored_on_different_references")
     check_same_tokens(name, one, other)
-    formula, rows = formula_and_rows(name, one)
-    return _compared(formula, rows, formula_and_rows(name, other)[1], samples, seed)
+    formula, rows = prepare_perplexity(name, one)
+    return _compare(formula, rows, prepare_perplexity(name, other)[1], samples, seed)
 
 
-def _compared(found: Formula, one: Statistics, other: Statistics, samples: int, seed: int) -> Comparison:
+def _compare(formula: MetricFormula, one: Statistics, other: Statistics, samples: int, seed: int) -> Comparison:
     if samples < 1:
         raise UsageError("too_few_bootstrap_samples", samples=samples)
     if seed < 0:
         raise UsageError("negative_bootstrap_seed", seed=seed)
-    scores = score_of(found, one), score_of(found, other)
+    scores = compute_score(formula, one), compute_score(formula, other)
     difference = scores[0].value - scores[1].value
-    drawn = differences(found.value, one, other, samples, seed)
+    drawn = bootstrap_differences(formula.value, one, other, samples, seed)
     return Comparison(
         one=scores[0],
         other=scores[1],
         difference=difference,
-        interval=interval(drawn),
+        interval=confidence_interval(drawn),
         p_value=p_value(drawn, difference),
-        signature=_sampled(found.signature, samples, seed),
+        signature=_bootstrap_signature(formula.signature, samples, seed),
     )
 
 
-def _sampled(signature: str, samples: int, seed: int) -> str:
+def _bootstrap_signature(signature: str, samples: int, seed: int) -> str:
     """Where sacrebleu puts it: behind the first part."""
     first, _, rest = signature.partition("|")
     return f"{first}|bs:{samples}|seed:{seed}|{rest}"
 
 
-def differences(
+def bootstrap_differences(
     value: Callable[[Sequence[float]], float], one: Statistics, other: Statistics, samples: int, seed: int
 ) -> "NDArray[np.float64]":
     """One a sample: as many lines as there are, drawn with replacement, the same for both."""
@@ -115,18 +115,18 @@ def differences(
     return found
 
 
-def interval(of: "NDArray[np.float64]") -> tuple[float, float]:
+def confidence_interval(differences: "NDArray[np.float64]") -> tuple[float, float]:
     """Where 95 of 100 lie."""
     import numpy as np
 
-    low, high = np.quantile(of, (0.025, 0.975)).tolist()
+    low, high = np.quantile(differences, (0.025, 0.975)).tolist()
     return low, high
 
 
-def p_value(of: "NDArray[np.float64]", real: float) -> float:
+def p_value(differences: "NDArray[np.float64]", observed: float) -> float:
     """Equal outputs reach their difference of 0 every time: p is 1. One is added so that it is never 0."""
     import numpy as np
 
-    sizes = np.abs(of)
-    reached = int((sizes - sizes.mean() >= abs(real)).sum())
+    sizes = np.abs(differences)
+    reached = int((sizes - sizes.mean() >= abs(observed)).sum())
     return (reached + 1) / (len(sizes) + 1)

@@ -11,19 +11,28 @@ from functools import cache
 from itertools import pairwise
 
 from attendo.errors import UsageError
-from attendo.metrics.measure import VERSION, Measure, Measured, Score, Statistics, Ways, counted, every_text
-from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, main_script, script_of
+from attendo.metrics.measure import (
+    VERSION_SIGNATURE,
+    Metric,
+    MetricValues,
+    ReferenceSets,
+    Score,
+    Statistics,
+    flatten_references,
+    reference_count_signature,
+)
+from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, find_script, main_script
 
-DISTINCT = {"distinct1": 1, "distinct2": 2}
+DISTINCT_METRICS = {"distinct1": 1, "distinct2": 2}
 
 
-def tokens(text: str) -> list[str]:
+def split_rouge_tokens(text: str) -> list[str]:
     """Words of letters and digits, lower-cased; in scripts without spaces every character.
 
     On ASCII these are the tokens of the package rouge-score. It takes every other letter for a space, so that a Chinese
     line has no tokens, and a word with an umlaut is two.
     """
-    return "".join(map(_set_apart, text.lower())).split()
+    return "".join(map(_separate_character, text.lower())).split()
 
 
 def rouge_1(output: Sequence[str], reference: Sequence[str]) -> float:
@@ -62,66 +71,74 @@ def _f1(shared: int, output: int, reference: int) -> float:
 
 
 @cache
-def _set_apart(character: str) -> str:
+def _separate_character(character: str) -> str:
     category = unicodedata.category(character)
     part_of_word = category[0] == "L" or category in ("Nd", "Mn", "Mc")
     # A selector asks for a picture, in colour or not; it stands behind emoji, which are no words.
     if not part_of_word or "VARIATION SELECTOR" in unicodedata.name(character, ""):
         return " "
-    return f" {character} " if script_of(character) in SCRIPTS_WITHOUT_SPACES else character
+    return f" {character} " if find_script(character) in SCRIPTS_WITHOUT_SPACES else character
 
 
 _ROUGE = {"rouge1": rouge_1, "rouge2": rouge_2, "rougeL": rouge_l}
 
 
-def exact_match(references: Ways) -> Measure:
+def exact_match(references: ReferenceSets) -> Metric:
     """In percent of the lines; white space around a line does not count."""
-    return _of_whole_lines("exact_match", "exact", references, wanted=True)
+    return _line_match_metric("exact_match", "exact", references, matching=True)
 
 
-def error_rate(references: Ways) -> Measure:
+def error_rate(references: ReferenceSets) -> Metric:
     """The rest of them: lines that are not right to the letter."""
-    return _of_whole_lines("error_rate", "error", references, wanted=False)
+    return _line_match_metric("error_rate", "error", references, matching=False)
 
 
-def word_error_rate(references: Ways) -> Measure:
+def word_error_rate(references: ReferenceSets) -> Metric:
     """Words to put in, take out or change for every hundred words of the references."""
-    characters = main_script(every_text(references)) in SCRIPTS_WITHOUT_SPACES
-    expected = [[words(reference, characters) for reference in line] for line in references]
+    characters = main_script(flatten_references(references)) in SCRIPTS_WITHOUT_SPACES
+    expected = [[split_words(reference, characters) for reference in line] for line in references]
     if not any(any(line) for line in expected):
         raise UsageError("references_without_words", count=len(references))
 
     def statistics(outputs: Sequence[str]) -> Statistics:
         pairs = zip(outputs, expected, strict=True)
-        return [_nearest(words(output, characters), line) for output, line in pairs]
+        return [_nearest_reference(split_words(output, characters), line) for output, line in pairs]
 
-    signature = f"wer|{counted(references)}tok:{'char' if characters else 'space'}|{VERSION}"
-    return Measure("word_error_rate", signature, False, _percent, statistics)
+    signature = (
+        f"wer|{reference_count_signature(references)}tok:{'char' if characters else 'space'}|{VERSION_SIGNATURE}"
+    )
+    return Metric("word_error_rate", signature, False, _percent, statistics)
 
 
-def rouge(name: str, references: Ways) -> Measure:
+def rouge(name: str, references: ReferenceSets) -> Metric:
     """The mean of the lines, in percent."""
-    expected = [[tokens(reference) for reference in line] for line in references]
+    expected = [[split_rouge_tokens(reference) for reference in line] for line in references]
     of_line: Callable[[Sequence[str], Sequence[str]], float] = _ROUGE[name]
 
     def statistics(outputs: Sequence[str]) -> Statistics:
-        cut = zip(map(tokens, outputs), expected, strict=True)
+        cut = zip(map(split_rouge_tokens, outputs), expected, strict=True)
         return [(max(of_line(output, each) for each in line), 1) for output, line in cut]
 
-    signature = f"{name}|{counted(references)}f1|case:lc|stem:no|tok:word+char|{VERSION}"
-    return Measure(name, signature, True, _percent, statistics)
+    signature = f"{name}|{reference_count_signature(references)}f1|case:lc|stem:no|tok:word+char|{VERSION_SIGNATURE}"
+    return Metric(name, signature, True, _percent, statistics)
 
 
-def _of_whole_lines(name: str, short: str, references: Ways, wanted: bool) -> Measure:
+def _line_match_metric(name: str, short: str, references: ReferenceSets, matching: bool) -> Metric:
     expected = [{reference.strip() for reference in line} for line in references]
 
     def statistics(outputs: Sequence[str]) -> Statistics:
-        return [((output.strip() in line) == wanted, 1) for output, line in zip(outputs, expected, strict=True)]
+        return [((output.strip() in line) == matching, 1) for output, line in zip(outputs, expected, strict=True)]
 
-    return Measure(name, f"{short}|{counted(references)}strip|{VERSION}", wanted, _percent, statistics)
+    return Metric(
+        name,
+        f"{short}|{reference_count_signature(references)}strip|{VERSION_SIGNATURE}",
+        matching,
+        _percent,
+        statistics,
+    )
 
 
-def _nearest(output: Sequence[str], line: Sequence[Sequence[str]]) -> tuple[int, int]:
+def _nearest_reference(output: Sequence[str], line: Sequence[Sequence[str]]) -> tuple[int, int]:
     """Errors and words of the reference with the fewest errors for its length."""
     found = [(edit_distance(output, each), len(each)) for each in line]
     return min(found, key=lambda each: (each[0] / max(each[1], 1), -each[1]))
@@ -133,9 +150,9 @@ def _percent(sums: Sequence[float]) -> float:
     return 100 * part / whole if whole else 100.0 * bool(part)
 
 
-def words(text: str, characters: bool) -> Sequence[str]:
+def split_words(text: str, by_character: bool) -> Sequence[str]:
     """What stands between white space; or, in a script that does not set words apart, every character."""
-    return "".join(text.split()) if characters else text.split()
+    return "".join(text.split()) if by_character else text.split()
 
 
 def edit_distance(output: Sequence[str], reference: Sequence[str]) -> int:
@@ -165,21 +182,21 @@ def edit_distance(output: Sequence[str], reference: Sequence[str]) -> int:
     return distance
 
 
-def distinct(name: str, outputs: Sequence[str]) -> Measured:
+def distinct_ngrams(name: str, outputs: Sequence[str]) -> MetricValues:
     """In percent; n-grams are of the words of ROUGE and do not reach from one line into the next."""
-    length = DISTINCT[name]
-    grams = [_grams(tokens(output), length) for output in outputs]
-    return Measured(len(outputs), _scorer(name, grams))
+    length = DISTINCT_METRICS[name]
+    grams = [_ngrams(split_rouge_tokens(output), length) for output in outputs]
+    return MetricValues(len(outputs), _make_scorer(name, grams))
 
 
-def _scorer(name: str, grams: Sequence[Sequence[tuple[str, ...]]]) -> Callable[[Sequence[int]], Score]:
+def _make_scorer(name: str, grams: Sequence[Sequence[tuple[str, ...]]]) -> Callable[[Sequence[int]], Score]:
     def score_of(lines: Sequence[int]) -> Score:
         found = [gram for number in lines for gram in grams[number]]
         value = 100 * len(set(found)) / len(found) if found else 0.0
-        return Score(name, value, f"{name}|case:lc|tok:word+char|{VERSION}", True)
+        return Score(name, value, f"{name}|case:lc|tok:word+char|{VERSION_SIGNATURE}", True)
 
     return score_of
 
 
-def _grams(words: Sequence[str], length: int) -> list[tuple[str, ...]]:
+def _ngrams(words: Sequence[str], length: int) -> list[tuple[str, ...]]:
     return list(zip(*(words[begin:] for begin in range(length)), strict=False))

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from attendo.errors import UsageError, shorten
-from attendo.settings import Settings, nearest
+from attendo.settings import Settings, suggest_name
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -75,7 +75,7 @@ class ModelConfig(Settings):
         """A named size, with any other setting changed: `ModelConfig.preset("base", vocab_size=8000)`."""
         if name not in PRESETS:
             raise UsageError(
-                "unknown_preset", preset=name, suggestion=nearest(name, list(PRESETS)), presets=", ".join(PRESETS)
+                "unknown_preset", preset=name, suggestion=suggest_name(name, list(PRESETS)), presets=", ".join(PRESETS)
             )
         return cls(**{**PRESETS[name], **changes})
 

@@ -14,7 +14,7 @@ from attendo.model.config import ModelConfig
 HeadScales = Mapping[str, Mapping[int, float]]
 
 
-def scaled_heads(heads: HeadScales) -> "ScaledHeads":
+def scale_heads(heads: HeadScales) -> "ScaledHeads":
     """`scaled_heads({"decoder.0.cross": {3: 0.0}})` is a tap that switches off a head."""
     return ScaledHeads(heads)
 
@@ -29,7 +29,7 @@ class ScaledHeads:
                 if not math.isfinite(scale):
                     raise UsageError("head_scale_not_finite", head=head, site=site, scale=scale)
         # Made once for each device: while a GPU's work is recorded, nothing can be brought to it.
-        self._made: dict[tuple[str, torch.device, torch.dtype], Tensor] = {}
+        self._factors: dict[tuple[str, torch.device, torch.dtype], Tensor] = {}
 
     def __call__(self, site: str, weights: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H T S"] | None:
         return weights * self.factors(site, weights) if self.heads.get(site) else None
@@ -37,10 +37,10 @@ class ScaledHeads:
     def factors(self, site: str, like: Float[Tensor, "*B H T S"]) -> Float[Tensor, "H 1 1"]:
         """One for each head of a place."""
         key = (site, like.device, like.dtype)
-        if key not in self._made:
+        if key not in self._factors:
             factors = [self.heads.get(site, {}).get(head, 1.0) for head in range(like.size(-3))]
-            self._made[key] = torch.tensor(factors, device=like.device, dtype=like.dtype)[:, None, None]
-        return self._made[key]
+            self._factors[key] = torch.tensor(factors, device=like.device, dtype=like.dtype)[:, None, None]
+        return self._factors[key]
 
     def check(self, config: ModelConfig) -> None:
         """That the network has these places and heads: what is not there cannot be switched off."""

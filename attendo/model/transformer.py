@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
-from attendo.model.decoder_state import DecoderState, FixedState, Memory, State
+from attendo.model.decoder_state import CacheState, DecoderState, Memory, StaticCacheState
 from attendo.model.initialise import initialise
 from attendo.nn.attention import KeysValues, Tap
 from attendo.nn.blocks import BlockShape, DecoderBlock, EncoderBlock
 from attendo.nn.masks import Mask, padding_mask
 from attendo.nn.positions import LearnedPositions, NoPositions, RotaryPositions, SinusoidalPositions, Start
 
-StateT = TypeVar("StateT", bound=State)
+StateT = TypeVar("StateT", bound=CacheState)
 
 
 class Embedding(nn.Module):
@@ -30,7 +30,7 @@ class Embedding(nn.Module):
     def __init__(self, vocab_size: int, config: ModelConfig, norm: nn.Module | None) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocab_size, config.d_model)
-        self.positions = _positions(config)
+        self.positions = _make_positions(config)
         self.norm = norm
         self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         self.dropout = nn.Dropout(config.dropout)
@@ -112,18 +112,18 @@ class Transformer(nn.Module):
         if self.config.decoder_only:
             if memory.states.size(1):
                 raise UsageError("decoder_only_memory_given")
-            return DecoderState(tuple(self._places(memory.states.size(0), 0) for _ in self.decoder), None)
+            return DecoderState(tuple(self._allocate_keys_values(memory.states.size(0), 0) for _ in self.decoder), None)
         blocks: Sequence[DecoderBlock] = self.decoder  # type: ignore[assignment]
         kv = tuple(b.cross_attention.keys_values(memory.states) for b in blocks if b.cross_attention is not None)
         return DecoderState(kv, memory.mask)
 
-    def room(self, sentences: int, source_width: int, width: int, capacity: int) -> FixedState:
+    def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> StaticCacheState:
         """A state of fixed size for so many sentences of `width` rows each; nothing is in it yet."""
         source_width = 0 if self.decoder_only else source_width
-        memory = tuple(self._places(sentences, source_width) for _ in self.decoder)
+        memory = tuple(self._allocate_keys_values(sentences, source_width) for _ in self.decoder)
         is_token = torch.ones(sentences, source_width, dtype=torch.bool, device=self.device)
-        storage = [self._places(sentences * width, capacity) for _ in self.decoder]
-        return FixedState.empty(DecoderState(memory, is_token), storage, follows=width > 1)
+        storage = [self._allocate_keys_values(sentences * width, capacity) for _ in self.decoder]
+        return StaticCacheState.empty(DecoderState(memory, is_token), storage, reorderable=width > 1)
 
     @property
     def device(self) -> torch.device:
@@ -154,11 +154,11 @@ class Transformer(nn.Module):
         past: list[Any] = []
         for n, block in enumerate(blocks):
             memory = state.memory[n] if state.memory else None
-            x, kv = block(x, state.past_of(n), mask, memory, memory_mask, rotation, tap)
+            x, kv = block(x, state.layer_cache(n), mask, memory, memory_mask, rotation, tap)
             past.append(kv)
-        return self.decoder_norm(x), state.after(past)
+        return self.decoder_norm(x), state.with_cache(past)
 
-    def _places(self, rows: int, positions: int) -> KeysValues:
+    def _allocate_keys_values(self, rows: int, positions: int) -> KeysValues:
         """Room for keys and values."""
         shape, like = _block_shape(self.config), self.output.weight
         keys, values = (
@@ -186,7 +186,7 @@ def _block_shape(config: ModelConfig) -> BlockShape:
     )
 
 
-def _positions(config: ModelConfig) -> NoPositions:
+def _make_positions(config: ModelConfig) -> NoPositions:
     match config.positions:
         case "sinusoidal":
             return SinusoidalPositions(config.position_layout, config.position_offset)

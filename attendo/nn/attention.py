@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attendo.errors import UsageError
 from attendo.nn import single_query_attention
-from attendo.nn.linear import product
+from attendo.nn.linear import linear
 from attendo.nn.masks import Mask
 from attendo.nn.positions import Rotation
 
@@ -23,14 +23,14 @@ from attendo.nn.positions import Rotation
 Tap = Callable[[str, Tensor], Tensor | None]
 
 # Up to here compiled code beats the library's kernels, which are made for long sequences (measured on an H200 with 32).
-SHORT = 64
+MAX_EXPLICIT_LENGTH = 64
 
 
 @runtime_checkable
-class Past(Protocol):
+class KVCache(Protocol):
     """Keys and values that new ones join."""
 
-    def extend(self, new: "KeysValues") -> "KeysValues | JoiningKeysValues":
+    def extend(self, new: "KeysValues") -> "KeysValues | PendingKeysValues":
         """All that can be looked at, old and new."""
 
 
@@ -55,7 +55,7 @@ class KeysValues:
 
 
 @dataclass(frozen=True)
-class FixedKeysValues:
+class StaticKeysValues:
     """Room for as many positions as there will be, in memory that stays where it is.
 
     `extend` writes position `length` of every row. Position p of row r lies in row `order[r, p]` of the storage, so
@@ -66,18 +66,18 @@ class FixedKeysValues:
     length: Int[Tensor, " R"]
     order: Int[Tensor, "R C"] | None
 
-    def extend(self, new: KeysValues) -> "KeysValues | JoiningKeysValues":
-        return JoiningKeysValues(self, new) if single_query_attention.serves(new.keys) else self.joined_by(new)
+    def extend(self, new: KeysValues) -> "KeysValues | PendingKeysValues":
+        return PendingKeysValues(self, new) if single_query_attention.is_supported(new.keys) else self.append(new)
 
-    def joined_by(self, new: KeysValues) -> KeysValues:
+    def append(self, new: KeysValues) -> KeysValues:
         rows = torch.arange(self.length.size(0), device=self.length.device)
         self.storage.keys[rows, :, self.length] = new.keys[:, :, 0]
         self.storage.values[rows, :, self.length] = new.values[:, :, 0]
         if self.order is None:
             return self.storage
-        return KeysValues(self._ordered(self.storage.keys), self._ordered(self.storage.values))
+        return KeysValues(self._gather_rows(self.storage.keys), self._gather_rows(self.storage.values))
 
-    def _ordered(self, storage: Float[Tensor, "R H C K"]) -> Float[Tensor, "R H C K"]:
+    def _gather_rows(self, storage: Float[Tensor, "R H C K"]) -> Float[Tensor, "R H C K"]:
         """Whole vectors by their number: on a CPU several times as fast as one index for rows and one for places."""
         assert self.order is not None, "asked for where there is one"
         _, heads, room, width = storage.shape
@@ -88,18 +88,18 @@ class FixedKeysValues:
 
 
 @dataclass(frozen=True)
-class JoiningKeysValues:
+class PendingKeysValues:
     """New keys and values on their way: a kernel writes them where they belong while it looks at all of them."""
 
-    past: FixedKeysValues
+    past: StaticKeysValues
     new: KeysValues
 
-    def written(self) -> KeysValues:
-        return self.past.joined_by(self.new)
+    def materialise(self) -> KeysValues:
+        return self.past.append(self.new)
 
     def attend(self, queries: Float[Tensor, "R H 1 K"]) -> Float[Tensor, "R H 1 Kv"]:
         storage, new = self.past.storage, self.new
-        return single_query_attention.grow_and_attend(
+        return single_query_attention.append_and_attend(
             queries, (storage.keys, storage.values), (new.keys, new.values), self.past.length, self.past.order
         )
 
@@ -135,73 +135,77 @@ class MultiHeadAttention(nn.Module):
         self, x: Float[Tensor, "B T D"], rotation: Rotation | None = None
     ) -> tuple[Float[Tensor, "B H T K"], KeysValues]:
         width, values_width = self.num_heads * self.d_key, self.num_heads * self.d_value
-        projected = product(x, self.project.weight, self.project.bias)
+        projected = linear(x, self.project.weight, self.project.bias)
         if rotation is None:
             queries, keys, values = projected.split((width, width, values_width), dim=-1)
-            queries, keys = self._heads(queries, self.d_key), self._heads(keys, self.d_key)
+            queries, keys = self._split_heads(queries, self.d_key), self._split_heads(keys, self.d_key)
         else:  # both in one turn, as twice as many heads
             both, values = projected.split((2 * width, values_width), dim=-1)
-            queries, keys = rotation.turn(self._heads(both, self.d_key)).chunk(2, dim=1)
-        return queries, KeysValues(keys, self._heads(values, self.d_value))
+            queries, keys = rotation.rotate(self._split_heads(both, self.d_key)).chunk(2, dim=1)
+        return queries, KeysValues(keys, self._split_heads(values, self.d_value))
 
     def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
         width = self.num_heads * self.d_key
-        return self._heads(product(x, self.project.weight[:width], self.project.bias[:width]), self.d_key)
+        return self._split_heads(linear(x, self.project.weight[:width], self.project.bias[:width]), self.d_key)
 
     def keys_values(self, x: Float[Tensor, "B S D"]) -> KeysValues:
         width = self.num_heads * self.d_key
         both = F.linear(x, self.project.weight[width:], self.project.bias[width:])
         keys, values = both.split((width, self.num_heads * self.d_value), dim=-1)
-        return KeysValues(self._heads(keys, self.d_key), self._heads(values, self.d_value))
+        return KeysValues(self._split_heads(keys, self.d_key), self._split_heads(values, self.d_value))
 
     def forward(
         self,
         queries: Float[Tensor, "B H T K"],
-        kv: KeysValues | JoiningKeysValues,
+        kv: KeysValues | PendingKeysValues,
         mask: Mask,
         tap: Tap | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Where `kv` has fewer rows than there are queries, as many rows side by side look at the same one."""
-        if tap is None and single_query_attention.serves(queries):
-            mixed = self._one_query(queries, kv, mask)
+        if tap is None and single_query_attention.is_supported(queries):
+            mixed = self._attend_one_query(queries, kv, mask)
         else:
-            mixed = self._many_queries(queries, kv.written() if isinstance(kv, JoiningKeysValues) else kv, mask, tap)
+            mixed = self._attend_many_queries(
+                queries, kv.materialise() if isinstance(kv, PendingKeysValues) else kv, mask, tap
+            )
         joined = mixed.transpose(1, 2).flatten(2)  # [B, H, T, Kv] -> [B, T, H * Kv]
-        return product(joined, self.output.weight, self.output.bias)
+        return linear(joined, self.output.weight, self.output.bias)
 
-    def _one_query(
-        self, queries: Float[Tensor, "R H 1 K"], kv: KeysValues | JoiningKeysValues, mask: Mask
+    def _attend_one_query(
+        self, queries: Float[Tensor, "R H 1 K"], kv: KeysValues | PendingKeysValues, mask: Mask
     ) -> Float[Tensor, "R H 1 Kv"]:
-        if isinstance(kv, JoiningKeysValues):  # which knows what may be looked at
+        if isinstance(kv, PendingKeysValues):  # which knows what may be looked at
             return kv.attend(queries)
         return single_query_attention.attend(queries, kv.keys, kv.values, mask.matrix(1, kv.length, queries.device))
 
-    def _many_queries(
+    def _attend_many_queries(
         self, queries: Float[Tensor, "R H T K"], kv: KeysValues, mask: Mask, tap: Tap | None
     ) -> Float[Tensor, "R H T Kv"]:
         dropout = self.dropout if self.training else 0.0
         width = queries.size(0) // kv.keys.size(0)
-        queries = _together(queries, width)
+        queries = _fold_beams(queries, width)
         if tap is None:
-            return _apart(fused_attention(queries, kv, mask, dropout), width)
-        weights = _apart(attention_weights(queries, kv, mask), width)
-        weights = _changed(weights, tap(self.site, weights), self.site)
-        return _apart(mix(_together(weights, width), kv, dropout), width)
+            return _unfold_beams(fused_attention(queries, kv, mask, dropout), width)
+        weights = _unfold_beams(attention_weights(queries, kv, mask), width)
+        weights = _check_tapped_weights(weights, tap(self.site, weights), self.site)
+        return _unfold_beams(weighted_values(_fold_beams(weights, width), kv, dropout), width)
 
-    def _heads(self, x: Float[Tensor, "B T D"], width: int) -> Float[Tensor, "B H T K"]:
+    def _split_heads(self, x: Float[Tensor, "B T D"], width: int) -> Float[Tensor, "B H T K"]:
         return x.unflatten(-1, (-1, width)).transpose(1, 2)
 
 
-def _together(x: Float[Tensor, "R H T K"], width: int) -> Float[Tensor, "B H Q K"]:
+def _fold_beams(x: Float[Tensor, "R H T K"], width: int) -> Float[Tensor, "B H Q K"]:
     """The queries of `width` rows as queries of one."""
     return x if width == 1 else x.unflatten(0, (-1, width)).transpose(1, 2).flatten(2, 3)
 
 
-def _apart(x: Float[Tensor, "B H Q K"], width: int) -> Float[Tensor, "R H T K"]:
+def _unfold_beams(x: Float[Tensor, "B H Q K"], width: int) -> Float[Tensor, "R H T K"]:
     return x if width == 1 else x.unflatten(2, (width, -1)).transpose(1, 2).flatten(0, 1)
 
 
-def _changed(weights: Float[Tensor, "R H T S"], returned: Tensor | None, site: str) -> Float[Tensor, "R H T S"]:
+def _check_tapped_weights(
+    weights: Float[Tensor, "R H T S"], returned: Tensor | None, site: str
+) -> Float[Tensor, "R H T S"]:
     """What a tap returned, where that was anything."""
     if returned is None:
         return weights
@@ -216,25 +220,27 @@ def fused_attention(
     queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, dropout: float = 0.0
 ) -> Float[Tensor, "B H T Kv"]:
     """The fastest kernel there is for it. A query that may look at nothing gets zeros."""
-    if queries.is_cuda and torch.compiler.is_compiling() and kv.length <= SHORT:
+    if queries.is_cuda and torch.compiler.is_compiling() and kv.length <= MAX_EXPLICIT_LENGTH:
         return explicit_attention(queries, kv, mask, dropout)[0]
     mixed = F.scaled_dot_product_attention(
         queries, kv.keys, kv.values, attn_mask=mask.visible, dropout_p=dropout, is_causal=mask.causal
     )
     # In half precision CUDA's kernels give such a query the mean of the values (seen with torch 2.11), the CPU's zeros.
-    return mixed if mask.visible is None or not mixed.is_cuda else zero_blind(mixed, mask.visible)
+    return mixed if mask.visible is None or not mixed.is_cuda else zero_fully_masked(mixed, mask.visible)
 
 
-def kernels_for_any_shape() -> AbstractContextManager[None]:
+def without_cudnn_attention() -> AbstractContextManager[None]:
     """Leaves out cuDNN's attention, which builds a plan for every new shape: with sentences as long as they happen to
     be, that takes far longer than the work itself (seen on an H200 with torch 2.11).
     """
     return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
-def zero_blind(mixed: Float[Tensor, "B H T Kv"], visible: Bool[Tensor, "#B 1 #T S"]) -> Float[Tensor, "B H T Kv"]:
+def zero_fully_masked(
+    values: Float[Tensor, "B H T Kv"], visible: Bool[Tensor, "#B 1 #T S"]
+) -> Float[Tensor, "B H T Kv"]:
     """Zeros for the queries that may look at nothing."""
-    return mixed.masked_fill(~visible.any(-1, keepdim=True), 0.0)
+    return values.masked_fill(~visible.any(-1, keepdim=True), 0.0)
 
 
 def explicit_attention(
@@ -242,7 +248,7 @@ def explicit_attention(
 ) -> tuple[Float[Tensor, "B H T Kv"], Float[Tensor, "B H T S"]]:
     """The formula as it is written, and the weights before dropout, so that their rows sum to 1."""
     weights = attention_weights(queries, kv, mask)
-    return mix(weights, kv, dropout), weights
+    return weighted_values(weights, kv, dropout), weights
 
 
 def attention_weights(queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask) -> Float[Tensor, "B H T S"]:
@@ -258,6 +264,8 @@ def attention_weights(queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: M
     return scores.masked_fill(~visible, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~visible, 0.0)
 
 
-def mix(weights: Float[Tensor, "B H T S"], kv: KeysValues, dropout: float = 0.0) -> Float[Tensor, "B H T Kv"]:
+def weighted_values(
+    weights: Float[Tensor, "B H T S"], kv: KeysValues, dropout: float = 0.0
+) -> Float[Tensor, "B H T Kv"]:
     """The values, each by its weight."""
     return F.dropout(weights, dropout).to(kv.values.dtype) @ kv.values

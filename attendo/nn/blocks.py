@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attendo.nn.attention import JoiningKeysValues, KeysValues, MultiHeadAttention, Past, Tap
+from attendo.nn.attention import KeysValues, KVCache, MultiHeadAttention, PendingKeysValues, Tap
 from attendo.nn.feedforward import Activation, FeedForward
 from attendo.nn.masks import Mask
 from attendo.nn.positions import Rotation
@@ -82,13 +82,13 @@ class DecoderBlock(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        past: Past | None,
+        past: KVCache | None,
         mask: Mask,
         memory: KeysValues | None,
         memory_mask: Mask,
         rotation: Rotation | None = None,
         tap: Tap | None = None,
-    ) -> tuple[Float[Tensor, "B T D"], KeysValues | JoiningKeysValues]:
+    ) -> tuple[Float[Tensor, "B T D"], KeysValues | PendingKeysValues]:
         """The new vectors, and the keys and values of the whole target so far."""
         queries, new = self.self_attention.queries_keys_values(self.self_residual.enter(x), rotation)
         kv = new if past is None else past.extend(new)

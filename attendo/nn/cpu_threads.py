@@ -23,11 +23,11 @@ import torch
 _CHECK_SECONDS = 0.2  # between two looks at what other processes do
 _NOISE = 0.1  # cores that the processes of an idle machine use
 _LOAD_CHANGE = 0.5  # cores; a larger change means that another process started or ended
-_FEWEST_ROUNDS = 3  # steps of each number of threads in a comparison
+_MIN_ROUNDS = 3  # steps of each number of threads in a comparison
 _TRIAL_SECONDS, _CONTENDED_SECONDS = 0.12, 0.8  # of a comparison; beside other processes steps vary in length
-_SHORTEST, _LONGEST = 0.5, 16.0  # seconds between two comparisons; doubled while the choice stays
+_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 16.0  # seconds between two comparisons; doubled while the choice stays
 _MAX_OVERHEAD = 0.05  # share of the time that comparisons may cost
-_BETTER = 0.95  # a number of threads must take at most this share of the time of another to replace it
+_MAX_TIME_RATIO = 0.95  # a number of threads must take at most this share of the time of another to replace it
 
 
 def available_cores() -> int:
@@ -41,9 +41,11 @@ def requested_threads() -> int | None:
     return int(first) if first.isdecimal() and int(first) > 0 else None
 
 
-def thread_counts(most: int) -> list[int]:
-    """The numbers of threads that are worth a trial: powers of 2, and `most`."""
-    return sorted({*(1 << power for power in range(most.bit_length()) if 1 << power <= most), most})
+def thread_counts(max_threads: int) -> list[int]:
+    """The numbers of threads that are worth a trial: powers of 2, and `max_threads`."""
+    return sorted(
+        {*(1 << power for power in range(max_threads.bit_length()) if 1 << power <= max_threads), max_threads}
+    )
 
 
 class OtherLoad:
@@ -52,28 +54,28 @@ class OtherLoad:
     def __init__(self) -> None:
         self._cores = _list_cores()
         self._last = self._read()
-        self._found = 0.0
+        self._measured = 0.0
 
     def measure(self) -> float:
         """Since the last call that was at least 0.05 s after the one before: the statistics count hundredths."""
         now, before = self._read(), self._last
         if (seconds := now[0] - before[0]) >= 0.05:
             others = (now[1] - before[1]) - (now[2] - before[2])
-            self._found, self._last = max(0.0, others / seconds), now
-        return self._found
+            self._measured, self._last = max(0.0, others / seconds), now
+        return self._measured
 
     @property
     def cores(self) -> float:
         """Cores that other processes used in the last measurement."""
-        return self._found
+        return self._measured
 
     def restart(self) -> None:
         """Start a new measurement: this process was idle, so what others did meanwhile does not count."""
         self._last = self._read()
 
-    def leaves(self, threads: int) -> bool:
+    def has_cores_for(self, threads: int) -> bool:
         """Whether so many threads have a core each, by the last measurement."""
-        return self._found <= _NOISE + len(self._cores) - threads
+        return self._measured <= _NOISE + len(self._cores) - threads
 
     def _read(self) -> tuple[float, float, float]:
         """The clock, the time that all processes had on our cores, and the time that this process had."""
@@ -108,14 +110,14 @@ class SpinThrottle:
         return self._release is not None
 
     def set(self, active: bool) -> None:
-        with _CHANGING:
+        with _THROTTLE_LOCK:
             if not self.usable or active == self.active:
                 return
             if self._release is not None:
                 self._release()
                 self._release = None
             else:
-                self._release = _own_idle_threads(len(_list_cores()))
+                self._release = _start_idle_threads(len(_list_cores()))
 
 
 class WaitPolicy:
@@ -137,7 +139,7 @@ class WaitPolicy:
         if threads > 1 and now - self._checked >= _CHECK_SECONDS:
             self._checked = now
             self.load.measure()
-            THROTTLE.set(not self.load.leaves(threads))
+            THROTTLE.set(not self.load.has_cores_for(threads))
 
 
 class ThreadTuner:
@@ -147,36 +149,36 @@ class ThreadTuner:
     Threads that have no core each sleep while they wait.
     """
 
-    def __init__(self, most: int, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.counts, self.load, self._clock = thread_counts(most), OtherLoad(), clock
-        self.place = self._used = self._guess()  # index of the best number, and of the one in use
+    def __init__(self, max_threads: int, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.counts, self.load, self._clock = thread_counts(max_threads), OtherLoad(), clock
+        self.best_index = self._used_index = self._guess()  # index of the best number, and of the one in use
         self._begin: float | None = None
         self._elapsed = 0.0  # of the last step
         self._checked = self._ended = self._due = clock()
-        self._compared_beside = self.load.cores  # that others used when the numbers were last compared
-        self._pause = _SHORTEST
+        self._load_at_comparison = self.load.cores  # that others used when the numbers were last compared
+        self._pause = _MIN_PAUSE_SECONDS
         self._trial: Iterator[None] | None = None
 
     @property
     def threads(self) -> int:
         """The best number so far."""
-        return self.counts[self.place]
+        return self.counts[self.best_index]
 
     def _guess(self) -> int:
         """The index of the largest number with a core for each thread; of the largest number if no core is free.
 
         On contended cores the system gives each thread a share, so more threads get more processor time.
         """
-        free = [place for place, count in enumerate(self.counts) if _SINCE_IMPORT.leaves(count)]
+        free = [place for place, count in enumerate(self.counts) if _LOAD_SINCE_IMPORT.has_cores_for(count)]
         return max(free) if free else len(self.counts) - 1
 
     def begin(self) -> None:
         """A step begins, in the thread that computes it."""
-        threads = self.counts[self._used]
+        threads = self.counts[self._used_index]
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         if threads > 1:
-            THROTTLE.set(not self.load.leaves(threads))
+            THROTTLE.set(not self.load.has_cores_for(threads))
         self._begin = self._clock()
         if self._begin - self._ended > _CHECK_SECONDS:
             self.load.restart()
@@ -191,8 +193,8 @@ class ThreadTuner:
     def _choose(self, now: float) -> None:
         if now - self._checked >= _CHECK_SECONDS:
             self._checked = now
-            if abs(self.load.measure() - self._compared_beside) > _LOAD_CHANGE:
-                self._pause, self._due = _SHORTEST, now
+            if abs(self.load.measure() - self._load_at_comparison) > _LOAD_CHANGE:
+                self._pause, self._due = _MIN_PAUSE_SECONDS, now
         if self._trial is None and now >= self._due:
             self._trial = self._compare()
         if self._trial is not None and next(self._trial, self) is self:
@@ -201,22 +203,22 @@ class ThreadTuner:
 
     def _compare(self) -> Iterator[None]:
         """Time the neighbouring numbers of threads. It yields once a step; `_elapsed` has the time of that step."""
-        before, self._compared_beside, lost = self.place, self.load.cores, 0.0
-        limit = _TRIAL_SECONDS if self.load.leaves(self.threads) else _CONTENDED_SECONDS
+        before, self._load_at_comparison, lost = self.best_index, self.load.cores, 0.0
+        limit = _TRIAL_SECONDS if self.load.has_cores_for(self.threads) else _CONTENDED_SECONDS
         for other in (before - 1, before + 1):
-            if not 0 <= other < len(self.counts) or self.place != before:
+            if not 0 <= other < len(self.counts) or self.best_index != before:
                 continue
             here, there = list[float](), list[float]()
-            while len(here) < _FEWEST_ROUNDS or sum(here) + sum(there) < limit:
-                for self._used, times in ((before, here), (other, there)):
+            while len(here) < _MIN_ROUNDS or sum(here) + sum(there) < limit:
+                for self._used_index, times in ((before, here), (other, there)):
                     yield
                     times.append(self._elapsed)
             lost += abs(sum(there) - sum(here))
-            if fmean(there) < _BETTER * fmean(here):
-                self.place = other
-        self._used = self.place
-        stays = max(min(_LONGEST, 2 * self._pause), lost / _MAX_OVERHEAD)
-        self._pause = stays if self.place == before else _SHORTEST
+            if fmean(there) < _MAX_TIME_RATIO * fmean(here):
+                self.best_index = other
+        self._used_index = self.best_index
+        stays = max(min(_MAX_PAUSE_SECONDS, 2 * self._pause), lost / _MAX_OVERHEAD)
+        self._pause = stays if self.best_index == before else _MIN_PAUSE_SECONDS
 
 
 @contextmanager
@@ -283,19 +285,21 @@ class _Local(threading.local):
 
     def __init__(self) -> None:
         self.tuner: WaitPolicy | ThreadTuner | _Inert | None = None
-        self.kept = dict[int | None, WaitPolicy | ThreadTuner]()  # kept, so that the next call starts with its result
+        self.cached_tuners = dict[
+            int | None, WaitPolicy | ThreadTuner
+        ]()  # kept, so that the next call starts with its result
 
 
-def _find_tuner(most: int) -> WaitPolicy | ThreadTuner:
+def _find_tuner(max_threads: int) -> WaitPolicy | ThreadTuner:
     fixed = requested_threads() is not None
-    key = None if fixed else most
-    if key not in _LOCAL.kept:
-        _SINCE_IMPORT.measure()
-        _LOCAL.kept[key] = WaitPolicy() if fixed else ThreadTuner(min(most, available_cores()))
-    return _LOCAL.kept[key]
+    key = None if fixed else max_threads
+    if key not in _LOCAL.cached_tuners:
+        _LOAD_SINCE_IMPORT.measure()
+        _LOCAL.cached_tuners[key] = WaitPolicy() if fixed else ThreadTuner(min(max_threads, available_cores()))
+    return _LOCAL.cached_tuners[key]
 
 
-def _own_idle_threads(cores: int) -> Callable[[], None]:
+def _start_idle_threads(cores: int) -> Callable[[], None]:
     """Starts a thread that owns as many OpenMP threads as there are cores, all asleep; returns what ends it."""
     ready, done = threading.Event(), threading.Event()
 
@@ -335,6 +339,6 @@ def _read_quota() -> float:
     return float("inf")
 
 
-_LOCAL, _INERT, _CHANGING = _Local(), _Inert(), threading.Lock()
-_SINCE_IMPORT = OtherLoad()
+_LOCAL, _INERT, _THROTTLE_LOCK = _Local(), _Inert(), threading.Lock()
+_LOAD_SINCE_IMPORT = OtherLoad()
 THROTTLE = SpinThrottle()  # one for all: how threads wait is a matter of the whole process

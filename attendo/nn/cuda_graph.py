@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 
-class CudaRecorder:
+class CudaGraphRecorder:
     """Records work that adds to gradients, of which one piece runs at a time."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._memory = torch.cuda.graph_pool_handle()  # shared: only one recording runs at a time
+        self._pool = torch.cuda.graph_pool_handle()  # shared: only one recording runs at a time
         # What is not replayed runs where it is recorded: autograd sums gradients on the stream on which it first met a
         # weight, and a recording cannot reach out to another one.
         self._stream = torch.cuda.Stream(device)
@@ -30,23 +30,23 @@ class CudaRecorder:
         """Does nothing but note it. What is returned does the work."""
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(self.device)  # nothing may be under way on other streams
-        with recorded_into(graph, pool=self._memory, stream=self._stream):
+        with capture_graph(graph, pool=self._pool, stream=self._stream):
             work()
         return graph.replay
 
 
 @contextmanager
-def recorded_into(graph: Any, **options: Any) -> Iterator[None]:
+def capture_graph(graph: Any, **options: Any) -> Iterator[None]:
     """What is done inside is not done but noted. Other threads may use the GPU meanwhile.
 
     No garbage is collected then: a forgotten graph or pinned memory, freed in this thread, would spoil the recording.
     """
-    with _no_collection(), torch.cuda.graph(graph, capture_error_mode="thread_local", **options):
+    with _pause_gc(), torch.cuda.graph(graph, capture_error_mode="thread_local", **options):
         yield
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def _pause_gc() -> Iterator[None]:
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attendo.nn.linear import bent_product, product
+from attendo.nn.linear import linear, linear_relu
 
 Activation = Literal["relu", "gelu", "silu", "swiglu"]
 
@@ -22,17 +22,17 @@ class FeedForward(nn.Module):
         self.contract = nn.Linear(d_ff, d_model)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        return product(self.dropout(self._inner(x)), self.contract.weight, self.contract.bias)
+        return linear(self.dropout(self._inner(x)), self.contract.weight, self.contract.bias)
 
     def _inner(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T F"]:
         weight, bias = self.expand.weight, self.expand.bias
         match self.activation:
             case "relu":
-                return bent_product(x, weight, bias)
+                return linear_relu(x, weight, bias)
             case "gelu":
-                return F.gelu(product(x, weight, bias))
+                return F.gelu(linear(x, weight, bias))
             case "silu":
-                return F.silu(product(x, weight, bias))
+                return F.silu(linear(x, weight, bias))
             case "swiglu":
-                gate, value = product(x, weight, bias).chunk(2, dim=-1)
+                gate, value = linear(x, weight, bias).chunk(2, dim=-1)
                 return F.silu(gate) * value

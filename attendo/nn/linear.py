@@ -6,33 +6,33 @@ from jaxtyping import Float
 from torch import Tensor
 
 
-def product(
+def linear(
     x: Float[Tensor, "B T D"], weight: Float[Tensor, "E D"], bias: Float[Tensor, " E"] | None
 ) -> Float[Tensor, "B T E"]:
     """As `F.linear` has it."""
-    if not _one_row_compiled(x):
+    if not _is_compiled_single_row(x):
         return F.linear(x, weight, bias)
     # One row keeps little of a GPU busy. As a sum the compiler spreads it better than the library does its products.
     sums = (x[:, :, None].float() * weight.float()).sum(dim=-1)
     return (sums if bias is None else sums + bias.float()).to(x.dtype)
 
 
-def bent_product(
+def linear_relu(
     x: Float[Tensor, "B T D"], weight: Float[Tensor, "E D"], bias: Float[Tensor, " E"]
 ) -> Float[Tensor, "B T E"]:
     """relu(x W + b). On a GPU by one kernel: one for the bending alone takes as long to start as to run."""
-    if not x.is_cuda or x.dtype != weight.dtype or torch.is_grad_enabled() or _one_row_compiled(x):
-        return F.relu(product(x, weight, bias))
-    return by_one_kernel(x, weight, bias)
+    if not x.is_cuda or x.dtype != weight.dtype or torch.is_grad_enabled() or _is_compiled_single_row(x):
+        return F.relu(linear(x, weight, bias))
+    return fused_linear_relu(x, weight, bias)
 
 
-def by_one_kernel(
+def fused_linear_relu(
     x: Float[Tensor, "B T D"], weight: Float[Tensor, "E D"], bias: Float[Tensor, " E"]
 ) -> Float[Tensor, "B T E"]:
     rows: Tensor = torch._addmm_activation(bias, x.flatten(0, 1), weight.t())
     return rows.view(*x.shape[:2], -1)
 
 
-def _one_row_compiled(x: Float[Tensor, "B T D"]) -> bool:
+def _is_compiled_single_row(x: Float[Tensor, "B T D"]) -> bool:
     # In this order: who learns with batches of any shape must not be asked for it, which would compile once more.
     return not torch.is_grad_enabled() and x.is_cuda and torch.compiler.is_compiling() and x.shape[:2] == (1, 1)

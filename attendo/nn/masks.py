@@ -23,7 +23,7 @@ class Mask:
 
     def matrix(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "#B 1 #T S"] | None:
         """The same mask as a tensor that broadcasts over [B, H, T, S]; None where everything may be looked at."""
-        return _not_after(0, queries, keys, device) if self.causal else self.visible
+        return _causal_matrix(0, queries, keys, device) if self.causal else self.visible
 
 
 def padding_mask(is_token: Bool[Tensor, "B S"] | None) -> Mask:
@@ -41,10 +41,10 @@ def causal_mask(past: int, queries: int, is_token: Bool[Tensor, "B S"] | None, d
         return Mask(causal=True)
     if queries == 1:  # a single new token sees all that came before: the mask costs nothing while generating
         return padding_mask(is_token)
-    visible = _not_after(past, queries, past + queries, device)
+    visible = _causal_matrix(past, queries, past + queries, device)
     return Mask(visible if is_token is None else visible & is_token[:, None, None, :])
 
 
-def _not_after(past: int, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "1 1 T S"]:
+def _causal_matrix(past: int, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "1 1 T S"]:
     position = torch.arange(past, past + queries, device=device)
     return (torch.arange(keys, device=device)[None, :] <= position[:, None])[None, None]

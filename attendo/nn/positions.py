@@ -26,15 +26,15 @@ class Rotation:
     cosine: Float[Tensor, "*#B T half"]
     sine: Float[Tensor, "*#B T half"]
 
-    def turn(self, heads: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
+    def rotate(self, heads: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
         """Component i is paired with component i + K/2. In float32, or a distance would depend on where it begins."""
         if torch.is_grad_enabled() and heads.requires_grad:
-            turned: Tensor = _Turned.apply(heads, self.cosine, self.sine)
+            turned: Tensor = _RotateFunction.apply(heads, self.cosine, self.sine)
             return turned
-        return _turned(heads, self.cosine, self.sine, 1)
+        return _rotate(heads, self.cosine, self.sine, 1)
 
 
-def _turned(heads: Tensor, cosine: Tensor, sine: Tensor, direction: int) -> Tensor:
+def _rotate(heads: Tensor, cosine: Tensor, sine: Tensor, direction: int) -> Tensor:
     """In either direction. Half precision times float32 is float32."""
     first, second = heads.chunk(2, dim=-1)
     turned = (
@@ -44,18 +44,18 @@ def _turned(heads: Tensor, cosine: Tensor, sine: Tensor, direction: int) -> Tens
     return torch.cat(turned, dim=-1).to(heads.dtype)
 
 
-class _Turned(torch.autograd.Function):
+class _RotateFunction(torch.autograd.Function):
     """The gradient is the one that comes, turned back: a third of the kernels that autograd would need for it."""
 
     @staticmethod
     def forward(ctx: Any, heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         ctx.save_for_backward(cosine, sine)
-        return _turned(heads, cosine, sine, 1)
+        return _rotate(heads, cosine, sine, 1)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         cosine, sine = ctx.saved_tensors
-        return _turned(gradients[0], cosine, sine, -1), None, None
+        return _rotate(gradients[0], cosine, sine, -1), None, None
 
 
 class NoPositions(nn.Module):

@@ -14,10 +14,10 @@ from torch import Tensor
 _HAS_KERNEL = find_spec("triton") is not None  # comes with torch for GPUs
 # Positions read at a time. One warp of 32 threads does a program's work: more would wait for each other (measured on an
 # H200 with 1 to 1,024 rows).
-_BLOCK, _LONG_BLOCK, _LONG = 16, 32, 64
+_BLOCK, _LONG_BLOCK, _MAX_SHORT_LENGTH = 16, 32, 64
 
 
-def serves(queries: Float[Tensor, "R H T K"]) -> bool:
+def is_supported(queries: Float[Tensor, "R H T K"]) -> bool:
     """Whether the functions below can do the work of these queries."""
     return queries.is_cuda and queries.size(2) == 1 and not torch.is_grad_enabled() and _HAS_KERNEL
 
@@ -30,10 +30,10 @@ def attend(
 ) -> Float[Tensor, "R H 1 Kv"]:
     """As many rows side by side as there are more of them than keys look at the same ones."""
     mask = None if visible is None else visible[:, 0, 0].expand(keys.size(0), -1)
-    return _launched(queries, keys, values, mask=mask)
+    return _launch_kernel(queries, keys, values, mask=mask)
 
 
-def grow_and_attend(
+def append_and_attend(
     queries: Float[Tensor, "R H 1 K"],
     storage: tuple[Float[Tensor, "R H C K"], Float[Tensor, "R H C Kv"]],
     new: tuple[Float[Tensor, "R H 1 K"], Float[Tensor, "R H 1 Kv"]],
@@ -44,10 +44,10 @@ def grow_and_attend(
 
     Position p of row r is read from row `order[r, p]`.
     """
-    return _launched(queries, *storage, new=new, length=length, order=order)
+    return _launch_kernel(queries, *storage, new=new, length=length, order=order)
 
 
-def _launched(
+def _launch_kernel(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -65,7 +65,7 @@ def _launched(
     mixed = torch.empty(rows, heads, 1, d_value, dtype=queries.dtype, device=queries.device)
     new_keys, new_values = new or (queries, queries)
     given = [queries if each is None else each for each in (length, order, mask)]
-    kernel.attend[(rows, heads)](
+    kernel.attend_kernel[(rows, heads)](
         *(queries, keys, values, new_keys, new_values, *given, mixed),
         keys.size(2),
         *(*queries.stride()[:2], *keys.stride()[:3], *values.stride()[:3]),
@@ -74,11 +74,11 @@ def _launched(
         heads=heads,
         d_key=d_key,
         d_value=d_value,
-        key_block=_power_of_2(d_key),
-        value_block=_power_of_2(d_value),
-        block=_BLOCK if keys.size(2) <= _LONG else _LONG_BLOCK,
+        key_block=_next_power_of_2(d_key),
+        value_block=_next_power_of_2(d_value),
+        block=_BLOCK if keys.size(2) <= _MAX_SHORT_LENGTH else _LONG_BLOCK,
         width=rows // keys.size(0),
-        grows=new is not None,
+        appends=new is not None,
         ordered=order is not None,
         masked=mask is not None,
         num_warps=1,
@@ -86,6 +86,6 @@ def _launched(
     return mixed
 
 
-def _power_of_2(number: int) -> int:
+def _next_power_of_2(number: int) -> int:
     """The next one, 16 at least: fewer numbers are no less work."""
     return max(16, 1 << (number - 1).bit_length())

@@ -8,7 +8,7 @@ import triton.language as tl
 
 
 @triton.jit  # whose compiler takes no annotations but its own
-def attend(
+def attend_kernel(
     queries,  # [R, H, d_key]
     keys,  # [N, H, P, d_key]
     values,  # [N, H, P, d_value]
@@ -18,15 +18,15 @@ def attend(
     order,  # [R, P] the row that each place is read from
     visible,  # [N, P] False where nobody may look
     mixed,  # [R, H, d_value], the answer
-    places,
+    num_positions,
     query_row,
     query_head,
     key_row,
     key_head,
-    key_place,
+    key_position,
     value_row,
     value_head,
-    value_place,
+    value_position,
     new_key_row,
     new_key_head,
     new_value_row,
@@ -41,7 +41,7 @@ def attend(
     value_block: tl.constexpr,
     block: tl.constexpr,  # places at a time
     width: tl.constexpr,  # rows side by side that share keys and values
-    grows: tl.constexpr,  # there are new keys and values, and lengths
+    appends: tl.constexpr,  # there are new keys and values, and lengths
     ordered: tl.constexpr,
     masked: tl.constexpr,
 ):
@@ -51,33 +51,33 @@ def attend(
     query = tl.load(queries + row * query_row + head * query_head + k, mask=in_key, other=0.0).to(tl.float32) * scale
     keys += head * key_head
     values += head * value_head
-    if grows:
-        places = tl.load(lengths + row)
+    if appends:
+        num_positions = tl.load(lengths + row)
         key = tl.load(new_keys + row * new_key_row + head * new_key_head + k, mask=in_key, other=0.0)
         value = tl.load(new_values + row * new_value_row + head * new_value_head + v, mask=in_value, other=0.0)
-        tl.store(keys + row * key_row + places * key_place + k, key, mask=in_key)
-        tl.store(values + row * value_row + places * value_place + v, value, mask=in_value)
+        tl.store(keys + row * key_row + num_positions * key_position + k, key, mask=in_key)
+        tl.store(values + row * value_row + num_positions * value_position + v, value, mask=in_value)
         top = tl.sum(query * key.to(tl.float32))
         total = 1.0
         sums = value.to(tl.float32)
     else:
         top, total = float("-inf"), 0.0
         sums = tl.zeros([value_block], tl.float32)
-    for first in range(0, places, block):
+    for first in range(0, num_positions, block):
         place = first + tl.arange(0, block)
-        seen = place < places
+        seen = place < num_positions
         source = place * 0 + row // width
         if ordered:
             source = tl.load(order + row * order_row + place, mask=seen, other=0)
         if masked:
             seen = seen & (tl.load(visible + (row // width) * visible_row + place, mask=seen, other=0) != 0)
-        at = source[:, None] * key_row + place[:, None] * key_place + k[None, :]
+        at = source[:, None] * key_row + place[:, None] * key_position + k[None, :]
         here = tl.load(keys + at, mask=seen[:, None] & in_key[None, :], other=0.0).to(tl.float32)
         scores = tl.where(seen, tl.sum(here * query[None, :], axis=1), float("-inf"))
         highest = tl.maximum(top, tl.max(scores, axis=0))
         level = tl.where(highest == float("-inf"), 0.0, highest)
         weights, shrunk = tl.exp(scores - level), tl.exp(top - level)
-        at = source[:, None] * value_row + place[:, None] * value_place + v[None, :]
+        at = source[:, None] * value_row + place[:, None] * value_position + v[None, :]
         here = tl.load(values + at, mask=seen[:, None] & in_value[None, :], other=0.0).to(tl.float32)
         sums = sums * shrunk + tl.sum(weights[:, None] * here, axis=0)
         total = total * shrunk + tl.sum(weights, axis=0)

@@ -7,10 +7,10 @@ from typing import Any
 
 from attendo.decode.config import GenerationConfig
 from attendo.errors import UsageError
-from attendo.settings import nearest
-from attendo.text_model import TextModel, Wishes
+from attendo.settings import suggest_name
+from attendo.text_model import GenerateOptions, TextModel
 
-NAMES = {
+HF_OPTION_NAMES = {
     "num_beams": "beam",
     "num_beam_groups": "groups",
     "diversity_penalty": "diversity",
@@ -22,12 +22,14 @@ NAMES = {
     "early_stopping": "stop",
 }
 # These two count what is new, and ours all tokens of an answer, those that it was to begin with too.
-NEW_TOKENS = {"max_new_tokens": "max_length", "min_new_tokens": "min_length"}
-_STOPS = {True: "first", False: "settled", "never": "exhaustive"}
-_COUNTS = ("n_best", "max_length", "min_length", *NEW_TOKENS)
-_OURS = {"like", *(field.name for field in fields(Wishes)), *GenerationConfig.model_fields} - {"alignments"}
+NEW_TOKEN_OPTIONS = {"max_new_tokens": "max_length", "min_new_tokens": "min_length"}
+_STOP_RULES = {True: "first", False: "settled", "never": "exhaustive"}
+_INTEGER_OPTIONS = ("n_best", "max_length", "min_length", *NEW_TOKEN_OPTIONS)
+_NATIVE_OPTIONS = {"like", *(field.name for field in fields(GenerateOptions)), *GenerationConfig.model_fields} - {
+    "alignments"
+}
 # Values by which nothing is asked for that does not happen anyway.
-_NEUTRAL: dict[str, Collection[Any]] = {
+_NEUTRAL_VALUES: dict[str, Collection[Any]] = {
     "return_tensors": (False,),
     "return_text": (True,),
     "clean_up_tokenization_spaces": (False,),
@@ -35,22 +37,22 @@ _NEUTRAL: dict[str, Collection[Any]] = {
     "skip_special_tokens": (True,),
     "use_cache": (True,),
 }
-_WHOLE = "a model folder has all that it needs: leave it out"
-_MORE = "pipelines give texts: take TextModel.generate"
-_WAYS_OUT = {
-    "return_tensors": f"{_MORE}, whose results have ids",
+_NOT_NEEDED = "a model folder has all that it needs: leave it out"
+_USE_TEXT_MODEL = "pipelines give texts: take TextModel.generate"
+_REMEDIES = {
+    "return_tensors": f"{_USE_TEXT_MODEL}, whose results have ids",
     "return_text": "texts always come back: leave it out",
     "clean_up_tokenization_spaces": "texts come as the tokenizer writes them: leave it out",
     "truncation": "nothing is cut in silence: shorten the text, or take split=True",
-    "skip_special_tokens": f"{_MORE}, whose results have pieces",
+    "skip_special_tokens": f"{_USE_TEXT_MODEL}, whose results have pieces",
     "use_cache": "all engines give the same answers: take engine='textbook'",
     "return_full_text": "it is for text-generation: leave it out",
     "src_lang": "it is for translation: leave it out",
     "tgt_lang": "it is for translation: leave it out",
-    "alignments": _MORE,
+    "alignments": _USE_TEXT_MODEL,
     "output_attentions": "take TextModel.trace",
-    "output_scores": f"{_MORE}, whose results have scores",
-    "return_dict_in_generate": _MORE,
+    "output_scores": f"{_USE_TEXT_MODEL}, whose results have scores",
+    "return_dict_in_generate": _USE_TEXT_MODEL,
     "generation_config": "give its settings one by one",
     "generate_kwargs": "give its settings one by one",
     "streamer": "take TextModel.stream",
@@ -60,14 +62,14 @@ _WAYS_OUT = {
     "force_words_ids": "take constraints=[...], which are texts",
     "forced_bos_token_id": "take target_prefix=[...], which are symbols",
     "handle_long_generation": "nothing is cut in silence: shorten the text",
-    "tokenizer": _WHOLE,
-    "config": _WHOLE,
-    "framework": _WHOLE,
-    "revision": _WHOLE,
-    "token": _WHOLE,
-    "use_fast": _WHOLE,
-    "trust_remote_code": _WHOLE,
-    "model_kwargs": _WHOLE,
+    "tokenizer": _NOT_NEEDED,
+    "config": _NOT_NEEDED,
+    "framework": _NOT_NEEDED,
+    "revision": _NOT_NEEDED,
+    "token": _NOT_NEEDED,
+    "use_fast": _NOT_NEEDED,
+    "trust_remote_code": _NOT_NEEDED,
+    "model_kwargs": _NOT_NEEDED,
     "device_map": "take device",
     "dtype": "take precision='fp16' or 'bf16'",
     "torch_dtype": "take precision='fp16' or 'bf16'",
@@ -75,10 +77,10 @@ _WAYS_OUT = {
 
 
 @dataclass(frozen=True)
-class Task:
+class PipelineTask:
     name: str
     key: str  # that an answer stands under
-    model_is_for: str | None  # what about.json calls a model for it; None: for anything
+    model_task: str | None  # what about.json calls a model for it; None: for anything
     languages: tuple[str, str] | None = None
 
     @property
@@ -87,7 +89,7 @@ class Task:
         return self.name == "text-generation"
 
     @property
-    def reads_whole(self) -> bool:
+    def reads_full_text(self) -> bool:
         """Whether a text is never split by default: the answer is to all of it."""
         return self.name in ("summarization", "conversational")
 
@@ -99,36 +101,36 @@ class Task:
 TASKS = {
     each.name: each
     for each in (
-        Task("translation", "translation_text", "translation"),
-        Task("summarization", "summary_text", "summarization"),
-        Task("text2text-generation", "generated_text", None),
-        Task("text-generation", "generated_text", "generation"),
-        Task("conversational", "generated_text", "conversation"),
+        PipelineTask("translation", "translation_text", "translation"),
+        PipelineTask("summarization", "summary_text", "summarization"),
+        PipelineTask("text2text-generation", "generated_text", None),
+        PipelineTask("text-generation", "generated_text", "generation"),
+        PipelineTask("conversational", "generated_text", "conversation"),
     )
 }
-_PAIR = re.compile(r"translation_([A-Za-z-]+)_to_([A-Za-z-]+)")
+_TRANSLATION_PAIR = re.compile(r"translation_([A-Za-z-]+)_to_([A-Za-z-]+)")
 
 
-def task_of(name: str) -> Task:
+def parse_task(name: str) -> PipelineTask:
     """One of `TASKS`; `translation_en_to_de` names the languages too."""
     if not isinstance(name, str):
         raise UsageError("task_not_string", task=name, tasks=", ".join(TASKS))
-    if pair := _PAIR.fullmatch(name):
-        return Task(name, "translation_text", "translation", (pair[1], pair[2]))
+    if pair := _TRANSLATION_PAIR.fullmatch(name):
+        return PipelineTask(name, "translation_text", "translation", (pair[1], pair[2]))
     if name not in TASKS:
-        raise UsageError("unknown_task", task=name, suggestion=nearest(name, list(TASKS)), tasks=", ".join(TASKS))
+        raise UsageError("unknown_task", task=name, suggestion=suggest_name(name, list(TASKS)), tasks=", ".join(TASKS))
     return TASKS[name]
 
 
-def check_model(task: Task, model: TextModel) -> None:
+def check_model(task: PipelineTask, model: TextModel) -> None:
     """A model that says it is for something else, or between other languages, is a `UsageError`."""
     if task.continues and not model.decoder_only:
         raise UsageError("task_needs_decoder_only", task=task.name)
     if model.decoder_only and not task.continues:
         raise UsageError("task_needs_encoder", task=task.name)
     own = model.about.get("task")
-    if task.model_is_for is not None and own is not None and own != task.model_is_for:
-        named = next(name for name, each in TASKS.items() if each.model_is_for == own)
+    if task.model_task is not None and own is not None and own != task.model_task:
+        named = next(name for name, each in TASKS.items() if each.model_task == own)
         raise UsageError("task_not_of_model", model_task=own, task=task.name, alternative=named)
     for side, asked in zip(("source", "target"), task.languages or (), strict=False):
         if f"{side}_language" in model.about:
@@ -145,68 +147,70 @@ def check_languages(given: Mapping[str, Any], model: TextModel) -> None:
             _check_language(name, str(asked), str(own))
 
 
-def _check_language(what: str, asked: str, own: str) -> None:
+def _check_language(subject: str, requested: str, model_language: str) -> None:
     """By its first part: en is en_XX and en-GB too."""
-    if re.split("[-_]", asked)[0].lower() != own.split("-")[0]:
-        raise UsageError("language_not_of_model", subject=what, requested=asked, own=own)
+    if re.split("[-_]", requested)[0].lower() != model_language.split("-")[0]:
+        raise UsageError("language_not_of_model", subject=subject, requested=requested, own=model_language)
 
 
-def ours(given: Mapping[str, Any], task: Task) -> dict[str, Any]:
+def from_hf_options(given: Mapping[str, Any], task: PipelineTask) -> dict[str, Any]:
     """By the names that `TextModel.generate` has, but for numbers of new tokens and what only a pipeline knows.
 
     None is as if left out.
     """
     found: dict[str, Any] = {}
     for name, value in given.items():
-        name_here = NAMES.get(name, name)
-        if name_here not in _known(task):
+        name_here = HF_OPTION_NAMES.get(name, name)
+        if name_here not in _known_options(task):
             _check_neutral(name, value)
         elif value is not None:
             if name_here in found:
                 raise UsageError("option_alias_given_twice", option=name, name=name_here)
-            found[name_here] = _value(name, name_here, value)
+            found[name_here] = _convert_value(name, name_here, value)
     for name in ("min_length", "min_new_tokens"):
         if found.get(name) == 0:  # the default of transformers
             del found[name]
-    for new, whole in NEW_TOKENS.items():
+    for new, whole in NEW_TOKEN_OPTIONS.items():
         if new in found and whole in found:
             raise UsageError("new_tokens_with_length", option=new, other=whole)
     return found
 
 
-def merged(defaults: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
+def merge_options(defaults: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
     """What a call says wins, also where it says the same by another name."""
-    said = {*call, *(NEW_TOKENS.get(name) for name in call)}
-    said |= {new for new, whole in NEW_TOKENS.items() if whole in call}
+    said = {*call, *(NEW_TOKEN_OPTIONS.get(name) for name in call)}
+    said |= {new for new, whole in NEW_TOKEN_OPTIONS.items() if whole in call}
     return {**{name: value for name, value in defaults.items() if name not in said}, **call}
 
 
-def in_their_words(error: UsageError, given: Mapping[str, Any]) -> UsageError:
+def to_hf_names(error: UsageError, given: Mapping[str, Any]) -> UsageError:
     """Tells which of the names given is which of ours that the error speaks of."""
-    names = {**NAMES, **NEW_TOKENS}
+    names = {**HF_OPTION_NAMES, **NEW_TOKEN_OPTIONS}
     same = [f"{name} is {names[name]} here" for name in given if name in names and names[name] in str(error)]
     return UsageError("aliased_option_invalid", error=error, aliases=", ".join(same)) if same else error
 
 
-def _known(task: Task) -> set[str]:
+def _known_options(task: PipelineTask) -> set[str]:
     special = {"return_full_text"} if task.continues else set()
-    languages = {"src_lang", "tgt_lang"} if task.model_is_for == "translation" else set()
-    return _OURS | NEW_TOKENS.keys() | special | languages
+    languages = {"src_lang", "tgt_lang"} if task.model_task == "translation" else set()
+    return _NATIVE_OPTIONS | NEW_TOKEN_OPTIONS.keys() | special | languages
 
 
 def _check_neutral(name: str, value: Any) -> None:
-    if name not in _WAYS_OUT:
-        known = [*_OURS, *NAMES, *_WAYS_OUT]
-        raise UsageError("unknown_pipeline_option", option=name, suggestion=nearest(name, known))
-    if value is not None and not any(type(value) is type(each) and value == each for each in _NEUTRAL.get(name, ())):
-        raise UsageError("unsupported_pipeline_option", option=name, value=value, remedy=_WAYS_OUT[name])
+    if name not in _REMEDIES:
+        known = [*_NATIVE_OPTIONS, *HF_OPTION_NAMES, *_REMEDIES]
+        raise UsageError("unknown_pipeline_option", option=name, suggestion=suggest_name(name, known))
+    if value is not None and not any(
+        type(value) is type(each) and value == each for each in _NEUTRAL_VALUES.get(name, ())
+    ):
+        raise UsageError("unsupported_pipeline_option", option=name, value=value, remedy=_REMEDIES[name])
 
 
-def _value(name: str, name_here: str, value: Any) -> Any:
+def _convert_value(name: str, native_name: str, value: Any) -> Any:
     if name == "early_stopping":
-        if not isinstance(value, bool | str) or value not in _STOPS:
+        if not isinstance(value, bool | str) or value not in _STOP_RULES:
             raise UsageError("invalid_early_stopping", value=value)
-        return _STOPS[value]
-    if name_here in _COUNTS and (isinstance(value, bool) or not isinstance(value, int)):
+        return _STOP_RULES[value]
+    if native_name in _INTEGER_OPTIONS and (isinstance(value, bool) or not isinstance(value, int)):
         raise UsageError("pipeline_option_not_integer", option=name, value=value)
     return value

@@ -13,26 +13,26 @@ from attendo.decode.config import GenerationConfig
 from attendo.errors import UsageError
 from attendo.interop.load import load
 from attendo.pipelines.options import (
-    NEW_TOKENS,
-    Task,
+    NEW_TOKEN_OPTIONS,
+    PipelineTask,
     check_languages,
     check_model,
-    in_their_words,
-    merged,
-    ours,
-    task_of,
+    from_hf_options,
+    merge_options,
+    parse_task,
+    to_hf_names,
 )
-from attendo.text.model_card import TURN, as_turn, join_turns
-from attendo.text.newlines import as_line
-from attendo.text_model import Hypothesis, Result, TextModel, Wishes
-from attendo.text_model.options import shown
+from attendo.text.model_card import TURN_SEPARATOR, escape_turn, join_turns
+from attendo.text.newlines import strip_line_end
+from attendo.text_model import GenerateOptions, Hypothesis, Result, TextModel
+from attendo.text_model.options import shorten
 
-Options = dict[str, Any]
+CallOptions = dict[str, Any]
 Record = dict[str, Any]
-_LIMITS = {"max_length", "max_new_tokens"}
+_LENGTH_LIMITS = {"max_length", "max_new_tokens"}
 Device = str | int | torch.device
-Message = dict[str, Any]
-_NAMED = 20  # unknown parts that a warning names
+ChatMessage = dict[str, Any]
+_MAX_NAMED_UNKNOWN = 20  # unknown parts that a warning names
 LINE_BREAK = "\n"  # between the turns for a model that did not learn from turns
 
 
@@ -41,33 +41,41 @@ class Pipeline:
 
     A text gives a list of dicts, one for each answer asked for. A list of texts gives a list of dicts, or of such lists
     where several answers are asked for; where texts are gone on with, and for conversations, always of such lists.
-    What was not read or came to no end is told in the dict, and by a `NotWholeWarning`. `sentences` in the dict: the
+    What was not read or came to no end is told in the dict, and by a `IncompleteWarning`. `sentences` in the dict: the
     text was split into so many, because the model learned from single sentences or the call asks for it.
     """
 
-    def __init__(self, task: Task, model: TextModel, batch_size: int | None, defaults: Mapping[str, Any]) -> None:
+    def __init__(
+        self, task: PipelineTask, model: TextModel, batch_size: int | None, defaults: Mapping[str, Any]
+    ) -> None:
         check_model(task, model)
         self.task, self.model = task.name, model
-        self._task, self._defaults = task, ours(defaults, task)
-        self._batch_size = _checked_size(batch_size)
-        self._checked(defaults, self._defaults)
+        self._task, self._defaults = task, from_hf_options(defaults, task)
+        self._batch_size = _check_batch_size(batch_size)
+        self._check_options(defaults, self._defaults)
 
     def __call__(self, inputs: Any, *, batch_size: int | None = None, **options: Any) -> list[Any]:
         """`inputs` are a text, a list of texts, a conversation or a list of those, by the task."""
-        asked = merged(self._defaults, ours(options, self._task))
-        config = self._checked(options, asked)
-        one, several = self._inputs(inputs)
-        texts = [source_of(each, self.model, config) for each in several] if self._task.takes_messages else several
-        results = self._results(texts, asked, _checked_size(batch_size) or self._batch_size)
-        warn(results, ends=not self._task.continues, limited=not _LIMITS.isdisjoint(asked))
+        asked = merge_options(self._defaults, from_hf_options(options, self._task))
+        config = self._check_options(options, asked)
+        one, several = self._normalise_inputs(inputs)
+        texts = (
+            [build_conversation_source(each, self.model, config) for each in several]
+            if self._task.takes_messages
+            else several
+        )
+        results = self._generate(texts, asked, _check_batch_size(batch_size) or self._batch_size)
+        warn_incomplete(results, expects_end=not self._task.continues, limited=not _LENGTH_LIMITS.isdisjoint(asked))
         pairs = zip(several, results, strict=True)
-        told = [[self._record(given, result, each, asked) for each in result.hypotheses] for given, result in pairs]
+        told = [
+            [self._make_record(given, result, each, asked) for each in result.hypotheses] for given, result in pairs
+        ]
         if one:
             return told[0]
         flat = asked.get("n_best", 1) == 1 and not (self._task.continues or self._task.takes_messages)
         return [records[0] for records in told] if flat else told
 
-    def _inputs(self, inputs: Any) -> tuple[bool, list[Any]]:
+    def _normalise_inputs(self, inputs: Any) -> tuple[bool, list[Any]]:
         """Whether it was one alone, and all of them."""
         takes_messages = self._task.takes_messages
         is_one: Callable[[Any], bool] = is_conversation if takes_messages else lambda each: isinstance(each, str)
@@ -78,64 +86,74 @@ class Pipeline:
             raise UsageError("invalid_pipeline_input", task=self.task, expected=what, value=short_repr(inputs))
         return False, inputs
 
-    def _checked(self, given: Mapping[str, Any], asked: Options) -> GenerationConfig:
+    def _check_options(self, given: Mapping[str, Any], call_options: CallOptions) -> GenerationConfig:
         """The settings of a call, and all faults that can be told before a text is seen."""
-        check_languages(asked, self.model)
-        if new := [name for name in NEW_TOKENS if name in asked and asked.get("prefix")]:
-            raise UsageError("new_tokens_with_prefix", option=new[0], replacement=NEW_TOKENS[new[0]])
+        check_languages(call_options, self.model)
+        if new := [name for name in NEW_TOKEN_OPTIONS if name in call_options and call_options.get("prefix")]:
+            raise UsageError("new_tokens_with_prefix", option=new[0], replacement=NEW_TOKEN_OPTIONS[new[0]])
         try:
-            return self.model.settings(**_decoding(asked))
+            return self.model.settings(**_generate_options(call_options))
         except UsageError as error:
-            raise in_their_words(error, given) from None
+            raise to_hf_names(error, given) from None
 
-    def _results(self, texts: Sequence[str], asked: Options, size: int | None) -> list[Result]:
-        """In the order of the texts; `size`: so many are decoded together, at most."""
+    def _generate(self, texts: Sequence[str], call_options: CallOptions, batch_size: int | None) -> list[Result]:
+        """In the order of the texts; `batch_size`: so many are decoded together, at most."""
         found: dict[int, Result] = {}
-        wishes = Wishes(prefix=asked.get("prefix", ""), constraints=asked.get("constraints", ()))
-        prefixes, phrases = wishes.prefixes(len(texts)), wishes.phrases(len(texts))
-        for options, places in self._groups(texts, asked):
-            for first in range(0, len(places), size or len(places)):
-                part = places[first : first + (size or len(places))]
-                of_each: Options = {"prefix": [prefixes[n] for n in part]} if wishes.prefix else {}
+        wishes = GenerateOptions(prefix=call_options.get("prefix", ""), constraints=call_options.get("constraints", ()))
+        prefixes, phrases = wishes.expand_prefixes(len(texts)), wishes.expand_constraints(len(texts))
+        for options, places in self._group_texts(texts, call_options):
+            for first in range(0, len(places), batch_size or len(places)):
+                part = places[first : first + (batch_size or len(places))]
+                of_each: CallOptions = {"prefix": [prefixes[n] for n in part]} if wishes.prefix else {}
                 of_each |= {"constraints": [phrases[n] for n in part]} if wishes.constraints else {}
                 answers = self.model.generate([texts[n] for n in part], **{**options, **of_each})
                 found.update(zip(part, answers, strict=True))
         return [found[place] for place in range(len(texts))]
 
-    def _groups(self, texts: Sequence[str], asked: Options) -> Iterator[tuple[Options, list[int]]]:
+    def _group_texts(self, texts: Sequence[str], call_options: CallOptions) -> Iterator[tuple[CallOptions, list[int]]]:
         """Texts that can be asked for together: new tokens come on top of those of a text that is gone on with."""
-        new = {whole: asked[name] for name, whole in NEW_TOKENS.items() if name in asked}
-        plain, by_length = _decoding(asked), defaultdict[int, list[int]](list)
-        if self._task.reads_whole:
+        new = {whole: call_options[name] for name, whole in NEW_TOKEN_OPTIONS.items() if name in call_options}
+        plain, by_length = _generate_options(call_options), defaultdict[int, list[int]](list)
+        if self._task.reads_full_text:
             plain.setdefault("split", False)
-        own = self.model.call(texts).source_tokens if new and self._task.continues else [0] * len(texts)
+        own = self.model.prepare_call(texts).source_tokens if new and self._task.continues else [0] * len(texts)
         for place, tokens in enumerate(own):
             by_length[tokens].append(place)
         for tokens, places in by_length.items():
             yield {**plain, **{name: tokens + count for name, count in new.items()}}, places
 
-    def _record(self, given: Any, result: Result, answer: Hypothesis, asked: Options) -> Record:
-        text = self._continued(given, result, answer, asked) if self._task.continues else answer.text
-        whole = answered(given, text) if self._task.takes_messages else text
+    def _make_record(self, given: Any, result: Result, hypothesis: Hypothesis, call_options: CallOptions) -> Record:
+        text = (
+            self._extract_continuation(given, result, hypothesis, call_options)
+            if self._task.continues
+            else hypothesis.text
+        )
+        whole = append_response(given, text) if self._task.takes_messages else text
         told = {"sentences": len(result.sentences)} if result.joined else {}
-        return {self._task.key: whole, **told, **shortcomings(result, answer, ends=not self._task.continues)}
+        return {
+            self._task.key: whole,
+            **told,
+            **find_shortcomings(result, hypothesis, expects_end=not self._task.continues),
+        }
 
-    def _continued(self, given: str, result: Result, answer: Hypothesis, asked: Options) -> str:
+    def _extract_continuation(
+        self, given: str, result: Result, hypothesis: Hypothesis, call_options: CallOptions
+    ) -> str:
         """Behind the text as it was given, not as the tokenizer reads it."""
-        read = self.model.target_tokenizer.decode(answer.ids[: result.source_tokens])
-        new = answer.text.removeprefix(read)
+        read = self.model.target_tokenizer.decode(hypothesis.ids[: result.source_tokens])
+        new = hypothesis.text.removeprefix(read)
         if given[-1:].isspace() and not read[-1:].isspace():
             new = new.removeprefix(" ")  # a word that brings its own space, which the text has already
-        return given + new if asked.get("return_full_text", True) else new
+        return given + new if call_options.get("return_full_text", True) else new
 
 
-def _decoding(asked: Options) -> Options:
+def _generate_options(call_options: CallOptions) -> CallOptions:
     """As `TextModel.generate` takes them."""
-    own = ("return_full_text", "src_lang", "tgt_lang", *NEW_TOKENS)
-    return {name: value for name, value in asked.items() if name not in own}
+    own = ("return_full_text", "src_lang", "tgt_lang", *NEW_TOKEN_OPTIONS)
+    return {name: value for name, value in call_options.items() if name not in own}
 
 
-def _checked_size(batch_size: int | None) -> int | None:
+def _check_batch_size(batch_size: int | None) -> int | None:
     if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1):
         raise UsageError("invalid_batch_size", value=batch_size)
     return batch_size
@@ -156,16 +174,16 @@ def pipeline(
     -1 for the CPU. `batch_size` texts are decoded together at most. `defaults` are options of `TextModel.generate`, or
     of transformers where those mean the same; a call may say otherwise.
     """
-    asked = task_of(task)
+    asked = parse_task(task)
     if isinstance(model, TextModel):
         _check_device(model, device)
         return Pipeline(asked, model, batch_size, defaults)
     if not isinstance(model, str | Path):
         raise UsageError("invalid_pipeline_model", value=short_repr(model))
-    return Pipeline(asked, load(model, _name(device)), batch_size, defaults)
+    return Pipeline(asked, load(model, _device_name(device)), batch_size, defaults)
 
 
-def _name(device: Device | None) -> str:
+def _device_name(device: Device | None) -> str:
     if device is None:
         return "auto"
     if isinstance(device, int) and not isinstance(device, bool):
@@ -175,7 +193,7 @@ def _name(device: Device | None) -> str:
 
 def _check_device(model: TextModel, device: Device | None) -> None:
     """A model that is there stays where it is."""
-    if device is None or _name(device) in ("auto", str(model.device), model.device.type):
+    if device is None or _device_name(device) in ("auto", str(model.device), model.device.type):
         return
     raise UsageError("model_on_other_device", device=model.device, requested=device)
 
@@ -185,16 +203,16 @@ def is_conversation(given: Any) -> bool:
     return isinstance(given, list) and bool(given) and all(isinstance(each, dict) for each in given)
 
 
-def source_of(messages: Sequence[Message], model: TextModel, config: GenerationConfig) -> str:
+def build_conversation_source(messages: Sequence[ChatMessage], model: TextModel, config: GenerationConfig) -> str:
     """What the model reads of them with these settings."""
-    texts = [_text(message) for message in messages]
+    texts = [_message_text(message) for message in messages]
     if messages[-1]["role"] != "user":
         raise UsageError("last_message_not_user")
-    most, encode = most_tokens(model, config), model.source_tokenizer.encode
-    return latest_turns(texts, model, model.about.get("context_turns"), lambda text: len(encode(text)) <= most)
+    most, encode = max_source_tokens(model, config), model.source_tokenizer.encode
+    return join_latest_turns(texts, model, model.about.get("context_turns"), lambda text: len(encode(text)) <= most)
 
 
-def answered(messages: Sequence[Message], text: str) -> list[Message]:
+def append_response(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
     return [*messages, {"role": "assistant", "content": text}]
 
 
@@ -204,39 +222,39 @@ def short_repr(value: Any) -> str:
     return whole if len(whole) <= 80 else f"{whole[:77]}..."
 
 
-def _text(message: Message) -> str:
+def _message_text(message: ChatMessage) -> str:
     role, content = message.get("role"), message.get("content")
     if role == "system":
         raise UsageError("system_message_unsupported")
     if role not in ("user", "assistant") or not isinstance(content, str):
         raise UsageError("invalid_message", message=short_repr(message))
-    return as_line(content)
+    return strip_line_end(content)
 
 
-class NotWholeWarning(UserWarning):
+class IncompleteWarning(UserWarning):
     """A text was not read whole, or its answer is not whole; the dicts of a pipeline say which."""
 
 
-def shortcomings(result: Result, answer: Hypothesis, ends: bool) -> dict[str, Any]:
-    """By the names of `attendo generate --json`; what there is none of is left out. `ends`: answers have an end."""
+def find_shortcomings(result: Result, hypothesis: Hypothesis, expects_end: bool) -> dict[str, Any]:
+    """By the names of `attendo generate --json`; what there is none of is left out. `expects_end`: answers have an end."""
     told = {
         "unknown": list(result.unknown),
         "source_left_out": result.source_left_out,
         "unsplit": result.unsplit,
-        "cut": answer.cut and ends,
-        "constraints": [] if all(answer.constraints) else list(answer.constraints),
+        "cut": hypothesis.cut and expects_end,
+        "constraints": [] if all(hypothesis.constraints) else list(hypothesis.constraints),
     }
     return {name: value for name, value in told.items() if value}
 
 
-def warn(results: Sequence[Result], ends: bool, limited: bool) -> None:
+def warn_incomplete(results: Sequence[Result], expects_end: bool, limited: bool) -> None:
     """Once for all texts of a call. `limited`: the call itself says how long answers are."""
-    best = [shortcomings(result, result.best, ends) for result in results]
+    best = [find_shortcomings(result, result.best, expects_end) for result in results]
     unknown = list(dict.fromkeys(part for each in best for part in each.get("unknown", ())))
-    more = f" and {len(unknown) - _NAMED:,} more" if len(unknown) > _NAMED else ""
+    more = f" and {len(unknown) - _MAX_NAMED_UNKNOWN:,} more" if len(unknown) > _MAX_NAMED_UNKNOWN else ""
     left_out = sum(each.get("source_left_out", 0) for each in best)
     meanings = {
-        "unknown": f"not in the vocabulary: {', '.join(map(shown, unknown[:_NAMED]))}{more}",
+        "unknown": f"not in the vocabulary: {', '.join(map(shorten, unknown[:_MAX_NAMED_UNKNOWN]))}{more}",
         "source_left_out": f"the last tokens were not read, {left_out:,} in all: shorten the text, or take split=True",
         "unsplit": "read as one sentence, and the model learned from single ones: leave out constraints or prefix",
         "cut": "the answer was cut at its length limit: see max_length",
@@ -246,26 +264,28 @@ def warn(results: Sequence[Result], ends: bool, limited: bool) -> None:
         count = sum(name in each for each in best)
         if count and not (name == "cut" and limited):
             where = f"{count} of {len(best)} texts" if len(best) > 1 else "the text"
-            warnings.warn(f"{where}: {meaning} ({name} in the result)", NotWholeWarning, stacklevel=3)
+            warnings.warn(f"{where}: {meaning} ({name} in the result)", IncompleteWarning, stacklevel=3)
 
 
-def latest_turns(texts: Sequence[str], model: TextModel, most: int | None, fits: Callable[[str], bool]) -> str:
+def join_latest_turns(
+    texts: Sequence[str], model: TextModel, max_turns: int | None, fits: Callable[[str], bool]
+) -> str:
     """As many as fit, and at most so many; the last one in any case."""
-    texts = texts[-most:] if most is not None else texts
-    with_symbol = TURN in model.source_tokenizer.symbols
+    texts = texts[-max_turns:] if max_turns is not None else texts
+    with_symbol = TURN_SEPARATOR in model.source_tokenizer.symbols
     if model.source_tokenizer.unknown(" "):  # characters that were learned without spaces (data.without_spaces)
         texts = [text.replace(" ", "") for text in texts]
 
     def last(count: int) -> str:
         turns = texts[len(texts) - count :]
-        return join_turns(map(as_turn, turns)) if with_symbol else LINE_BREAK.join(turns)
+        return join_turns(map(escape_turn, turns)) if with_symbol else LINE_BREAK.join(turns)
 
     # Halving: to encode a long conversation turn by turn would take long.
     too_long = bisect_left(range(len(texts) + 1), True, lo=1, key=lambda count: not fits(last(count)))
     return last(max(1, too_long - 1))
 
 
-def most_tokens(model: TextModel, config: GenerationConfig) -> int:
+def max_source_tokens(model: TextModel, config: GenerationConfig) -> int:
     """That can be read, without what is put before every source."""
-    limits = (config.max_source, model.runtime.longest)
+    limits = (config.max_source, model.runtime.max_sequence_length)
     return min(limit for limit in limits if limit is not None) - len(config.source_prefix)

@@ -7,43 +7,45 @@ from pathlib import Path
 
 from attendo import atomic_files
 from attendo.data.config import CorpusConfig, DataConfig
-from attendo.data.corpus_files import rows
-from attendo.data.filtering import text_fault
+from attendo.data.corpus_files import read_rows
+from attendo.data.filtering import find_text_fault
 from attendo.errors import DataError, UsageError
 from attendo.runs.config import RunConfig
-from attendo.runs.recipe_config import corpus_of
+from attendo.runs.recipe_config import make_test_corpus
 
-Files = dict[str, Path]  # by their names in the run file, which stay when a data set is moved
+NamedFiles = dict[str, Path]  # by their names in the run file, which stay when a data set is moved
 
 
-def learned_from(data: DataConfig) -> Files:
+def list_training_files(data: DataConfig) -> NamedFiles:
     """What a run learns from and validates with."""
-    return _named(_learned_from(data.replace(folder=None)), _learned_from(data))
+    return _map_names_to_paths(_list_training_paths(data.replace(folder=None)), _list_training_paths(data))
 
 
-def files_of_tests(config: RunConfig) -> Files:
+def list_test_files(config: RunConfig) -> NamedFiles:
     """What the tests of a recipe are read from."""
     nowhere = config.replace(data=config.data.replace(folder=None))
-    return _named(*([path for each in corpora_of_tests(of) for path in _files(each)] for of in (nowhere, config)))
+    return _map_names_to_paths(
+        *([path for each in list_test_corpora(of) for path in _corpus_paths(each)] for of in (nowhere, config))
+    )
 
 
-def corpora_of_tests(config: RunConfig) -> list[CorpusConfig]:
+def list_test_corpora(config: RunConfig) -> list[CorpusConfig]:
     """The texts of all tests that have files, parts of a test one by one."""
     tests = () if config.reproduce is None else config.reproduce.test
-    apart = [test.of_part(part) for test in tests for part in test.parts] + [test for test in tests if not test.parts]
-    found = [corpus_of(test, config.data) for test in apart]
+    apart = [test.for_part(part) for test in tests for part in test.parts] + [test for test in tests if not test.parts]
+    found = [make_test_corpus(test, config.data) for test in apart]
     return [corpus for corpus in found if corpus is not None]
 
 
-def whole_pairs(corpus: CorpusConfig) -> Iterator[tuple[str, str]]:
+def read_complete_pairs(corpus: CorpusConfig) -> Iterator[tuple[str, str]]:
     """The pairs of a test. One that cannot be judged is an error: left out, or empty, it would change the score."""
-    for row in rows(corpus):
-        if (fault := text_fault(row)) is not None:
+    for row in read_rows(corpus):
+        if (fault := find_text_fault(row)) is not None:
             raise DataError("test_row_invalid", corpus=corpus.name, row=row.number, fault=fault)
         yield row.source, row.target
 
 
-def checksums(files: Mapping[str, Path]) -> dict[str, str]:
+def compute_checksums(files: Mapping[str, Path]) -> dict[str, str]:
     """SHA-256 by name."""
     found = {}
     for name, path in files.items():
@@ -55,32 +57,32 @@ def checksums(files: Mapping[str, Path]) -> dict[str, str]:
     return found
 
 
-def _learned_from(data: DataConfig) -> list[Path]:
+def _list_training_paths(data: DataConfig) -> list[Path]:
     if data.prepared is not None:
         return [data.prepared / "index.json"]  # it has the checksums of all else
     return [
-        *(path for each in (*data.training, *data.validation) for path in _files(each)),
+        *(path for each in (*data.training, *data.validation) for path in _corpus_paths(each)),
         *(path for files in data.text_files for path in files),
     ]
 
 
-def _files(corpus: CorpusConfig) -> list[Path]:
+def _corpus_paths(corpus: CorpusConfig) -> list[Path]:
     return [path for path in (corpus.source, corpus.target, corpus.file) if path is not None]
 
 
-def _named(names: list[Path], paths: list[Path]) -> Files:
+def _map_names_to_paths(names: list[Path], paths: list[Path]) -> NamedFiles:
     return dict(zip(map(str, names), paths, strict=True))
 
 
-def keep(path: Path, text: str) -> None:
+def write_text_file(path: Path, text: str) -> None:
     """In place of what may be there; the error has the path, and the bytes where the disk is full."""
     content = text.encode("utf-8", "backslashreplace")
     try:
-        with atomic_files.explained(path, len(content)):
+        with atomic_files.explain_disk_full(path, len(content)):
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic_files.replace(path, content)
     except OSError as error:
         raise UsageError("reproduce_file_not_writable", path=path, reason=error.strerror) from None
     finally:
         with suppress(OSError):
-            atomic_files.remove(path.with_name(f"{atomic_files.TEMPORARY}{path.name}"))
+            atomic_files.remove(path.with_name(f"{atomic_files.TEMPORARY_PREFIX}{path.name}"))

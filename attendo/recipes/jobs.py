@@ -12,12 +12,12 @@ from pathlib import Path
 
 from attendo.errors import AttendoError
 
-_WAIT = 0.2  # seconds between two looks
-_THREADS = "OMP_NUM_THREADS"
+_POLL_SECONDS = 0.2  # seconds between two looks
+_THREADS_VARIABLE = "OMP_NUM_THREADS"
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """Arguments of `attendo`, and where its words go."""
 
     name: str
@@ -26,18 +26,18 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Started:
-    job: Job
+class TrainingJobStarted:
+    job: TrainingJob
 
 
 @dataclass(frozen=True)
-class Ended:
-    job: Job
+class TrainingJobFinished:
+    job: TrainingJob
     seconds: float
 
 
 @dataclass(frozen=True)
-class Waiting:
+class TrainingJobsPending:
     """Nothing has happened: a moment to ask for the end, by closing the stream."""
 
 
@@ -50,33 +50,37 @@ class JobError(AttendoError):
 
 
 @dataclass(frozen=True)
-class _Running:
-    job: Job
+class _RunningJob:
+    job: TrainingJob
     process: "subprocess.Popen[bytes]"
-    begun: float
+    started_at: float
 
 
-def run_jobs(jobs: Sequence[Job], at_once: int) -> Generator[Started | Ended | Waiting, None, None]:
+def run_jobs(
+    jobs: Sequence[TrainingJob], max_parallel: int
+) -> Generator[TrainingJobStarted | TrainingJobFinished | TrainingJobsPending, None, None]:
     """In their order, so many at once. Whatever ends the stream early, those at work are asked to save and end."""
-    waiting, running = deque(jobs), list[_Running]()
+    waiting, running = deque(jobs), list[_RunningJob]()
     try:
         while waiting or running:
-            while waiting and len(running) < at_once:
-                running.append(_start(waiting.popleft(), at_once))
-                yield Started(running[-1].job)
+            while waiting and len(running) < max_parallel:
+                running.append(_start(waiting.popleft(), max_parallel))
+                yield TrainingJobStarted(running[-1].job)
             for each in [each for each in running if each.process.poll() is not None]:
                 running.remove(each)
-                yield _ended(each)
+                yield _finish_job(each)
             if running:
-                yield Waiting()
-                time.sleep(_WAIT)
+                yield TrainingJobsPending()
+                time.sleep(_POLL_SECONDS)
     finally:
-        _end(running)
+        _terminate_jobs(running)
 
 
-def _start(job: Job, at_once: int) -> _Running:
+def _start(job: TrainingJob, max_parallel: int) -> _RunningJob:
     job.log.parent.mkdir(parents=True, exist_ok=True)
-    threads = {_THREADS: str(max(1, (os.cpu_count() or 1) // at_once))}  # or they would stand in each other's way
+    threads = {
+        _THREADS_VARIABLE: str(max(1, (os.cpu_count() or 1) // max_parallel))
+    }  # or they would stand in each other's way
     with job.log.open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "attendo", *job.arguments],  # -P: no module of the working folder
@@ -86,19 +90,19 @@ def _start(job: Job, at_once: int) -> _Running:
             env={**threads, **os.environ},
             process_group=0,  # Ctrl-C comes to us alone; a second signal would keep them from saving
         )
-    return _Running(job, process, time.monotonic())
+    return _RunningJob(job, process, time.monotonic())
 
 
-def _ended(run: _Running) -> Ended:
-    if code := run.process.returncode:
-        lines = run.job.log.read_text("utf-8", "replace").strip().splitlines()
+def _finish_job(running: _RunningJob) -> TrainingJobFinished:
+    if code := running.process.returncode:
+        lines = running.job.log.read_text("utf-8", "replace").strip().splitlines()
         last = lines[-1].removeprefix("attendo: ") if lines else "it said nothing"
         exit_code = code if code > 0 else 1
-        raise JobError("training_job_failed", exit_code, job=run.job.name, reason=last, log=run.job.log)
-    return Ended(run.job, time.monotonic() - run.begun)
+        raise JobError("training_job_failed", exit_code, job=running.job.name, reason=last, log=running.job.log)
+    return TrainingJobFinished(running.job, time.monotonic() - running.started_at)
 
 
-def _end(running: Sequence[_Running]) -> None:
+def _terminate_jobs(running: Sequence[_RunningJob]) -> None:
     for each in running:
         with suppress(ProcessLookupError):
             each.process.terminate()

@@ -8,40 +8,40 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from attendo.recipes.files import checksums, files_of_tests, keep
-from attendo.recipes.recipe import Planned, Recipe
-from attendo.recipes.run_state import facts_of
-from attendo.recipes.scoring import TOGETHER, Scored
+from attendo.recipes.files import compute_checksums, list_test_files, write_text_file
+from attendo.recipes.recipe import PlannedRun, Recipe
+from attendo.recipes.run_state import read_run_facts
+from attendo.recipes.scoring import ENSEMBLE, RecipeScore
 from attendo.runs.recipe_config import Expectation
 
-RESULTS = "results.json"
-SOME_RESULTS = "results-partial.json"  # of some seeds or variants: those of all of them stay
-_MACHINE = ("hardware", "device", "threads", "cores", "python", "torch", "attendo")
+RESULTS_FILE = "results.json"
+PARTIAL_RESULTS_FILE = "results-partial.json"  # of some seeds or variants: those of all of them stay
+_MACHINE_FACTS = ("hardware", "device", "threads", "cores", "python", "torch", "attendo")
 _ROUNDING = 1e-9  # a mean of numbers that are just as expected may come out a last bit below
 
 
 @dataclass(frozen=True)
-class Row:
+class RecipeTestResult:
     """One test: a score of every seed and variant."""
 
     test: Expectation
-    found: tuple[Scored, ...]
-    whole: bool  # whether all is there that the expected number is of
+    scores: tuple[RecipeScore, ...]
+    is_complete: bool  # whether all is there that the expected number is of
 
     @property
     def higher_is_better(self) -> bool:
-        return self.found[0].score.higher_is_better
+        return self.scores[0].score.higher_is_better
 
     @property
     def seeds(self) -> dict[str, float]:
         """The mean over the variants, by seed."""
-        names = dict.fromkeys(each.who for each in self.found if each.who != TOGETHER)
-        return {name: self._mean(self.of(who=name)) for name in names}
+        names = dict.fromkeys(each.model_label for each in self.scores if each.model_label != ENSEMBLE)
+        return {name: self._mean(self.select_scores(model_label=name)) for name in names}
 
     @property
-    def together(self) -> float | None:
+    def ensemble(self) -> float | None:
         """The same of the models of all seeds, where they answered as one."""
-        found = self.of(who=TOGETHER)
+        found = self.select_scores(model_label=ENSEMBLE)
         return self._mean(found) if found else None
 
     @property
@@ -52,31 +52,33 @@ class Row:
     @property
     def value(self) -> float:
         """What is judged."""
-        return self.mean if self.together is None else self.together
+        return self.mean if self.ensemble is None else self.ensemble
 
     @property
     def passed(self) -> bool | None:
         """None where nothing is expected, or what is expected is of more than these."""
         expected, spread = self.test.expected, self.test.spread + _ROUNDING
-        if expected is None or not self.whole:
+        if expected is None or not self.is_complete:
             return None
         return self.value >= expected - spread if self.higher_is_better else self.value <= expected + spread
 
-    def of(self, who: str | None = None, variant: str | None = None) -> list[Scored]:
-        return [each for each in self.found if who in (None, each.who) and variant in (None, each.variant)]
+    def select_scores(self, model_label: str | None = None, variant: str | None = None) -> list[RecipeScore]:
+        return [
+            each for each in self.scores if model_label in (None, each.model_label) and variant in (None, each.variant)
+        ]
 
     @staticmethod
-    def _mean(found: Sequence[Scored]) -> float:
-        return fmean(each.score.value for each in found)
+    def _mean(scores: Sequence[RecipeScore]) -> float:
+        return fmean(each.score.value for each in scores)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RecipeOutcome:
     """All tests of a recipe."""
 
     recipe: Recipe
-    runs: tuple[Planned, ...]
-    rows: tuple[Row, ...]
+    runs: tuple[PlannedRun, ...]
+    rows: tuple[RecipeTestResult, ...]
 
     @property
     def passed(self) -> bool | None:
@@ -85,23 +87,30 @@ class Outcome:
         return all(judged) if judged else None
 
 
-def outcome_of(recipe: Recipe, runs: Sequence[Planned], found: Sequence[Scored]) -> Outcome:
+def make_outcome(recipe: Recipe, runs: Sequence[PlannedRun], scores: Sequence[RecipeScore]) -> RecipeOutcome:
     """Scores in the order of the recipe's tests."""
-    tests = {(test.name, test.metric): test for test in recipe.judged.test}
-    whole = recipe.expected_of is None
+    tests = {(test.name, test.metric): test for test in recipe.criteria.test}
+    whole = recipe.expected_scope is None
     rows = [
-        Row(test, tuple(each for each in found if (each.test.name, each.test.metric) == key), whole)
+        RecipeTestResult(test, tuple(each for each in scores if (each.test.name, each.test.metric) == key), whole)
         for key, test in tests.items()
     ]
-    return Outcome(recipe, tuple(runs), tuple(rows))
+    return RecipeOutcome(recipe, tuple(runs), tuple(rows))
 
 
-def write_results(outcome: Outcome, out: Path, folder: Path | None, machine: Mapping[str, Any], seconds: float) -> Path:
+def write_results(
+    outcome: RecipeOutcome, out: Path, folder: Path | None, machine: Mapping[str, Any], seconds: float
+) -> Path:
     """All of it, with the date and what it ran on; `folder` is that of the data, machine and seconds are of scoring."""
-    recipe, judged = outcome.recipe, outcome.recipe.judged
+    recipe, judged = outcome.recipe, outcome.recipe.criteria
     configs = [recipe.config(variant, folder) for variant in recipe.variants or (None,)]
     runs = [
-        {"variant": run.variant, "seed": run.seed, "folder": str(run.folder.relative_to(out)), **facts_of(run.folder)}
+        {
+            "variant": run.variant,
+            "seed": run.seed,
+            "folder": str(run.folder.relative_to(out)),
+            **read_run_facts(run.folder),
+        }
         for run in outcome.runs
     ]
     content = {
@@ -109,23 +118,28 @@ def write_results(outcome: Outcome, out: Path, folder: Path | None, machine: Map
         "about": judged.about,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "passed": outcome.passed,
-        "scored_with": {name: machine[name] for name in _MACHINE},
+        "scored_with": {name: machine[name] for name in _MACHINE_FACTS},
         "scoring_seconds": round(seconds, 1),
         "training_seconds": round(sum(run["training_seconds"] for run in runs), 1),
         "decoding": judged.decoding,
         "data": None if (place := configs[0].data.folder) is None else str(place),
-        "tested_on": {name: value for config in configs for name, value in checksums(files_of_tests(config)).items()},
-        "tests": [_told(row) for row in outcome.rows],
+        "tested_on": {
+            name: value for config in configs for name, value in compute_checksums(list_test_files(config)).items()
+        },
+        "tests": [_result_to_dict(row) for row in outcome.rows],
         "runs": runs,
     }
-    path = out / (SOME_RESULTS if recipe.partial else RESULTS)
-    keep(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    path = out / (PARTIAL_RESULTS_FILE if recipe.is_partial else RESULTS_FILE)
+    write_text_file(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     return path
 
 
-def _told(row: Row) -> dict[str, Any]:
-    variants = dict.fromkeys(each.variant for each in row.found if each.variant is not None)
-    by_variant = {variant: {each.who: each.score.value for each in row.of(variant=variant)} for variant in variants}
+def _result_to_dict(row: RecipeTestResult) -> dict[str, Any]:
+    variants = dict.fromkeys(each.variant for each in row.scores if each.variant is not None)
+    by_variant = {
+        variant: {each.model_label: each.score.value for each in row.select_scores(variant=variant)}
+        for variant in variants
+    }
     return {
         **row.test.model_dump(mode="json", include={"name", "metric", "expected", "spread"}),
         **row.test.model_dump(mode="json", include={"reference", "reference_source"}, exclude_none=True),
@@ -133,10 +147,10 @@ def _told(row: Row) -> dict[str, Any]:
         "value": row.value,
         "mean": row.mean,
         "seeds": row.seeds,
-        **({} if row.together is None else {TOGETHER: row.together}),
+        **({} if row.ensemble is None else {ENSEMBLE: row.ensemble}),
         **({"variants": by_variant} if by_variant else {}),
         "higher_is_better": row.higher_is_better,
-        "signatures": list(dict.fromkeys(each.score.signature for each in row.found)),
-        "lines": sum(each.lines for each in row.of(who=row.found[0].who)),
-        "cut": sum(each.cut for each in row.found),
+        "signatures": list(dict.fromkeys(each.score.signature for each in row.scores)),
+        "lines": sum(each.lines for each in row.select_scores(model_label=row.scores[0].model_label)),
+        "cut": sum(each.truncated for each in row.scores),
     }

@@ -13,13 +13,19 @@ from typing import Any
 
 from attendo.model.config import PRESETS
 
-SIZES = ("d_model", "num_heads", "d_ff", "num_encoder_layers", "num_decoder_layers")  # what a preset is chosen for
-_LETTERS_LOOKED_AT = 20_000  # lines, for the alphabets
-_MOST_EPOCHS = 100  # more of them than that teach a network little beside the sentences themselves
+SIZE_SETTINGS = (
+    "d_model",
+    "num_heads",
+    "d_ff",
+    "num_encoder_layers",
+    "num_decoder_layers",
+)  # what a preset is chosen for
+_ALPHABET_LINES = 20_000  # lines, for the alphabets
+_MAX_EPOCHS = 100  # more of them than that teach a network little beside the sentences themselves
 
 
 @dataclass(frozen=True)
-class Amount:
+class DataStats:
     """How much text there is, and whether both sides are written alike."""
 
     pairs: int
@@ -30,7 +36,7 @@ class Amount:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SettingChoice:
     """One setting that was left open."""
 
     name: str  # as --set takes it
@@ -38,45 +44,47 @@ class Choice:
     reason: str
 
 
-def measure(pairs: Iterable[tuple[str, str]]) -> Amount:
+def measure_pairs(pairs: Iterable[tuple[str, str]]) -> DataStats:
     """Read all pairs once."""
     count, tokens = 0, 0.0
     letters: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     stream = iter(pairs)
-    for source, target in islice(stream, _LETTERS_LOOKED_AT):
+    for source, target in islice(stream, _ALPHABET_LINES):
         letters[0].update(source)
         letters[1].update(target)
         count += 1
-        tokens += _rough_tokens(target)
+        tokens += _estimate_tokens(target)
     for _, target in stream:
         count += 1
-        tokens += _rough_tokens(target)
-    return Amount(count, int(tokens), _overlap(*letters))
+        tokens += _estimate_tokens(target)
+    return DataStats(count, int(tokens), _alphabet_overlap(*letters))
 
 
-def choose(given: Mapping[str, Any], amount: Amount) -> list[Choice]:
+def choose_settings(given: Mapping[str, Any], stats: DataStats) -> list[SettingChoice]:
     """What to use for the settings that `given`, checked values of a run file, leaves open."""
     given = {name: value for name, value in given.items() if (name, value) != ("preset", "auto")}
-    of_preset = {name: value for name, value in PRESETS.get(given.get("preset", ""), {}).items() if name not in SIZES}
+    of_preset = {
+        name: value for name, value in PRESETS.get(given.get("preset", ""), {}).items() if name not in SIZE_SETTINGS
+    }
     given["model"] = {**of_preset, **given.get("model", {})}
-    if amount.window is not None:
-        return [choice for choice in _choose_for_running_text(given, amount) if not _is_given(given, choice.name)]
-    choices = list(_choose_training(given, amount))
+    if stats.window is not None:
+        return [choice for choice in _choose_for_lm_text(given, stats) if not _is_given(given, choice.name)]
+    choices = list(_choose_training(given, stats))
     if not _is_given(given, "start_from"):  # which brings its own tokenizer and network
-        choices = [*_choose_text(given, amount), *_choose_network(amount), *choices]
+        choices = [*_choose_tokenizer(given, stats), *_choose_network(stats), *choices]
     return [choice for choice in choices if not _is_given(given, choice.name)]
 
 
-def is_open(of_file: Mapping[str, Any], changed: Mapping[str, Any]) -> bool:
-    """Whether settings are chosen from the data: unless the run file names a preset. `changed` has --set in it too.
+def are_settings_open(file_values: Mapping[str, Any], changed_values: Mapping[str, Any]) -> bool:
+    """Whether settings are chosen from the data: unless the run file names a preset. `changed_values` has --set in it too.
 
     A run file with a preset has the defaults of the settings classes for what it leaves out, so that it means the same
     run with any data. A preset that --set names is one setting like every other.
     """
-    return of_file.get("preset", "auto") == "auto" or changed.get("preset", "auto") == "auto"
+    return file_values.get("preset", "auto") == "auto" or changed_values.get("preset", "auto") == "auto"
 
 
-def applied(given: Mapping[str, Any], choices: Iterable[Choice]) -> dict[str, Any]:
+def apply_choices(given: Mapping[str, Any], choices: Iterable[SettingChoice]) -> dict[str, Any]:
     """The values of a run file with the choices in place."""
     values = {name: dict(value) if isinstance(value, Mapping) else value for name, value in given.items()}
     for choice in choices:
@@ -86,133 +94,135 @@ def applied(given: Mapping[str, Any], choices: Iterable[Choice]) -> dict[str, An
     return values
 
 
-def _choose_text(given: Mapping[str, Any], amount: Amount) -> Iterable[Choice]:
-    pairs = f"{amount.pairs:,} pairs"
+def _choose_tokenizer(given: Mapping[str, Any], stats: DataStats) -> Iterable[SettingChoice]:
+    pairs = f"{stats.pairs:,} pairs"
     prepared = _is_given(given, "data.prepared")
     own_file = _is_given(given, "tokenizer.file")
-    kind = amount.kind if prepared else None if own_file else _get(given, "tokenizer.kind", "bpe")
+    kind = stats.kind if prepared else None if own_file else _get(given, "tokenizer.kind", "bpe")
     if kind in ("bpe", "unigram") and not prepared:
-        size = _by_size(amount.pairs, {3_000: 1000, 15_000: 4000, 100_000: 8000, 1_000_000: 16_000}, 32_000)
-        yield Choice("tokenizer.size", size, pairs)
-    joint, reason = amount.alphabets_overlap > 0.8, f"{amount.alphabets_overlap:.0%} of letters are used on both sides"
+        size = _pick_by_size(stats.pairs, {3_000: 1000, 15_000: 4000, 100_000: 8000, 1_000_000: 16_000}, 32_000)
+        yield SettingChoice("tokenizer.size", size, pairs)
+    joint, reason = stats.alphabets_overlap > 0.8, f"{stats.alphabets_overlap:.0%} of letters are used on both sides"
     if own_file:
         joint = not _is_given(given, "tokenizer.target_file")
         reason = "tokenizer.file serves both sides" if joint else "each side has its own file"
     elif _get(given, "model.tie", None) == "all":
         joint, reason = True, "model.tie all needs it"
     if not prepared:
-        yield Choice("tokenizer.joint", joint, reason)
+        yield SettingChoice("tokenizer.joint", joint, reason)
         joint = _get(given, "tokenizer.joint", joint)
-    yield Choice("model.tie", "all" if joint else "output", "one vocabulary" if joint else "two vocabularies")
+    yield SettingChoice("model.tie", "all" if joint else "output", "one vocabulary" if joint else "two vocabularies")
     if kind == "bpe" and _get(given, "tokenizer.target_kind", "bpe") == "bpe":
-        yield Choice("tokenizer.dropout", 0.1 if amount.pairs < 500_000 else 0.0, pairs)
+        yield SettingChoice("tokenizer.dropout", 0.1 if stats.pairs < 500_000 else 0.0, pairs)
 
 
-def _choose_for_running_text(given: Mapping[str, Any], amount: Amount) -> Iterable[Choice]:
-    prepared, size, goes_on = _is_given(given, "data.prepared"), amount.tokens, _is_given(given, "start_from")
+def _choose_for_lm_text(given: Mapping[str, Any], stats: DataStats) -> Iterable[SettingChoice]:
+    prepared, size, goes_on = _is_given(given, "data.prepared"), stats.tokens, _is_given(given, "start_from")
     text = f"{size:,} {'tokens' if prepared else 'characters'}"
     kind = _get(given, "tokenizer.kind", "characters" if size < 5_000_000 else "bpe")
     if not (prepared or goes_on or _is_given(given, "tokenizer.file")):
-        yield Choice("tokenizer.kind", kind, text)
+        yield SettingChoice("tokenizer.kind", kind, text)
         if kind in ("bpe", "unigram"):
-            yield Choice("tokenizer.size", _by_size(size, {1_000_000: 1000, 20_000_000: 4000}, 16_000), text)
+            yield SettingChoice(
+                "tokenizer.size", _pick_by_size(size, {1_000_000: 1000, 20_000_000: 4000}, 16_000), text
+            )
     if not prepared:
         if size < 50_000:
-            yield Choice("data.window", 64, text)
+            yield SettingChoice("data.window", 64, text)
         if size > 20_000_000 and not _is_given(given, "data.valid_text"):
-            yield Choice(
+            yield SettingChoice(
                 "data.valid_share", round(2_000_000 / size, 4), "about two million characters to validate with"
             )
     if not goes_on:
-        yield Choice("preset", _by_size(size, {200_000: "tiny", 30_000_000: "small"}, "base"), text)
-        yield Choice("model.num_encoder_layers", 0, "running text has no source to read")
-        yield Choice("model.positions", "rotary", "no position lies beyond those that were learned")
-        yield Choice("model.dropout", _by_size(size, {5_000_000: 0.2}, 0.1), text)
-    yield from _choose_training_on_text(given, size if prepared or kind in ("characters", "bytes") else size // 4)
+        yield SettingChoice("preset", _pick_by_size(size, {200_000: "tiny", 30_000_000: "small"}, "base"), text)
+        yield SettingChoice("model.num_encoder_layers", 0, "running text has no source to read")
+        yield SettingChoice("model.positions", "rotary", "no position lies beyond those that were learned")
+        yield SettingChoice("model.dropout", _pick_by_size(size, {5_000_000: 0.2}, 0.1), text)
+    yield from _choose_lm_training(given, size if prepared or kind in ("characters", "bytes") else size // 4)
 
 
-def _choose_training_on_text(given: Mapping[str, Any], tokens: int) -> Iterable[Choice]:
+def _choose_lm_training(given: Mapping[str, Any], tokens: int) -> Iterable[SettingChoice]:
     about = f"about {tokens:,} tokens"
     budget = 2 ** round(math.log2(min(max(16 * tokens**0.5, 1024), 32_768)))
-    yield Choice("train.batch_tokens", budget, about)
+    yield SettingChoice("train.batch_tokens", budget, about)
     at_a_million, most = (5, 10) if _is_given(given, "start_from") else (80, 100)
     epochs = min(max(round(at_a_million * (1_000_000 / max(tokens, 1)) ** 0.5), 3), most)
     in_use = _get(given, "train.batch_tokens", budget) * _get(given, "train.accumulate", 1)
-    steps = _round(min(max(epochs * tokens / in_use, 300), 200_000))
-    yield Choice("train.steps", steps, f"{epochs} epochs of {about}")
+    steps = _round_to_two_digits(min(max(epochs * tokens / in_use, 300), 200_000))
+    yield SettingChoice("train.steps", steps, f"{epochs} epochs of {about}")
     steps = _get(given, "train.steps", steps)
-    yield Choice("train.schedule", "cosine", "the last steps are small, and settle what the others have found")
-    warmup = _round(max(min(steps / 20, 2000), min(30, steps / 3)))
-    yield Choice("train.warmup", warmup, "a twentieth of the steps, 30 to 2,000")
-    yield Choice("train.label_smoothing", 0.0, "the probability of the text is what counts")
-    every = _round(max(steps / 20, 25))
-    yield Choice("train.validate_every", every, "20 times over the run, 25 steps apart at least")
-    yield Choice("train.save_every", every, "with every validation")
+    yield SettingChoice("train.schedule", "cosine", "the last steps are small, and settle what the others have found")
+    warmup = _round_to_two_digits(max(min(steps / 20, 2000), min(30, steps / 3)))
+    yield SettingChoice("train.warmup", warmup, "a twentieth of the steps, 30 to 2,000")
+    yield SettingChoice("train.label_smoothing", 0.0, "the probability of the text is what counts")
+    every = _round_to_two_digits(max(steps / 20, 25))
+    yield SettingChoice("train.validate_every", every, "20 times over the run, 25 steps apart at least")
+    yield SettingChoice("train.save_every", every, "with every validation")
     yield _choose_patience(steps, _get(given, "train.validate_every", every))
 
 
-def _choose_network(amount: Amount) -> Iterable[Choice]:
-    pairs = f"{amount.pairs:,} pairs"
-    yield Choice("preset", _by_size(amount.pairs, {5_000: "tiny", 1_000_000: "small"}, "base"), pairs)
-    yield Choice("model.dropout", _by_size(amount.pairs, {60_000: 0.3, 500_000: 0.2}, 0.1), pairs)
+def _choose_network(stats: DataStats) -> Iterable[SettingChoice]:
+    pairs = f"{stats.pairs:,} pairs"
+    yield SettingChoice("preset", _pick_by_size(stats.pairs, {5_000: "tiny", 1_000_000: "small"}, "base"), pairs)
+    yield SettingChoice("model.dropout", _pick_by_size(stats.pairs, {60_000: 0.3, 500_000: 0.2}, 0.1), pairs)
 
 
-def _choose_training(given: Mapping[str, Any], amount: Amount) -> Iterable[Choice]:
-    tokens = f"about {amount.tokens:,} target tokens"
-    budget = 2 ** round(math.log2(min(max(5.5 * amount.tokens**0.5, 512), 32_768)))
-    yield Choice("train.batch_tokens", budget, tokens)
-    at_10_000, most = (10, 10) if _is_given(given, "start_from") else (160, _MOST_EPOCHS)
-    epochs = min(max(round(at_10_000 * (10_000 / max(amount.pairs, 1)) ** 0.5), 3), most)
+def _choose_training(given: Mapping[str, Any], stats: DataStats) -> Iterable[SettingChoice]:
+    tokens = f"about {stats.tokens:,} target tokens"
+    budget = 2 ** round(math.log2(min(max(5.5 * stats.tokens**0.5, 512), 32_768)))
+    yield SettingChoice("train.batch_tokens", budget, tokens)
+    at_10_000, most = (10, 10) if _is_given(given, "start_from") else (160, _MAX_EPOCHS)
+    epochs = min(max(round(at_10_000 * (10_000 / max(stats.pairs, 1)) ** 0.5), 3), most)
     in_use = _get(given, "train.batch_tokens", budget) * _get(given, "train.accumulate", 1)
-    steps = _round(min(max(epochs * amount.tokens / in_use, 300), 200_000))
-    yield Choice("train.steps", steps, f"{epochs} epochs of {tokens}")
+    steps = _round_to_two_digits(min(max(epochs * stats.tokens / in_use, 300), 200_000))
+    yield SettingChoice("train.steps", steps, f"{epochs} epochs of {tokens}")
     steps = _get(given, "train.steps", steps)
-    yield Choice("train.schedule", "cosine", "the last steps are small, and settle what the others have found")
-    warmup = _round(max(min(steps / 10, 4000), min(30, steps / 3)))
-    yield Choice("train.warmup", warmup, "a tenth of the steps, 30 to 4,000 of them")
-    every = _round(max(steps / 30, 25))
-    yield Choice("train.validate_every", every, "30 times over the run, 25 steps apart at least")
-    yield Choice("train.save_every", every, "with every validation")
+    yield SettingChoice("train.schedule", "cosine", "the last steps are small, and settle what the others have found")
+    warmup = _round_to_two_digits(max(min(steps / 10, 4000), min(30, steps / 3)))
+    yield SettingChoice("train.warmup", warmup, "a tenth of the steps, 30 to 4,000 of them")
+    every = _round_to_two_digits(max(steps / 30, 25))
+    yield SettingChoice("train.validate_every", every, "30 times over the run, 25 steps apart at least")
+    yield SettingChoice("train.save_every", every, "with every validation")
     yield _choose_patience(steps, _get(given, "train.validate_every", every))
     yield from _choose_metrics(given)
 
 
-def _choose_patience(steps: int, validate_every: int) -> Choice:
+def _choose_patience(steps: int, validate_every: int) -> SettingChoice:
     validations = max(5, math.ceil(steps / 3 / validate_every))
-    return Choice("train.patience", validations, f"stops after {validations} validations without a better one")
+    return SettingChoice("train.patience", validations, f"stops after {validations} validations without a better one")
 
 
-def _choose_metrics(given: Mapping[str, Any]) -> Iterable[Choice]:
+def _choose_metrics(given: Mapping[str, Any]) -> Iterable[SettingChoice]:
     """By what the model is for. A score that was named decides which model is the best."""
     if named := _get(given, "train.metrics", ()):
-        yield Choice("train.best", named[0], "the first of train.metrics")
+        yield SettingChoice("train.best", named[0], "the first of train.metrics")
     elif _get(given, "about.task", None) == "summarization":
-        yield Choice("train.best", "rougeL", "summaries are compared by ROUGE")
-        yield Choice("train.metrics", ("rouge1", "rouge2", "rougeL"), "of decoded validation text")
+        yield SettingChoice("train.best", "rougeL", "summaries are compared by ROUGE")
+        yield SettingChoice("train.metrics", ("rouge1", "rouge2", "rougeL"), "of decoded validation text")
     elif importlib.util.find_spec("sacrebleu") is None:
-        yield Choice("train.best", "loss", "sacrebleu is not installed: pip install 'attendo[eval]' for chrF")
+        yield SettingChoice("train.best", "loss", "sacrebleu is not installed: pip install 'attendo[eval]' for chrF")
     else:
-        yield Choice("train.best", "chrf", "text that is right counts, not the loss")
-        yield Choice("train.metrics", ("bleu", "chrf"), "of decoded validation text")
+        yield SettingChoice("train.best", "chrf", "text that is right counts, not the loss")
+        yield SettingChoice("train.metrics", ("bleu", "chrf"), "of decoded validation text")
 
 
-def _by_size(pairs: int, below: Mapping[int, Any], otherwise: Any) -> Any:
-    return next((value for limit, value in below.items() if pairs < limit), otherwise)
+def _pick_by_size(pairs: int, below: Mapping[int, Any], default: Any) -> Any:
+    return next((value for limit, value in below.items() if pairs < limit), default)
 
 
-def _round(number: float) -> int:
+def _round_to_two_digits(number: float) -> int:
     """Two digits that a person can remember; 1 at least."""
     number = max(number, 1)
     unit = 10 ** max(0, math.floor(math.log10(number)) - 1)
     return int(round(number / unit) * unit)
 
 
-def _rough_tokens(text: str) -> float:
+def _estimate_tokens(text: str) -> float:
     wide = sum(character > "\u2e7f" for character in text)
     return 1 + wide / 1.5 + (len(text) - wide) / 4
 
 
-def _overlap(first: Counter[str], second: Counter[str]) -> float:
+def _alphabet_overlap(first: Counter[str], second: Counter[str]) -> float:
     """The smaller of two shares: letters of one side, by how often they are used, that the other side has too."""
     shares = [
         sum(count for letter, count in one.items() if letter.isalpha() and other[letter])
@@ -226,10 +236,10 @@ def _is_given(given: Mapping[str, Any], name: str) -> bool:
     return _get(given, name, None) is not None
 
 
-def _get(given: Mapping[str, Any], name: str, otherwise: Any) -> Any:
+def _get(given: Mapping[str, Any], name: str, default: Any) -> Any:
     place: Any = given
     for part in name.split("."):
         if not isinstance(place, Mapping) or part not in place:
-            return otherwise
+            return default
         place = place[part]
     return place

@@ -8,17 +8,18 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from attendo.data.config import DataConfig, changed
-from attendo.decode.config import OF_A_SOURCE, GenerationConfig
+from attendo.data.config import DataConfig, list_non_defaults
+from attendo.decode.config import SOURCE_SETTINGS, GenerationConfig
 from attendo.errors import UsageError
 from attendo.metrics import PERPLEXITIES, check_metric
 from attendo.model.config import PRESETS, ModelConfig
-from attendo.runs.recipe_config import Reproduce, with_own_settings, with_variant
+from attendo.runs.recipe_config import Reproduce, apply_variant, apply_variant_settings
 from attendo.settings import Settings
 from attendo.text.config import TokenizerConfig
-from attendo.text.model_card import About, languages_of
-from attendo.text.newlines import for_running_text
-from attendo.train.config import DEFAULT_PEAK, TrainConfig
+from attendo.text.model_card import ModelCard
+from attendo.text.model_card import infer_model_card as infer_from_file_names
+from attendo.text.newlines import add_newline_symbol
+from attendo.train.config import DEFAULT_PEAK_LR, TrainConfig
 
 
 class RunConfig(Settings):
@@ -36,23 +37,23 @@ class RunConfig(Settings):
     model: dict[str, Any] = Field({}, description="table [model]: what differs from the preset's network")
     train: TrainConfig = Field(TrainConfig(), description="table [train]: how the network learns")
     generation: dict[str, Any] = Field({}, description="table [generation]: how the model answers")
-    about: About = Field(About(), description="table [about]: what the model is for")
+    about: ModelCard = Field(ModelCard(), description="table [about]: what the model is for")
     reproduce: Reproduce | None = Field(None, description="table [reproduce]: how a recipe is judged")
 
     @model_validator(mode="before")
     @classmethod
-    def _put_variant_in_its_places(cls, values: dict[str, Any]) -> dict[str, Any]:
-        return _with_vocabulary_of_preset(with_variant(values))
+    def _apply_variant(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return _apply_preset_vocabulary(apply_variant(values))
 
     @model_validator(mode="after")
-    def _network_makes_sense(self) -> Self:
+    def _check_settings(self) -> Self:
         self._check_running_text()
         self._check_prepared()
         self._check_generation()
         if self.start_from is not None:
             self._check_start()
             return self
-        tie = self.network(8, 8).tie
+        tie = self.make_model_config(8, 8).tie
         separate = not (self.tokenizer.joint or self.data.prepared or self.data.text)
         if tie == "all" and separate and self.preset != "auto":
             of_preset = "" if "tie" in self.model else f" (which preset {self.preset} has)"
@@ -74,15 +75,15 @@ class RunConfig(Settings):
         if text and decided and not decoder_only and self.start_from is None:
             raise UsageError("running_text_with_encoder")
         if text or decoder_only:
-            self._check_without_source()
+            self._check_source_settings()
         if text and self.start_from is None:
-            for_running_text(self.tokenizer)
+            add_newline_symbol(self.tokenizer)
 
-    def _check_without_source(self) -> None:
+    def _check_source_settings(self) -> None:
         """Of what is said of sources and of answers, where there are none, nothing may be passed over."""
         if scored := self.train.decoded_metrics:
             raise UsageError("running_text_metric_unscorable", metric=scored[0])
-        for name, neutral in OF_A_SOURCE.items():
+        for name, neutral in SOURCE_SETTINGS.items():
             if (value := self.generation.get(name)) and value != neutral:
                 raise UsageError("generation_option_needs_source", option=name)
         for test in () if self.reproduce is None else self.reproduce.test:
@@ -92,7 +93,9 @@ class RunConfig(Settings):
     def _check_prepared(self) -> None:
         if self.data.prepared is None:
             return
-        if idle := changed(self.tokenizer, [name for name in TokenizerConfig.model_fields if name != "dropout"]):
+        if idle := list_non_defaults(
+            self.tokenizer, [name for name in TokenizerConfig.model_fields if name != "dropout"]
+        ):
             raise UsageError("prepared_tokenizer_fixed", setting=idle[0])
 
     def _check_start(self) -> None:
@@ -103,7 +106,7 @@ class RunConfig(Settings):
         if fixed := sorted(self.model.keys() - {"dropout", "attention_dropout", "activation_dropout"}):
             raise UsageError("start_from_network_fixed", setting=fixed[0])
 
-    def network(self, source_vocab_size: int, target_vocab_size: int) -> ModelConfig:
+    def make_model_config(self, source_vocab_size: int, target_vocab_size: int) -> ModelConfig:
         """The network's settings, once the vocabularies are known."""
         sizes = {"source_vocab_size": source_vocab_size, "target_vocab_size": target_vocab_size}
         if decided := sorted({"vocab_size", *sizes} & self.model.keys()):
@@ -117,7 +120,7 @@ class RunConfig(Settings):
             raise UsageError("model_settings_invalid", error=error) from None
 
 
-def _with_vocabulary_of_preset(values: dict[str, Any]) -> dict[str, Any]:
+def _apply_preset_vocabulary(values: dict[str, Any]) -> dict[str, Any]:
     """A preset that shares one table between both sides makes the vocabulary joint, unless a setting says otherwise."""
     tables = {name: values.get(name, {}) for name in ("model", "tokenizer", "data")}
     if not all(isinstance(table, Mapping) for table in tables.values()):
@@ -129,7 +132,7 @@ def _with_vocabulary_of_preset(values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "tokenizer": {**tables["tokenizer"], "joint": True}}
 
 
-def open_config(values: Mapping[str, Any]) -> RunConfig:
+def make_open_config(values: Mapping[str, Any]) -> RunConfig:
     """Settings of which some are still to be chosen: a preset that is named is checked and decides nothing else yet."""
     if (preset := str(values.get("preset", "auto"))) != "auto":
         ModelConfig.preset(preset, vocab_size=8)
@@ -142,38 +145,38 @@ def check_metrics(config: RunConfig) -> None:
         check_metric(name)
 
 
-def answers_by_data(window: int | None, cut_source: int | None) -> dict[str, Any]:
+def derive_generation_settings(window: int | None, cut_source: int | None) -> dict[str, Any]:
     """How a model answers because of what it learned from, where the run does not say otherwise."""
     extra = {} if window is None else {"max_length_extra": window}  # as much again as it has learned to look back on
     cut = {} if cut_source is None else {"max_source": cut_source, "long_source": "cut"}  # it reads as it learned to
     return {**extra, **cut}
 
 
-def named_about(config: RunConfig, text: DataConfig | None = None) -> About:
+def infer_model_card(config: RunConfig, text: DataConfig | None = None) -> ModelCard:
     """What the names of its files tell, where the run does not say what it is for and goes on from nothing.
 
     `text` are the settings by which prepared data was made.
     """
-    if config.about != About() or config.start_from is not None:
+    if config.about != ModelCard() or config.start_from is not None:
         return config.about
     text = text or config.data
     if text.text is not None:
-        return About(task="generation")
+        return ModelCard(task="generation")
     if turns := {each.context_turns for each in text.training if each.turns_field is not None}:
-        return About(task="conversation", context_turns=max(turns))
+        return ModelCard(task="conversation", context_turns=max(turns))
     told = {
-        About() if each.source is None or each.target is None else languages_of(each.source, each.target)
+        ModelCard() if each.source is None or each.target is None else infer_from_file_names(each.source, each.target)
         for each in text.training
     }
-    return told.pop() if len(told) == 1 else About()
+    return told.pop() if len(told) == 1 else ModelCard()
 
 
-def read_run_file(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+def read_run_file(path: Path, included_from: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The values of a TOML run file, laid over those of its `base`, another run file beside it.
 
     Names of data files are relative to where one stands. `above` are the files that name this one as their base.
     """
-    of = f", the base of {above[-1]}," if above else ""
+    of = f", the base of {included_from[-1]}," if included_from else ""
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -186,30 +189,30 @@ def read_run_file(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     if not isinstance(base, str):
         raise UsageError("base_not_file_name", path=path, value=toml_literal(base)[:80])
     below = (path.parent / base).resolve()
-    if below in [each.resolve() for each in (*above, path)]:
+    if below in [each.resolve() for each in (*included_from, path)]:
         raise UsageError("base_circular", path=path, base=base)
-    return lay_over(read_run_file(path.parent / base, (*above, path)), values)
+    return merge_settings(read_run_file(path.parent / base, (*included_from, path)), values)
 
 
-def lay_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def merge_settings(base: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
     """Tables are joined, name by name; any other value above replaces the one below."""
-    joined = {**below, **above}
-    for name in below.keys() & above.keys():
-        if isinstance(below[name], dict) and isinstance(above[name], dict):
-            joined[name] = lay_over(below[name], above[name])
+    joined = {**base, **overrides}
+    for name in base.keys() & overrides.keys():
+        if isinstance(base[name], dict) and isinstance(overrides[name], dict):
+            joined[name] = merge_settings(base[name], overrides[name])
     return joined
 
 
-def stored_config(run: Path, changes: Sequence[str] = ()) -> RunConfig:
+def load_run_config(run: Path, changes: Sequence[str] = ()) -> RunConfig:
     """The settings of the run in a folder, with what --set changes in them."""
     file = run / "run.toml"
     values = apply_changes(read_run_file(file), changes)
-    with mistakes_in(file, changes):
+    with name_file_in_errors(file, changes):
         return RunConfig(**values)
 
 
 @contextmanager
-def mistakes_in(file: Path | None, changes: Sequence[str] = ()) -> Iterator[None]:
+def name_file_in_errors(file: Path | None, changes: Sequence[str] = ()) -> Iterator[None]:
     """A mistake in the settings names the file that they stand in, and --set, where that may have made it."""
     try:
         yield
@@ -232,20 +235,20 @@ def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, A
             place = place.setdefault(section, {})
             if not isinstance(place, dict):
                 raise UsageError("set_option_not_section", change=change, name=section)
-        place[name] = _toml_value(text.strip())
+        place[name] = _parse_toml_value(text.strip())
     return values
 
 
-def with_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+def apply_changes_to_variant(values: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
     """What a run file says, and --set above it: above what the variant that is chosen has of its own, too."""
     variant = [change for change in changes if change.partition("=")[0].strip() == "variant"]
-    values = with_own_settings(apply_changes(values, variant))
+    values = apply_variant_settings(apply_changes(values, variant))
     return apply_changes(values, [change for change in changes if change not in variant])
 
 
-def to_be_found_again(config: RunConfig) -> RunConfig:
+def make_paths_absolute(config: RunConfig) -> RunConfig:
     """What a run reads whenever it goes on is named so that it may go on from any folder."""
-    config = config.replace(data=config.data.anchored())
+    config = config.replace(data=config.data.resolve_paths())
     if config.start_from is not None:
         config = config.replace(start_from=config.start_from.absolute())
     files = {name: getattr(config.tokenizer, name) for name in ("file", "target_file")}
@@ -260,10 +263,10 @@ def to_toml(config: RunConfig) -> str:
 
     How it is judged is left out: that may change while a run stays what it is.
     """
-    return as_toml(resolved(config))
+    return format_toml(resolve_config(config))
 
 
-def as_toml(content: dict[str, Any], remarks: Mapping[str, Sequence[str]] | None = None) -> str:
+def format_toml(content: dict[str, Any], remarks: Mapping[str, Sequence[str]] | None = None) -> str:
     """Settings by table as a run file; remarks, by table too, are comments below its settings."""
     content = {**content, "data": dict(content["data"])}
     corpora = {name: content["data"].pop(name) for name in ("corpora", "valid_corpora")}
@@ -278,16 +281,16 @@ def as_toml(content: dict[str, Any], remarks: Mapping[str, Sequence[str]] | None
     return "\n".join(lines) + "\n"
 
 
-def resolved(config: RunConfig, whole: bool = True) -> dict[str, Any]:
+def resolve_config(config: RunConfig, include_defaults: bool = True) -> dict[str, Any]:
     """The settings that a run is known by: all of them, or those alone that are not as if they were left out."""
-    how: dict[str, Any] = {"mode": "json", "exclude_none": True, "exclude_defaults": not whole}
+    how: dict[str, Any] = {"mode": "json", "exclude_none": True, "exclude_defaults": not include_defaults}
     content = config.model_dump(**how, exclude={"reproduce"})
     if config.train.schedule != "noam":
-        content["train"] = config.train.replace(peak_lr=config.train.peak_lr or DEFAULT_PEAK).model_dump(**how)
+        content["train"] = config.train.replace(peak_lr=config.train.peak_lr or DEFAULT_PEAK_LR).model_dump(**how)
     if config.train.epochs is not None:  # decides the steps
         content["train"].pop("steps", None)
     if config.start_from is None:
-        network = config.network(8, 8).model_dump(**how)
+        network = config.make_model_config(8, 8).model_dump(**how)
         content["model"] = {name: value for name, value in network.items() if not name.endswith("vocab_size")}
     else:
         for name in ("tokenizer", "preset"):
@@ -299,9 +302,9 @@ def resolved(config: RunConfig, whole: bool = True) -> dict[str, Any]:
     return content
 
 
-def differing(before: RunConfig, after: RunConfig) -> list[str]:
+def list_differences(before: RunConfig, after: RunConfig) -> list[str]:
     """Settings of the second that are not those of the first, each with its table; those left out have no value."""
-    one, other = (_flat(tomllib.loads(to_toml(each))) for each in (before, after))
+    one, other = (_flatten(tomllib.loads(to_toml(each))) for each in (before, after))
     names = [name for name in {**other, **one} if other.get(name) != one.get(name)]
     return [f"{name} = {toml_literal(other[name])}" if name in other else f"no {name}" for name in names]
 
@@ -318,14 +321,14 @@ def toml_literal(value: Any) -> str:
     return repr(value)
 
 
-def _flat(values: dict[str, Any], before: str = "") -> dict[str, Any]:
+def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in values.items():
-        found |= _flat(value, f"{before}{name}.") if isinstance(value, dict) else {f"{before}{name}": value}
+        found |= _flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
     return found
 
 
-def _toml_value(text: str) -> Any:
+def _parse_toml_value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from attendo.data.config import CorpusConfig, DataConfig
-from attendo.decode.config import OF_A_SOURCE, GenerationConfig
+from attendo.decode.config import SOURCE_SETTINGS, GenerationConfig
 from attendo.model.config import PRESETS, VOCABULARIES, ModelConfig
-from attendo.runs.auto_config import Amount, choose
-from attendo.runs.config import RunConfig, answers_by_data, as_toml, resolved, toml_literal
+from attendo.runs.auto_config import DataStats, choose_settings
+from attendo.runs.config import RunConfig, derive_generation_settings, format_toml, resolve_config, toml_literal
 from attendo.runs.recipe_config import Expectation, Reproduce
 from attendo.settings import Settings
 from attendo.text.config import TokenizerConfig
-from attendo.text.model_card import About
+from attendo.text.model_card import ModelCard
 from attendo.train.config import TrainConfig
 from attendo.train.optimizer import peak_rate
 
-PLACE = Path("docs/run-file.md")
+PAGE = Path("docs/run-file.md")
 _TABLES: tuple[tuple[str, type[Settings], str], ...] = (
     ("", RunConfig, "At the top of the file, before any table."),
     (
@@ -50,7 +50,7 @@ takes as much as its weight says: 2 is all of it twice, 0.5 about half of it, dr
     ),
     (
         "about",
-        About,
+        ModelCard,
         """What the model is for. Training does not look at it; the model folder keeps it in `about.json`, and
 `attendo serve` finds the model of a language pair by it. Left out, it is taken from the names of the two text files
 where they end in languages (`train.en.gz` and `train.de`), or from the model of `start_from`.""",
@@ -66,8 +66,8 @@ what all have and below what `--set` says. `[reproduce.generate]` has settings o
     ),
     ("reproduce.test", Expectation, "One such table for each score of a test set."),
 )
-_SEVERAL = ("data.corpora", "reproduce.test")  # tables that there may be many of
-_OPENING = """# The run file
+_REPEATED_TABLES = ("data.corpora", "reproduce.test")  # tables that there may be many of
+_INTRODUCTION = """# The run file
 
 A run file is TOML. Only `[data]` is needed. `attendo train RUN.toml --show` prints every setting as it will be used,
 as a run file again; `--set train.peak_lr=3e-4` changes one. A mistyped name is refused, and the nearest one suggested.
@@ -104,41 +104,43 @@ This page is made from the settings classes: `python -m attendo.runs.config_refe
 Tables = dict[str, dict[str, Any]]
 
 
-def reference() -> str:
+def make_reference() -> str:
     """The whole page."""
-    return "\n".join([_OPENING, *_lines()]) + "\n"
+    return "\n".join([_INTRODUCTION, *_make_lines()]) + "\n"
 
 
-def _lines() -> Iterator[str]:
+def _make_lines() -> Iterator[str]:
     for table, settings, about in _TABLES:
-        title = "Top level" if not table else f"`[[{table}]]`" if table in _SEVERAL else f"`[{table}]`"
+        title = "Top level" if not table else f"`[[{table}]]`" if table in _REPEATED_TABLES else f"`[{table}]`"
         yield from (f"## {title}", "", about, "")
         yield from ("| setting | values | default | |", "|---|---|---|---|")
-        yield from _rows(table, settings)
+        yield from _make_rows(table, settings)
         yield ""
         if table == "model":
-            yield from _presets()
+            yield from _make_preset_table()
 
 
-def _rows(table: str, settings: type[Settings]) -> Iterator[str]:
-    chosen = {choice.name for choice in choose({}, Amount(pairs=1000, tokens=15_000, alphabets_overlap=1.0))}
+def _make_rows(table: str, settings: type[Settings]) -> Iterator[str]:
+    chosen = {
+        choice.name for choice in choose_settings({}, DataStats(pairs=1000, tokens=15_000, alphabets_overlap=1.0))
+    }
     for name, facts in settings.model_json_schema()["properties"].items():
-        if name in ("vocab_size", *VOCABULARIES) or (not table and name in _tables()):
+        if name in ("vocab_size", *VOCABULARIES) or (not table and name in _table_names()):
             continue
-        default = _default(table, name, facts.get("default"))
+        default = _format_default(table, name, facts.get("default"))
         if table and f"{table}.{name}" in chosen:
             default += " *or chosen*"
         about = re.sub("<[^>]+>", r"`\g<0>`", facts["description"])
-        yield f"| `{name}` | {_values(name, facts)} | {default} | {about} |"
+        yield f"| `{name}` | {_format_values(name, facts)} | {default} | {about} |"
 
 
-def _tables() -> list[str]:
+def _table_names() -> list[str]:
     return [table for table, _, _ in _TABLES]
 
 
-def _presets() -> Iterator[str]:
+def _make_preset_table() -> Iterator[str]:
     yield from ("The presets:", "")
-    names = _of_presets()
+    names = _preset_settings()
     yield f"| preset | {' | '.join(f'`{name}`' for name in names)} |"
     yield "|---" * (len(names) + 1) + "|"
     for preset in PRESETS:
@@ -147,17 +149,17 @@ def _presets() -> Iterator[str]:
     yield ""
 
 
-def _of_presets() -> list[str]:
+def _preset_settings() -> list[str]:
     return list(dict.fromkeys(name for sizes in PRESETS.values() for name in sizes))
 
 
-def _default(table: str, name: str, value: Any) -> str:
-    if table == "model" and name in _of_presets():
+def _format_default(table: str, name: str, value: Any) -> str:
+    if table == "model" and name in _preset_settings():
         return "the preset's"
     return "" if value is None or name in ("corpora", "valid_corpora", "generate") else f"`{toml_literal(value)}`"
 
 
-def _values(name: str, facts: dict[str, Any]) -> str:
+def _format_values(name: str, facts: dict[str, Any]) -> str:
     """What may be written, from the JSON schema of a setting."""
     if name == "preset":
         return ", ".join(f"`{each}`" for each in ("auto", *PRESETS))
@@ -166,24 +168,24 @@ def _values(name: str, facts: dict[str, Any]) -> str:
     if name == "generate":
         return "a table"
     kinds = [each for each in facts.get("anyOf", [facts]) if each.get("type") != "null"]
-    return " or ".join(_kind(each) for each in kinds)
+    return " or ".join(_format_type(each) for each in kinds)
 
 
-def _kind(facts: dict[str, Any]) -> str:
+def _format_type(facts: dict[str, Any]) -> str:
     if "enum" in facts:
         return ", ".join(f"`{each}`" for each in facts["enum"])
     match facts["type"]:
         case "boolean":
             return "`true`, `false`"
         case "array":
-            return f"list of {_kind(facts['items'])}"
+            return f"list of {_format_type(facts['items'])}"
         case "string":
             return "path" if facts.get("format") == "path" else "text"
     word = "whole number" if facts["type"] == "integer" else "number"
-    return f"{word}{_range(facts)}"
+    return f"{word}{_format_range(facts)}"
 
 
-def _range(facts: dict[str, Any]) -> str:
+def _format_range(facts: dict[str, Any]) -> str:
     limits = []
     for key, words in (
         ("minimum", "from"),
@@ -192,24 +194,24 @@ def _range(facts: dict[str, Any]) -> str:
         ("exclusiveMaximum", "below"),
     ):
         if key in facts and facts[key] < 2**53:
-            limits.append(f"{words} {_number(facts[key])}")
+            limits.append(f"{words} {_format_number(facts[key])}")
     return f" {' '.join(limits)}" if limits else ""
 
 
-def _number(limit: float) -> str:
+def _format_number(limit: float) -> str:
     return f"{int(limit):,}" if abs(limit) >= 1000 else f"{limit:g}"
 
 
 if __name__ == "__main__":
-    PLACE.write_text(reference(), "utf-8")
+    PAGE.write_text(make_reference(), "utf-8")
 
 
-def shown(config: RunConfig, text: DataConfig) -> str:
+def format_resolved_config(config: RunConfig, text: DataConfig) -> str:
     """A run file that reads back to the same run. `text` are the settings by which its text is or was prepared.
 
     What follows from other settings is a remark, so that it goes on following where one of them is changed.
     """
-    content, following = resolved(config), _following(config, text)
+    content, following = resolve_config(config), _derived_settings(config, text)
     remarks = {
         table: [f"{name} = {toml_literal(value)}, by the other settings" for name, value in values.items()]
         for table, values in following.items()
@@ -218,30 +220,32 @@ def shown(config: RunConfig, text: DataConfig) -> str:
         remarks["model"] = ["network and tokenizer are those of start_from"]
         remarks["generation"] = ["all else is as the model of start_from has it", *remarks["generation"]]
     else:
-        content["generation"] = _generation(config, {*following["generation"], *(OF_A_SOURCE if text.text else ())})
+        content["generation"] = _resolve_generation(
+            config, {*following["generation"], *(SOURCE_SETTINGS if text.text else ())}
+        )
         if config.data.prepared is not None:
             content["tokenizer"] = {"dropout": config.tokenizer.dropout}
             remarks["tokenizer"] = ["all else is as data.prepared was made"]
-    return as_toml(content, remarks)
+    return format_toml(content, remarks)
 
 
-def _generation(config: RunConfig, left_to_data: set[str]) -> dict[str, Any]:
+def _resolve_generation(config: RunConfig, derived_from_data: set[str]) -> dict[str, Any]:
     whole = GenerationConfig(**config.generation).model_dump(mode="json")
-    return {name: value for name, value in whole.items() if name in config.generation or name not in left_to_data}
+    return {name: value for name, value in whole.items() if name in config.generation or name not in derived_from_data}
 
 
-def _following(config: RunConfig, text: DataConfig) -> Tables:
+def _derived_settings(config: RunConfig, text: DataConfig) -> Tables:
     """By table, values that nobody has set and that other settings decide."""
-    given, goes_on = resolved(config), config.start_from is not None
+    given, goes_on = resolve_config(config), config.start_from is not None
     window, usual = None if text.text is None or goes_on else text.window, GenerationConfig()
     reading = {} if text.text or goes_on else {"max_source": usual.max_source, "long_source": usual.long_source}
-    tables: Tables = {"generation": {**reading, **answers_by_data(window, text.cut_source)}}
+    tables: Tables = {"generation": {**reading, **derive_generation_settings(window, text.cut_source)}}
     if config.data.text is not None:
-        tables["data"] = {"stride": config.data.step}
+        tables["data"] = {"stride": config.data.window_stride}
     elif config.data.validation and not config.data.valid_corpora and config.data.tag is not None:
         tables["data"] = {"valid_tag": config.data.tag}
     if not goes_on:
-        network = config.network(8, 8)
+        network = config.make_model_config(8, 8)
         width, dropout = network.d_model // network.num_heads, network.dropout
         dropouts = {"attention_dropout": dropout, "activation_dropout": dropout}
         tables["model"] = {"d_key": width, "d_value": width, **dropouts, "final_norm": network.has_final_norm}

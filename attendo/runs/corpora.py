@@ -13,16 +13,16 @@ from torch import Tensor
 
 from attendo.data.batch import Batch
 from attendo.data.config import DataConfig
-from attendo.data.corpus_files import Corpus, FileCorpus, Row
+from attendo.data.corpus_files import Corpus, CorpusRow, FileCorpus
 from attendo.data.index import read_index
-from attendo.data.lm_text import running_texts
-from attendo.data.prepared import Prepared
-from attendo.data.sampler import POOL_PAIRS, START, BatchStream, Placed, Position
+from attendo.data.lm_text import make_text_files
+from attendo.data.prepared import PreparedData
+from attendo.data.sampler import BUFFER_PAIRS, START_POSITION, BatchStream, BatchWithPosition, Position
 from attendo.demo_task import BuiltinTask
-from attendo.runs.auto_config import Amount, measure
+from attendo.runs.auto_config import DataStats, measure_pairs
 from attendo.text_model.constraints import Ids
 
-BUILTIN_VALID = 1000
+BUILTIN_VALID_PAIRS = 1000
 
 
 @dataclass(frozen=True)
@@ -38,57 +38,63 @@ class BuiltinCorpus:
     def name(self) -> str:
         return "built-in task, held out" if self.heldout else "built-in task"
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CorpusRow]:
         task = BuiltinTask(self.seed)
         pairs = iter(task.heldout(self.pairs)) if self.heldout else islice(task.train(), self.pairs)
         for number, pair in enumerate(pairs, start=1):
-            yield Row(number, pair.source, pair.target, None)
+            yield CorpusRow(number, pair.source, pair.target, None)
 
 
 @dataclass(frozen=True)
-class JoinedCorpus:
+class ConcatCorpus:
     """Several corpora one after the other, to validate with all of them."""
 
-    parts: tuple[Corpus, ...]
+    corpora: tuple[Corpus, ...]
     weight: ClassVar[float] = 1.0
 
     @property
     def name(self) -> str:
-        return f"{self.parts[0].name} and {len(self.parts) - 1} more"
+        return f"{self.corpora[0].name} and {len(self.corpora) - 1} more"
 
-    def rows(self) -> Iterator[Row]:
-        rows = (row for part in self.parts for row in part.rows())
+    def rows(self) -> Iterator[CorpusRow]:
+        rows = (row for part in self.corpora for row in part.rows())
         return (row._replace(number=number) for number, row in enumerate(rows, start=1))
 
 
-def corpora(config: DataConfig, seed: int) -> tuple[Sequence[Corpus], Corpus | None]:
+def make_corpora(config: DataConfig, seed: int) -> tuple[Sequence[Corpus], Corpus | None]:
     """To learn from, and to validate with where that is apart."""
     if config.task == "builtin":
-        return [BuiltinCorpus(seed, config.pairs)], BuiltinCorpus(seed, BUILTIN_VALID, heldout=True)
+        return [BuiltinCorpus(seed, config.pairs)], BuiltinCorpus(seed, BUILTIN_VALID_PAIRS, heldout=True)
     valid = [FileCorpus(each) for each in config.validation]
-    together = JoinedCorpus(tuple(valid)) if len(valid) > 1 else next(iter(valid), None)
+    together = ConcatCorpus(tuple(valid)) if len(valid) > 1 else next(iter(valid), None)
     return [FileCorpus(each) for each in config.training], together
 
 
-def made_from(prepared: Path) -> DataConfig:
+def read_data_config(prepared: Path) -> DataConfig:
     """The settings that prepared data was made with: which text it was."""
     return DataConfig(**read_index(prepared)[0].settings["data"])
 
 
-def amount(config: DataConfig, seed: int) -> Amount:
+def measure_data(config: DataConfig, seed: int) -> DataStats:
     """How much text there is to learn from. Bad lines are not counted."""
     if config.prepared is not None:
         index, _ = read_index(config.prepared)
         joint = any(name.startswith("joint.") for name in index.files)
         kind = index.settings["tokenizer"].get("kind")
         if index.window is not None:
-            return Amount(index.pairs, index.pairs * made_from(config.prepared).step, float(joint), kind, index.window)
-        return Amount(index.pairs, index.target_tokens + index.pairs, float(joint), kind)
+            return DataStats(
+                index.pairs,
+                index.pairs * read_data_config(config.prepared).window_stride,
+                float(joint),
+                kind,
+                index.window,
+            )
+        return DataStats(index.pairs, index.target_tokens + index.pairs, float(joint), kind)
     if config.text is not None:
-        characters = running_texts(config)[0].extent().characters
-        return Amount(characters // config.step, characters, 1.0, window=config.window)
-    training, _ = corpora(config, seed)
-    return measure((row.source, row.target) for corpus in training for row in corpus.rows() if row.fault is None)
+        characters = make_text_files(config)[0].measure().characters
+        return DataStats(characters // config.window_stride, characters, 1.0, window=config.window)
+    training, _ = make_corpora(config, seed)
+    return measure_pairs((row.source, row.target) for corpus in training for row in corpus.rows() if row.fault is None)
 
 
 class PrefixedStream(BatchStream):
@@ -96,17 +102,19 @@ class PrefixedStream(BatchStream):
 
     def __init__(
         self,
-        prepared: Prepared,
+        prepared: PreparedData,
         batch_tokens: int,
         seed: int,
         dropout: float,
         prefixes: tuple[Ids, Ids],
-        sort_within: int = POOL_PAIRS,
+        sort_within: int = BUFFER_PAIRS,
     ) -> None:
         super().__init__(prepared, batch_tokens, seed, dropout, sort_within)
         self._prefixes = prefixes
 
-    def batches(self, position: Position = START, workers: int = 0, pin: bool = False) -> Generator[Placed, None, None]:
+    def batches(
+        self, position: Position = START_POSITION, workers: int = 0, pin: bool = False
+    ) -> Generator[BatchWithPosition, None, None]:
         if not any(self._prefixes):
             yield from super().batches(position, workers, pin)
             return

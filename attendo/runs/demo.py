@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from attendo.data.batch import Example, collate
-from attendo.demo_task import STUDY_SENTENCES, BuiltinTask, Pair
+from attendo.demo_task import STUDY_SENTENCES, AlignedPair, BuiltinTask
 from attendo.explore.attention_map import AttentionMap
 from attendo.explore.gold_alignment import HeadScore, HeadScores
-from attendo.explore.heatmap_html import html
-from attendo.explore.heatmap_svg import svg
+from attendo.explore.heatmap_html import render_maps_html
+from attendo.explore.heatmap_svg import render_map_svg
 from attendo.runs.config import RunConfig
-from attendo.text_model import TextModel, Trace, evaluating
+from attendo.text_model import TextModel, Trace, eval_mode
 
-SHOWN = "I love natural language processing"
+EXAMPLE_SENTENCE = "I love natural language processing"
 
 
 def demo_config(seed: int = 1) -> RunConfig:
@@ -43,14 +43,14 @@ def demo_config(seed: int = 1) -> RunConfig:
 
 
 @dataclass(frozen=True)
-class Translation:
+class DemoTranslation:
     """What the model made of a held-out pair."""
 
-    pair: Pair
+    pair: AlignedPair
     text: str
 
     @property
-    def right(self) -> bool:
+    def is_correct(self) -> bool:
         return self.text == self.pair.target
 
 
@@ -58,16 +58,16 @@ class Translation:
 class DemoScores:
     """How well the model does on pairs whose combinations of words it never saw."""
 
-    translations: tuple[Translation, ...]
+    translations: tuple[DemoTranslation, ...]
     heads: HeadScores
 
     @property
-    def right(self) -> int:
-        return sum(each.right for each in self.translations)
+    def num_correct(self) -> int:
+        return sum(each.is_correct for each in self.translations)
 
     @property
     def exact_match(self) -> float:
-        return self.right / len(self.translations)
+        return self.num_correct / len(self.translations)
 
     @property
     def best_head(self) -> HeadScore:
@@ -82,7 +82,7 @@ class DemoScores:
             "alignment_head": {"layer": head.layer, "head": head.head},
         }
 
-    def shown(self, count: int) -> list[Translation]:
+    def select_examples(self, count: int) -> list[DemoTranslation]:
         """The study texts' own sentences first, then one of each pattern, as they come."""
         study = {pair.source for pair in STUDY_SENTENCES}
         first = {each.pair.pattern: each for each in reversed(self.translations) if each.pair.source not in study}
@@ -94,12 +94,12 @@ def evaluate(model: TextModel, task: BuiltinTask, count: int = 1000) -> DemoScor
     """Translate the held-out pairs, and hold each head's attention against their gold alignments."""
     pairs = task.heldout(count)
     results = model.generate([pair.source for pair in pairs])
-    translations = [Translation(pair, result.text) for pair, result in zip(pairs, results, strict=True)]
+    translations = [DemoTranslation(pair, result.text) for pair, result in zip(pairs, results, strict=True)]
     return DemoScores(tuple(translations), score_heads(model, pairs))
 
 
 @torch.inference_mode()
-def score_heads(model: TextModel, pairs: Sequence[Pair], rows: int = 100) -> HeadScores:
+def score_heads(model: TextModel, pairs: Sequence[AlignedPair], rows: int = 100) -> HeadScores:
     """How often each head's strongest look, while a word is predicted, falls on the word it translates."""
     scores = HeadScores()
     for begin in range(0, len(pairs), rows):
@@ -108,7 +108,7 @@ def score_heads(model: TextModel, pairs: Sequence[Pair], rows: int = 100) -> Hea
         batch = collate([Example(source.encode(pair.source), target.encode(pair.target)) for pair in group])
         batch = batch.to(model.device)
         seen: dict[str, Tensor] = {}
-        with evaluating(model.network):
+        with eval_mode(model.network):
             model.network(batch.source_ids, batch.target_ids, batch.source_mask, tap=seen.__setitem__)
         for layer in range(model.network.config.num_decoder_layers):
             weights = seen[f"decoder.{layer}.cross"].float().cpu().numpy()  # [B, H, T, S]
@@ -118,7 +118,7 @@ def score_heads(model: TextModel, pairs: Sequence[Pair], rows: int = 100) -> Hea
     return scores
 
 
-def attention_maps(trace: Trace) -> list[AttentionMap]:
+def make_attention_maps(trace: Trace) -> list[AttentionMap]:
     """Cross-attention of every layer and head; each row is named by the token being predicted there."""
     layers, heads = trace.cross.shape[:2]
     return [
@@ -133,17 +133,19 @@ def attention_maps(trace: Trace) -> list[AttentionMap]:
     ]
 
 
-def best_map(trace: Trace, head: HeadScore) -> AttentionMap:
-    return attention_maps(trace)[head.layer * trace.cross.shape[1] + head.head]
+def select_best_map(trace: Trace, head: HeadScore) -> AttentionMap:
+    return make_attention_maps(trace)[head.layer * trace.cross.shape[1] + head.head]
 
 
 def write_pictures(folder: Path, trace: Trace, head: HeadScore, facts: Sequence[tuple[str, str]]) -> list[Path]:
     """The best head as an SVG, all heads as a page that opens from disk."""
-    best, maps = best_map(trace, head), attention_maps(trace)
-    heading = f"{SHOWN} → {' '.join(trace.target_pieces[:-1])}"
+    best, maps = select_best_map(trace, head), make_attention_maps(trace)
+    heading = f"{EXAMPLE_SENTENCE} → {' '.join(trace.target_pieces[:-1])}"
     pictures = {
-        folder / "attention.svg": svg(best),
-        folder / "attention.html": html([best, *(each for each in maps if each.title != best.title)], heading, facts),
+        folder / "attention.svg": render_map_svg(best),
+        folder / "attention.html": render_maps_html(
+            [best, *(each for each in maps if each.title != best.title)], heading, facts
+        ),
     }
     for path, content in pictures.items():
         path.write_text(content, "utf-8")

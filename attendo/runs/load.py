@@ -9,11 +9,11 @@ from attendo.data.prepared import open_prepared
 from attendo.errors import AttendoError, ModelError
 from attendo.interop import load as opening
 from attendo.model_files import read_json
-from attendo.model_folder import StoredModel, load_model, misfits
-from attendo.runs.config import stored_config
-from attendo.runs.weights import first_model
+from attendo.model_folder import StoredModel, load_model, tensor_mismatches
+from attendo.runs.config import load_run_config
+from attendo.runs.weights import initial_model
 from attendo.text_model import TextModel, pick_device
-from attendo.train.checkpoint import FORMAT, Checkpoints, averaged_weights
+from attendo.train.checkpoint import FORMAT, Checkpoints, eval_weights
 
 
 def load(folder: str | Path, device: str = "auto") -> TextModel:
@@ -43,10 +43,10 @@ def load_checkpoint(folder: Path, device: str = "auto") -> TextModel:
     steps = {checkpoints.path(step).name: step for step in checkpoints.steps()}
     if folder.name not in steps or not (run / "run.toml").is_file():
         raise ModelError("checkpoint_outside_run", folder=folder)
-    weights = averaged_weights(checkpoints.load(steps[folder.name]))
-    stored = _model_of_run(run)
+    weights = eval_weights(checkpoints.load(steps[folder.name]))
+    stored = _load_run_model(run)
     expected = dict(stored.network.named_parameters())
-    if faults := misfits(expected, weights):
+    if faults := tensor_mismatches(expected, weights):
         raise ModelError(
             "checkpoint_model_mismatch", folder=folder, run=run, faults="; ".join(faults[:5]), count=len(faults)
         )
@@ -57,13 +57,13 @@ def load_checkpoint(folder: Path, device: str = "auto") -> TextModel:
     return TextModel(replace(stored, network=stored.network.to(pick_device(device)).eval(), scores={}))
 
 
-def _model_of_run(run: Path) -> StoredModel:
+def _load_run_model(run: Path) -> StoredModel:
     """The model folder, which a run writes at its first validation, or the model that the run began with."""
     if (run / "model" / "manifest.json").is_file():
         return load_model(run / "model")
-    config = stored_config(run)
+    config = load_run_config(run)
     try:
         with torch.random.fork_rng(devices=[]):
-            return first_model(config, open_prepared(config.data.prepared or run / "data"))
+            return initial_model(config, open_prepared(config.data.prepared or run / "data"))
     except AttendoError as error:
         raise ModelError("run_data_unreadable", run=run, error=error) from None

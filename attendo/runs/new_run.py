@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attendo.data.config import DataConfig, as_list, form_of
-from attendo.runs.auto_config import Amount, Choice, applied, choose, is_open
+from attendo.data.config import DataConfig, as_tuple, detect_format
+from attendo.runs.auto_config import DataStats, SettingChoice, apply_choices, are_settings_open, choose_settings
 from attendo.runs.config import (
     RunConfig,
+    apply_changes_to_variant,
     check_metrics,
-    lay_over,
-    mistakes_in,
-    named_about,
-    open_config,
+    infer_model_card,
+    make_open_config,
+    merge_settings,
+    name_file_in_errors,
     read_run_file,
-    with_changes,
 )
 
 
@@ -24,34 +24,34 @@ class NewRun:
     """Settings that are ready to be trained with, and those of them that were chosen."""
 
     config: RunConfig
-    choices: tuple[Choice, ...]
+    choices: tuple[SettingChoice, ...]
 
 
 def resolve_settings(
     values: Mapping[str, Any],
     changes: Sequence[str] = (),
     file: Path | None = None,
-    above: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> NewRun:
     """Check `values`, as a run file has them, with `changes` as --set has them, and choose what they leave open.
 
-    `above` are values that come before those of the file. A mistake names `file`. Choosing reads the text.
+    `overrides` are values that come before those of the file. A mistake names `file`. Choosing reads the text.
     """
     of_file = {} if file is None else {**values}
-    with mistakes_in(file, changes):
-        given = with_changes(lay_over({**values}, {**(above or {})}), changes)
-        chooses = is_open(of_file, given)
-        config = open_config(given) if chooses else RunConfig(**given)
-        if about := named_about(config, text_settings(config.data)).told():
+    with name_file_in_errors(file, changes):
+        given = apply_changes_to_variant(merge_settings({**values}, {**(overrides or {})}), changes)
+        chooses = are_settings_open(of_file, given)
+        config = make_open_config(given) if chooses else RunConfig(**given)
+        if about := infer_model_card(config, load_text_settings(config.data)).to_dict():
             given["about"] = about
             config = config.replace(about=about)
         if not chooses:
             return NewRun(config, ())
         check_metrics(config)
-        from attendo.runs.corpora import amount  # needs torch
+        from attendo.runs.corpora import measure_data  # needs torch
 
-        choices = _choose(config, given.get("preset", "auto"), amount(config.data, config.seed))
-        return NewRun(RunConfig(**applied(given, choices)), tuple(choices))
+        choices = _choose_open_settings(config, given.get("preset", "auto"), measure_data(config.data, config.seed))
+        return NewRun(RunConfig(**apply_choices(given, choices)), tuple(choices))
 
 
 def read_settings(run_file: Path | None, files: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,51 +63,51 @@ def read_settings(run_file: Path | None, files: Mapping[str, Any]) -> dict[str, 
     return values
 
 
-def is_data(path: Path) -> bool:
+def is_data_file(path: Path) -> bool:
     """Whether a file that stands where a run file may stand holds pairs instead."""
-    return form_of(path) is not None
+    return detect_format(path) is not None
 
 
-def text_settings(data: DataConfig) -> DataConfig:
+def load_text_settings(data: DataConfig) -> DataConfig:
     """The settings that name the text: those that prepared data was made with."""
     if data.prepared is None:
         return data
-    from attendo.runs.corpora import made_from  # needs torch
+    from attendo.runs.corpora import read_data_config  # needs torch
 
-    return made_from(data.prepared)
+    return read_data_config(data.prepared)
 
 
 def describe_files(data: DataConfig) -> list[str]:
     """For each file with both sides, in words: where they are, and what the first pair is."""
-    from attendo.data.corpus_files import describe_fields, rows
+    from attendo.data.corpus_files import describe_fields, read_rows
 
-    if not as_list(data.file):
+    if not as_tuple(data.file):
         return []
     told = []
     for corpus in data.training:
-        first = next((row for row in rows(corpus) if row.fault is None), None)
-        pair = "" if first is None else f"; the first pair is {_short(first.source)} → {_short(first.target)}"
+        first = next((row for row in read_rows(corpus) if row.fault is None), None)
+        pair = "" if first is None else f"; the first pair is {_shorten(first.source)} → {_shorten(first.target)}"
         told.append(f"{corpus.name}: {describe_fields(corpus)}{pair}")
     return told
 
 
-def _choose(config: RunConfig, preset: str, amount: Amount) -> list[Choice]:
+def _choose_open_settings(config: RunConfig, preset: str, stats: DataStats) -> list[SettingChoice]:
     given = {**config.model_dump(exclude_unset=True), "preset": preset}
-    choices = choose(given, amount)
+    choices = choose_settings(given, stats)
     epochs = config.train.epochs
     if epochs is None:
         return choices
     # How many steps these are is known when the text is ids; until then the other choices go by an estimate.
     chosen = {choice.name: choice.value for choice in choices}
     train = given.get("train", {})
-    batch = [train.get(name, chosen.get(f"train.{name}", getattr(config.train, name))) for name in _SIZE]
-    steps = max(1, round(epochs * amount.tokens / (batch[0] * batch[1])))
+    batch = [train.get(name, chosen.get(f"train.{name}", getattr(config.train, name))) for name in _BATCH_SETTINGS]
+    steps = max(1, round(epochs * stats.tokens / (batch[0] * batch[1])))
     given["train"] = {**train, "steps": steps}
-    return [choice for choice in choose(given, amount) if choice.name != "train.steps"]
+    return [choice for choice in choose_settings(given, stats) if choice.name != "train.steps"]
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
-_SIZE = ("batch_tokens", "accumulate")  # of an update
+_BATCH_SETTINGS = ("batch_tokens", "accumulate")  # of an update

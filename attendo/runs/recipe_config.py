@@ -6,16 +6,16 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from attendo.data.config import READING_OF_TEXT, CorpusConfig, DataConfig
+from attendo.data.config import TEXT_FILE_SETTINGS, CorpusConfig, DataConfig
 from attendo.decode.config import GenerationConfig
 from attendo.errors import UsageError
 from attendo.metrics import METRICS, PERPLEXITIES
-from attendo.settings import Settings, nearest
+from attendo.settings import Settings, suggest_name
 
-PLACE = "{variant}"  # in names of files, where the name of a variant goes
-PART = "{part}"  # in those of a test, where the name of a part goes
-OWN_TABLES = ("tokenizer", "model", "train", "generation")  # that may differ from variant to variant
-OF_VALIDATION = ("loss", "perplexity")  # of the run's own validation, where a test names no files
+VARIANT_PLACEHOLDER = "{variant}"  # in names of files, where the name of a variant goes
+PART_PLACEHOLDER = "{part}"  # in those of a test, where the name of a part goes
+VARIANT_TABLES = ("tokenizer", "model", "train", "generation")  # that may differ from variant to variant
+VALIDATION_METRICS = ("loss", "perplexity")  # of the run's own validation, where a test names no files
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -45,10 +45,12 @@ class Expectation(Settings):
     def files(self) -> tuple[Path | None, ...]:
         return (self.source, self.target, self.file)
 
-    def of_part(self, part: str) -> "Expectation":
+    def for_part(self, part: str) -> "Expectation":
         """The same for one part alone."""
         named = {name: getattr(self, name) for name in ("source", "target", "file", "tag")}
-        filled = {name: type(value)(str(value).replace(PART, part)) for name, value in named.items() if value}
+        filled = {
+            name: type(value)(str(value).replace(PART_PLACEHOLDER, part)) for name, value in named.items() if value
+        }
         return self.replace(**filled, parts=())
 
     @property
@@ -56,20 +58,20 @@ class Expectation(Settings):
         return any(self.files)
 
     @property
-    def of_validation(self) -> bool:
+    def uses_run_validation(self) -> bool:
         """Whether it is read from the run's own validations, with nothing to decode."""
-        return self.metric in OF_VALIDATION and not self.has_files
+        return self.metric in VALIDATION_METRICS and not self.has_files
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.metric not in (known := [*METRICS, *PERPLEXITIES, "loss"]):
             raise UsageError(
-                "test_metric_unknown", test=self.name, metric=self.metric, suggestion=nearest(self.metric, known)
+                "test_metric_unknown", test=self.name, metric=self.metric, suggestion=suggest_name(self.metric, known)
             )
         if (self.source is None) != (self.target is None) or (self.file is not None and self.source is not None):
             raise UsageError("test_files_incomplete", test=self.name)
-        if bool(self.parts) != any(PART in str(path) for path in self.files):
-            raise UsageError("test_parts_without_placeholder", test=self.name, placeholder=PART)
+        if bool(self.parts) != any(PART_PLACEHOLDER in str(path) for path in self.files):
+            raise UsageError("test_parts_without_placeholder", test=self.name, placeholder=PART_PLACEHOLDER)
         if self.metric == "loss" and self.has_files:
             raise UsageError("test_loss_with_files", test=self.name)
         if self.spread and self.expected is None:
@@ -126,27 +128,27 @@ class Reproduce(Settings):
                 raise UsageError("ensemble_test_without_files", test=test.name)
 
 
-def with_variant(values: dict[str, Any]) -> dict[str, Any]:
+def apply_variant(values: dict[str, Any]) -> dict[str, Any]:
     """The values of a run file with their `variant` in its places; a mistake is a `ValueError`."""
-    values = with_own_settings(values)
-    names = variants_of(values)
+    values = apply_variant_settings(values)
+    names = variant_names(values)
     rest = {key: value for key, value in values.items() if key not in ("variant", "variants")}
     if values.get("variant") is None:
-        if has_places(values):
+        if has_placeholders(values):
             known = f": {', '.join(names)}" if names else ""
             raise UsageError("variant_missing", example=(names or ["NAME"])[0], known=known)
         return rest
     variant = str(values["variant"])
-    if not has_places(values):
-        raise UsageError("variant_without_effect", variant=variant, placeholder=PLACE)
+    if not has_placeholders(values):
+        raise UsageError("variant_without_effect", variant=variant, placeholder=VARIANT_PLACEHOLDER)
     if names and variant not in names:
-        raise unknown_variant(variant, names)
-    return {key: _filled(value, variant) for key, value in rest.items()}
+        raise unknown_variant_error(variant, names)
+    return {key: _fill_placeholders(value, variant) for key, value in rest.items()}
 
 
-def with_own_settings(values: dict[str, Any]) -> dict[str, Any]:
+def apply_variant_settings(values: dict[str, Any]) -> dict[str, Any]:
     """With what `[variants.NAME]` has for the `variant` in place of what all have."""
-    tables = _own_settings(values)
+    tables = _variant_settings(values)
     if (variant := values.get("variant")) is None or not tables:
         return values
     rest = {key: value for key, value in values.items() if key != "variants"}
@@ -156,36 +158,38 @@ def with_own_settings(values: dict[str, Any]) -> dict[str, Any]:
     return {**rest, **{name: {**common, **table} for name, (common, table) in both.items() if isinstance(common, dict)}}
 
 
-def _own_settings(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+def _variant_settings(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
     """By variant and table, what is different there."""
-    tables, names = values.get("variants", {}), variants_of(values)
-    for variant, own in _tables("variants", tables).items():
+    tables, names = values.get("variants", {}), variant_names(values)
+    for variant, own in _check_tables("variants", tables).items():
         if variant not in names:
             raise UsageError(
-                "variant_table_unknown", variant=variant, error=unknown_variant(variant, names, "reproduce.variants")
+                "variant_table_unknown",
+                variant=variant,
+                error=unknown_variant_error(variant, names, "reproduce.variants"),
             )
-        for name in _tables(f"variants.{variant}", own):
-            if name not in OWN_TABLES:
+        for name in _check_tables(f"variants.{variant}", own):
+            if name not in VARIANT_TABLES:
                 raise UsageError(
-                    "variant_table_not_allowed", variant=variant, table=name, allowed=", ".join(OWN_TABLES)
+                    "variant_table_not_allowed", variant=variant, table=name, allowed=", ".join(VARIANT_TABLES)
                 )
     return tables
 
 
-def _tables(name: str, value: Any) -> dict[str, Any]:
+def _check_tables(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
         raise UsageError("variants_not_tables", name=name)
     return value
 
 
-def unknown_variant(name: str, known: Sequence[str], of: str = "the run file") -> UsageError:
+def unknown_variant_error(name: str, known: Sequence[str], owner: str = "the run file") -> UsageError:
     """The error for a variant that does not exist."""
     if not known:
-        return UsageError("no_variants", name=name, owner=of)
-    return UsageError("unknown_variant", name=name, suggestion=nearest(name, list(known)), known=", ".join(known))
+        return UsageError("no_variants", name=name, owner=owner)
+    return UsageError("unknown_variant", name=name, suggestion=suggest_name(name, list(known)), known=", ".join(known))
 
 
-def variants_of(values: dict[str, Any]) -> list[str]:
+def variant_names(values: dict[str, Any]) -> list[str]:
     """Their names, as a run file has them."""
     table = values.get("reproduce")
     names = table.get("variants", []) if isinstance(table, dict) else []
@@ -194,30 +198,32 @@ def variants_of(values: dict[str, Any]) -> list[str]:
     return [str(name) for name in names]
 
 
-def has_places(values: dict[str, Any]) -> bool:
+def has_placeholders(values: dict[str, Any]) -> bool:
     """Whether a run file stands for several variants. What is only for the tests does not make it so."""
-    return any(_has_place(value) for key, value in values.items() if key not in ("variant", "variants", "reproduce"))
+    return any(
+        _has_placeholder(value) for key, value in values.items() if key not in ("variant", "variants", "reproduce")
+    )
 
 
-def _has_place(value: Any) -> bool:
+def _has_placeholder(value: Any) -> bool:
     if isinstance(value, dict):
-        return any(map(_has_place, value.values()))
+        return any(map(_has_placeholder, value.values()))
     if isinstance(value, list | tuple):
-        return any(map(_has_place, value))
-    return isinstance(value, str | Path) and PLACE in str(value)
+        return any(map(_has_placeholder, value))
+    return isinstance(value, str | Path) and VARIANT_PLACEHOLDER in str(value)
 
 
-def _filled(value: Any, variant: str) -> Any:
+def _fill_placeholders(value: Any, variant: str) -> Any:
     if isinstance(value, dict):
-        return {key: _filled(each, variant) for key, each in value.items()}
+        return {key: _fill_placeholders(each, variant) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_filled(each, variant) for each in value]
-    if isinstance(value, str) or (isinstance(value, Path) and PLACE in str(value)):
-        return type(value)(str(value).replace(PLACE, variant))
+        return [_fill_placeholders(each, variant) for each in value]
+    if isinstance(value, str) or (isinstance(value, Path) and VARIANT_PLACEHOLDER in str(value)):
+        return type(value)(str(value).replace(VARIANT_PLACEHOLDER, variant))
     return value
 
 
-def corpus_of(test: Expectation, data: DataConfig) -> CorpusConfig | None:
+def make_test_corpus(test: Expectation, data: DataConfig) -> CorpusConfig | None:
     """The files of a test, read as validation files are; None where it has none."""
     if not test.has_files:
         return None
@@ -226,6 +232,6 @@ def corpus_of(test: Expectation, data: DataConfig) -> CorpusConfig | None:
         {} if alike is None else alike.model_dump(exclude_unset=True, exclude={"source", "target", "file", "weight"})
     )
     if test.file is None:  # fields are those of a file with both sides
-        reading = {name: value for name, value in reading.items() if name in (*READING_OF_TEXT, "tag")}
+        reading = {name: value for name, value in reading.items() if name in (*TEXT_FILE_SETTINGS, "tag")}
     files = {"source": test.source, "target": test.target, "file": test.file}
-    return CorpusConfig(**{**reading, **files, "tag": test.tag or reading.get("tag")}).below(data.folder)
+    return CorpusConfig(**{**reading, **files, "tag": test.tag or reading.get("tag")}).in_folder(data.folder)

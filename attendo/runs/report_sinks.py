@@ -19,9 +19,9 @@ from attendo.train.loop import Report, Saved, Skipped, Step, Validation
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-METRICS = "metrics.jsonl"
-WAITING = 10_000  # lines kept while the disk is full; after that the oldest are lost
-NAME = "skipped.jsonl"
+METRICS_FILE = "metrics.jsonl"
+MAX_QUEUED_LINES = 10_000  # lines kept while the disk is full; after that the oldest are lost
+SKIPPED_FILE = "skipped.jsonl"
 
 
 @runtime_checkable
@@ -41,58 +41,60 @@ class MetricsFile:
 
     def __init__(self) -> None:
         self.fault: str | None = None
-        self._waiting: deque[bytes] = deque(maxlen=WAITING)
+        self._queue: deque[bytes] = deque(maxlen=MAX_QUEUED_LINES)
         self._lost = 0
         self._handle: int | None = None
-        self._torn = False  # whether a write failed and may have left a part of itself behind the whole lines
+        self._has_partial_write = (
+            False  # whether a write failed and may have left a part of itself behind the whole lines
+        )
 
     def open(self, folder: Path, step: int) -> None:
         """Keep the lines up to this step; lines that no reader could read, such as a cut last one, go too."""
-        self._path = folder / METRICS
+        self._path = folder / METRICS_FILE
         try:
             content = self._path.read_bytes() if self._path.exists() else b""
-            kept = b"".join(line + b"\n" for line in content.split(b"\n") if _step_of(line) <= step)
+            kept = b"".join(line + b"\n" for line in content.split(b"\n") if _parse_step(line) <= step)
             if kept != content:
-                _replace(self._path, kept)
+                _replace_file(self._path, kept)
             self._handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise AttendoError("metrics_file_not_writable", path=self._path, reason=error.strerror) from None
-        self._whole = len(kept)
+        self._valid_bytes = len(kept)
 
     def write(self, report: Report) -> None:
-        self._lost += len(self._waiting) == WAITING
-        self._waiting.append(to_line(report).encode())
-        self._write_waiting(durably=isinstance(report, Saved))
+        self._lost += len(self._queue) == MAX_QUEUED_LINES
+        self._queue.append(report_to_json(report).encode())
+        self._flush(sync=isinstance(report, Saved))
 
     def close(self) -> None:
         if self._handle is None:
             return
-        self._write_waiting(durably=True)
+        self._flush(sync=True)
         os.close(self._handle)
         self._handle = None
 
-    def _write_waiting(self, durably: bool) -> None:
+    def _flush(self, sync: bool) -> None:
         try:
-            self._append(b"".join(self._waiting), durably)
+            self._append(b"".join(self._queue), sync)
         except OSError as error:
-            self._torn = True
+            self._has_partial_write = True
             lost = f", {self._lost} are lost" if self._lost else ""
-            self.fault = f"{self._path}: {error.strerror}; {len(self._waiting)} lines wait{lost}"
+            self.fault = f"{self._path}: {error.strerror}; {len(self._queue)} lines wait{lost}"
             return
-        self._waiting.clear()
+        self._queue.clear()
         self.fault = f"{self._path}: {self._lost} lines are lost" if self._lost else None
 
-    def _append(self, content: bytes, durably: bool) -> None:
+    def _append(self, content: bytes, sync: bool) -> None:
         assert self._handle is not None, "open comes first"
-        if self._torn:
-            os.ftruncate(self._handle, self._whole)
-            self._torn = False
+        if self._has_partial_write:
+            os.ftruncate(self._handle, self._valid_bytes)
+            self._has_partial_write = False
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(self._handle, rest) :]
-        if durably:
+        if sync:
             os.fsync(self._handle)
-        self._whole += len(content)
+        self._valid_bytes += len(content)
 
 
 class SampleFile:
@@ -115,7 +117,7 @@ class SampleFile:
         try:
             self._folder.mkdir(exist_ok=True)
             # Bytes of a broken character may be in what an untrained model says.
-            _replace(path, _sample_text(report).encode(errors="backslashreplace"))
+            _replace_file(path, _format_samples(report).encode(errors="backslashreplace"))
         except OSError as error:
             self.fault = f"{path}: {error.strerror}"
         else:
@@ -170,19 +172,19 @@ class TensorBoard:
         self.fault = f"TensorBoard: {error.strerror or error}; nothing more is written for it in this run"
 
 
-def to_line(report: Report) -> str:
+def report_to_json(report: Report) -> str:
     """A report as a line of metrics.jsonl. Samples are left out; what is no number is null, as JSON has no nan."""
     values = {each.name: getattr(report, each.name) for each in fields(report) if each.name != "samples"}
-    return json.dumps({"kind": type(report).__name__.lower(), **_finite(values)}, allow_nan=False) + "\n"
+    return json.dumps({"kind": type(report).__name__.lower(), **_replace_non_finite(values)}, allow_nan=False) + "\n"
 
 
-def _finite(value: Any) -> Any:
+def _replace_non_finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
+        return {name: _replace_non_finite(each) for name, each in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _step_of(line: bytes) -> float:
+def _parse_step(line: bytes) -> float:
     """The step that a line tells of; without end for one that cannot be read."""
     with suppress(ValueError, RecursionError):
         content = json.loads(line)
@@ -198,7 +200,7 @@ def _step_scalars(step: Step, previous: Step | None) -> dict[str, float]:
     return scalars
 
 
-def _sample_text(report: Validation) -> str:
+def _format_samples(report: Validation) -> str:
     lines = [f"step {report.step}{', the best so far' if report.best else ''}", f"loss {report.loss:.4f}"]
     lines += [
         f"{name} {value:.4f}  {report.signatures.get(name, '')}".rstrip() for name, value in report.scores.items()
@@ -209,9 +211,9 @@ def _sample_text(report: Validation) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _replace(path: Path, content: bytes) -> None:
+def _replace_file(path: Path, content: bytes) -> None:
     """Write a file beside its place and move it there whole."""
-    new = path.with_name(f"{atomic_files.TEMPORARY}{path.name}")
+    new = path.with_name(f"{atomic_files.TEMPORARY_PREFIX}{path.name}")
     try:
         atomic_files.write(new, content)
         atomic_files.sync(new)
@@ -222,7 +224,7 @@ def _replace(path: Path, content: bytes) -> None:
         raise
 
 
-class SkippedFile:
+class SkippedStepsFile:
     """A sink. The file is there once a step was skipped; each time it is replaced whole, which is seldom."""
 
     def __init__(self) -> None:
@@ -230,7 +232,7 @@ class SkippedFile:
         self._steps: dict[int, Skipped] = {}
 
     def open(self, folder: Path, step: int) -> None:
-        self._path = folder / NAME
+        self._path = folder / SKIPPED_FILE
         lines = self._path.read_text("utf-8").splitlines() if self._path.exists() else []
         known = [Skipped(each["step"], tuple(each["pairs"])) for each in map(json.loads, lines)]
         self._steps = {each.step: each for each in known if each.step <= step}

@@ -16,80 +16,92 @@ import torch
 from attendo import atomic_files
 from attendo.data.lm_text import WindowBatches
 from attendo.data.prepare import Preparing, prepare, settings_hash
-from attendo.data.prepared import Prepared, open_prepared
+from attendo.data.prepared import PreparedData, open_prepared
 from attendo.data.sampler import count_batches
 from attendo.data.shards import DamagedDataError
 from attendo.errors import AttendoError, DataError, ModelError, UsageError
-from attendo.model_folder import load_model, remove_set_aside
+from attendo.model_folder import load_model, remove_backup
 from attendo.nn.cpu_threads import available_cores, keep_threads, requested_threads
-from attendo.nn.devices import ran_out
-from attendo.runs.config import RunConfig, check_metrics, stored_config, to_be_found_again, to_toml
-from attendo.runs.corpora import PrefixedStream, corpora
-from attendo.runs.report_sinks import MetricsFile, SampleFile, Sink, SkippedFile
-from attendo.runs.run_folder import check_free, circumstances, claim, facts, make_folder, other_machine
-from attendo.runs.weights import final_weights, first_model
+from attendo.nn.devices import is_out_of_memory
+from attendo.runs.config import RunConfig, check_metrics, load_run_config, make_paths_absolute, to_toml
+from attendo.runs.corpora import PrefixedStream, make_corpora
+from attendo.runs.report_sinks import MetricsFile, SampleFile, Sink, SkippedStepsFile
+from attendo.runs.run_folder import (
+    check_free,
+    checkpoint_facts,
+    describe_environment,
+    init_run_folder,
+    machine_differences,
+    make_folder,
+)
+from attendo.runs.weights import initial_model, load_final_weights
 from attendo.text_model import TextModel
-from attendo.text_model.inputs import prefixes_of
+from attendo.text_model.inputs import encode_prefixes
 from attendo.train.checkpoint import Checkpoints
 from attendo.train.config import TrainConfig
-from attendo.train.distributed import World
+from attendo.train.distributed import Distributed
 from attendo.train.loop import Report, Saved, SaveFailed, Trainer, Validation
 from attendo.train.random_state import seed_everything, use_deterministic
 from attendo.train.threads import choose_threads
-from attendo.train.update import Learner
-from attendo.train.validation import Metric, Validator
+from attendo.train.update import Updater
+from attendo.train.validation import MetricFunction, Validator
 
 
 class Run:
     """One folder. Begin or resume it, `prepare` its data, `train`, `finish`; `save` at any report in between."""
 
-    def __init__(self, config: RunConfig, folder: Path, device: torch.device, world: World | None = None) -> None:
+    def __init__(self, config: RunConfig, folder: Path, device: torch.device, world: Distributed | None = None) -> None:
         self.config, self.folder, self.device = config, folder, device
-        self.world = world or World()
+        self.world = world or Distributed()
         self.checkpoints = Checkpoints(folder / "checkpoints")
-        self._overrides = False
+        self._has_overrides = False
         self.warnings: list[str] = []  # to be told to the user before the first step
-        self.asked_to_stop: Callable[[], bool] = lambda: False  # looked at amid validations, which may be long
-        self.own_metrics: dict[str, Metric] = {}  # of decoded validation text, beside those of train.metrics
-        self.sinks: list[Sink] = [MetricsFile(), SampleFile(), SkippedFile()]
+        self.stop_requested: Callable[[], bool] = lambda: False  # looked at amid validations, which may be long
+        self.user_metrics: dict[str, MetricFunction] = {}  # of decoded validation text, beside those of train.metrics
+        self.sinks: list[Sink] = [MetricsFile(), SampleFile(), SkippedStepsFile()]
         self._model_fault: str | None = None
         self.trainer: Trainer
         self.model: TextModel
-        self.data: Prepared
+        self.data: PreparedData
 
     @classmethod
     def begin(
-        cls, config: RunConfig, folder: Path, device: torch.device, overwrite: bool = False, world: World | None = None
+        cls,
+        config: RunConfig,
+        folder: Path,
+        device: torch.device,
+        overwrite: bool = False,
+        world: Distributed | None = None,
     ) -> "Run":
         """A new run; the folder must not hold another one, unless it may be overwritten."""
         check_metrics(config)
-        run = cls(to_be_found_again(config), folder, device, world)
-        if run.world.leads:
+        run = cls(make_paths_absolute(config), folder, device, world)
+        if run.world.is_main:
             make_folder(folder)
-            with run._alone():
+            with run._lock_folder():
                 check_free(folder, overwrite)
-                threads = None if run._chooses_threads else torch.get_num_threads()
-                told = json.dumps(circumstances(run.config, device, run.world, threads), indent=2)
-                claim(folder, to_toml(run.config).encode(), f"{told}\n".encode())
-        run.world.wait()
+                threads = None if run._is_thread_count_open else torch.get_num_threads()
+                told = json.dumps(describe_environment(run.config, device, run.world, threads), indent=2)
+                init_run_folder(folder, to_toml(run.config).encode(), f"{told}\n".encode())
+        run.world.barrier()
         return run
 
     @classmethod
     def resume(
-        cls, folder: Path, device: torch.device, world: World | None = None, config: RunConfig | None = None
+        cls, folder: Path, device: torch.device, world: Distributed | None = None, config: RunConfig | None = None
     ) -> "Run":
         """The run in a folder, to go on where its newest checkpoint stands; `config` overrides its settings."""
         if not (folder / "run.toml").is_file():
             raise UsageError("no_run_to_resume", folder=folder)
-        run = cls(config or stored_config(folder), folder, device, world)
+        run = cls(config or load_run_config(folder), folder, device, world)
         check_metrics(run.config)
-        run._overrides = config is not None
-        if run.world.leads:
-            with run._alone():
+        run._has_overrides = config is not None
+        if run.world.is_main:
+            with run._lock_folder():
                 for place in (run.checkpoints.folder, folder, folder / "validation"):
-                    atomic_files.sweep(place)
-                remove_set_aside(folder / "model")
-        run.world.wait()
+                    atomic_files.remove_leftovers(place)
+                remove_backup(folder / "model")
+        run.world.barrier()
         return run
 
     @property
@@ -98,20 +110,20 @@ class Run:
 
     def prepare(self, verify: bool = False) -> Iterator[Preparing]:
         """Turn text into shards where that was not done yet, and open them."""
-        if self.world.leads and self.config.data.prepared is None and not (self.data_folder / "index.json").exists():
-            training, valid = corpora(self.config.data, self.config.seed)
-            settings = (self.config.data, self._tokenizers(), self.config.seed)
-            with self._alone():
+        if self.world.is_main and self.config.data.prepared is None and not (self.data_folder / "index.json").exists():
+            training, valid = make_corpora(self.config.data, self.config.seed)
+            settings = (self.config.data, self._tokenizer_source(), self.config.seed)
+            with self._lock_folder():
                 yield from prepare(training, valid, *settings, self.data_folder)
-        self.world.wait()
-        with self._mending_own_data():
+        self.world.barrier()
+        with self._explain_damaged_data():
             self.data = open_prepared(self.data_folder, verify)
-        self._check_settings_of_data()
+        self._check_data_settings()
         if not self.data.valid:
             raise DataError("no_validation_pairs")
-        self._turn_epochs_into_steps()
+        self._convert_epochs_to_steps()
 
-    def _turn_epochs_into_steps(self) -> None:
+    def _convert_epochs_to_steps(self) -> None:
         """How many batches an epoch has is known from here on."""
         train = self.config.train
         if train.epochs is None:
@@ -119,10 +131,10 @@ class Run:
         batches = count_batches(self.data, train.batch_tokens, self.config.seed, train.sort_within)
         steps = max(1, math.ceil(train.epochs * batches / train.accumulate))
         self.config = self.config.replace(train=train.replace(epochs=None, steps=steps))
-        if self.world.leads and (self.folder / "run.toml").exists():
+        if self.world.is_main and (self.folder / "run.toml").exists():
             atomic_files.replace(self.folder / "run.toml", to_toml(self.config).encode())
 
-    def _check_settings_of_data(self) -> None:
+    def _check_data_settings(self) -> None:
         if self.config.data.prepared is not None or self.config.start_from is not None:
             return
         meant = settings_hash(self.config.data, self.config.tokenizer, self.config.seed)
@@ -133,11 +145,11 @@ class Run:
         """The network, its optimizer and the stream of batches, as the newest checkpoint left them."""
         seed_everything(self.config.seed, self.world)
         use_deterministic(self.config.train.deterministic)
-        stored = first_model(self.config, self.data)
+        stored = initial_model(self.config, self.data)
         stored.network.to(self.device)
         self.model = TextModel(stored)
-        learner = Learner(self.model.network, self.config.train, self.world)
-        prefixes = prefixes_of(self.model.generation, self.model.source_tokenizer, self.model.target_tokenizer)
+        learner = Updater(self.model.network, self.config.train, self.world)
+        prefixes = encode_prefixes(self.model.generation, self.model.source_tokenizer, self.model.target_tokenizer)
         settings = (self.config.train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
         stream = PrefixedStream(self.data, *settings, prefixes, self.config.train.sort_within)
         old = [] if self.config.start_from is None else load_model(self.config.start_from).sample
@@ -146,36 +158,36 @@ class Run:
             self.data.valid,
             learner,
             old,
-            self._valid_windows(),
-            lambda: self.asked_to_stop(),
-            self.own_metrics,
+            self._make_valid_windows(),
+            lambda: self.stop_requested(),
+            self.user_metrics,
         )
-        found = self.checkpoints.newest()
+        found = self.checkpoints.load_newest()
         self._set_threads(learner, None if found is None else found.snapshot.facts["threads"])
-        now = facts(self.config, self.data.fingerprint, self.device, self.world)
+        now = checkpoint_facts(self.config, self.data.fingerprint, self.device, self.world)
         self.trainer = Trainer(learner, stream, validate, self.checkpoints, now)
         if found is not None:
-            self.warnings += [f"passed over: {reason}" for reason in found.passed_over]
+            self.warnings += [f"passed over: {reason}" for reason in found.skipped_reasons]
             self._compare_facts(found.snapshot.facts, now)
             if not self.trainer.restore(found.snapshot):
                 self.warnings.append("another number of processes or device: dropout is drawn anew, not bit for bit")
-        if self._overrides:
-            self._take_over_settings()
+        if self._has_overrides:
+            self._store_overrides()
 
     @property
-    def _chooses_threads(self) -> bool:
+    def _is_thread_count_open(self) -> bool:
         """On a CPU, unless the user has said how many."""
         return self.device.type == "cpu" and self.world.size == 1 and requested_threads() is None
 
-    def _set_threads(self, learner: Learner, of_checkpoint: int | None) -> None:
+    def _set_threads(self, updater: Updater, checkpoint_threads: int | None) -> None:
         """As many threads as the run began with, since the last bits depend on it; timed where it begins now."""
-        if not self._chooses_threads:
+        if not self._is_thread_count_open:
             return
         path = self.folder / "run.json"
         stored = json.loads(path.read_bytes()) if path.is_file() else {}
-        threads, cores = of_checkpoint or stored.get("threads"), available_cores()
+        threads, cores = checkpoint_threads or stored.get("threads"), available_cores()
         if threads is None:
-            threads = choose_threads(learner, cores) if learner.compiles == "off" else cores
+            threads = choose_threads(updater, cores) if updater.compile_mode == "off" else cores
             atomic_files.replace(path, f"{json.dumps({**stored, 'threads': threads}, indent=2)}\n".encode())
         elif threads > cores:
             self.warnings.append(
@@ -184,17 +196,17 @@ class Run:
             )
         torch.set_num_threads(threads)
 
-    def _take_over_settings(self) -> None:
+    def _store_overrides(self) -> None:
         """Settings that were changed are the run's own from here on: not before all of them were found to fit."""
-        before, now = stored_config(self.folder).train, self.config.train
+        before, now = load_run_config(self.folder).train, self.config.train
         other = [name for name in ("batch_tokens", "sort_within") if getattr(before, name) != getattr(now, name)]
         if other:  # batches are numbered within a pool, which is now divided anew
-            self.trainer.begin_pool_again()
+            self.trainer.restart_pool()
             self.warnings.append(f"train.{other[0]} is another: some pairs of this epoch come a second time")
-        if self.world.leads:
+        if self.world.is_main:
             atomic_files.replace(self.folder / "run.toml", to_toml(self.config).encode())
 
-    def _valid_windows(self) -> WindowBatches | None:
+    def _make_valid_windows(self) -> WindowBatches | None:
         """Running text to validate with, where the run learns from such."""
         if self.data.valid_windows is None or self.data.window is None:
             return None
@@ -210,19 +222,19 @@ class Run:
         """Learn, telling every report to the sinks first. Listen up to `stop_at` at least."""
         if not hasattr(self, "trainer"):
             self.build()
-        sinks = self.sinks if self.world.leads else []
+        sinks = self.sinks if self.world.is_main else []
         with ExitStack() as stack:
-            stack.enter_context(self._alone())
+            stack.enter_context(self._lock_folder())
             stack.enter_context(keep_threads() if self.device.type == "cpu" else nullcontext())
-            stack.enter_context(self._mending_own_data())
-            stack.enter_context(advice_on_memory(self.config.train, self.folder, self.world.size))
+            stack.enter_context(self._explain_damaged_data())
+            stack.enter_context(oom_advice(self.config.train, self.folder, self.world.size))
             for sink in sinks:
                 sink.open(self.folder, self.trainer.step)
                 stack.callback(sink.close)
             for report in self.trainer.train(stop_at):
                 for sink in sinks:
                     sink.write(report)
-                self._write_down(report)
+                self._save_if_best(report)
                 yield report
 
     def save(self) -> Saved | SaveFailed:
@@ -232,8 +244,8 @@ class Run:
     def finish(self) -> Path:
         """Write the model folder: the best weights, the last, or the mean of the last checkpoints, by train.final."""
         folder = self.folder / "model"
-        self.trainer.learner.end()
-        if self.world.leads:
+        self.trainer.updater.finalize()
+        if self.world.is_main:
             self._load_final_weights()
             try:
                 self._write_model()
@@ -243,12 +255,12 @@ class Run:
                         "disk_full_checkpoint_kept", error=error, step=saved[-1], folder=self.folder
                     ) from None
                 raise atomic_files.DiskFullError("disk_full_no_checkpoint", error=error, folder=self.folder) from None
-        self.world.wait()
+        self.world.barrier()
         return folder
 
     def _load_final_weights(self) -> None:
-        standing, choice = self.trainer.standing, self.config.train
-        found = final_weights(choice, self.checkpoints, standing.best_step, self.folder / "model", self.device)
+        standing, choice = self.trainer.state, self.config.train
+        found = load_final_weights(choice, self.checkpoints, standing.best_step, self.folder / "model", self.device)
         self._model_fault = found.fault or self._model_fault
         if found.weights is None:
             return  # the network has the last ones
@@ -257,26 +269,28 @@ class Run:
                 weight.copy_(found.weights[name])
 
     def _write_model(self) -> None:
-        standing, best = self.trainer.standing, self.config.train.best
+        standing, best = self.trainer.state, self.config.train.best
         if standing.best is not None:
             scores = {"step": self.trainer.step, "best_step": standing.best_step, f"valid_{best}": standing.best}
             self.model.scores.update(scores)
         folder = self.folder / "model"
         try:
-            with atomic_files.explained(folder, sum(weight.nbytes for weight in self.model.network.parameters())):
+            with atomic_files.explain_disk_full(
+                folder, sum(weight.nbytes for weight in self.model.network.parameters())
+            ):
                 self.model.save(folder)
         except BaseException:
             atomic_files.remove(
-                folder.with_name(f"{atomic_files.TEMPORARY}{folder.name}")
+                folder.with_name(f"{atomic_files.TEMPORARY_PREFIX}{folder.name}")
             )  # half a model only takes up room
             raise
 
-    def _write_down(self, report: Report) -> None:
+    def _save_if_best(self, report: Report) -> None:
         """The best model so far. Where there is no room for it the run goes on, and `finish` tries again."""
         if not (isinstance(report, Validation) and report.best and self.config.train.final == "best"):
             return
-        with self.trainer.learner.weights():
-            if self.world.leads:
+        with self.trainer.updater.eval_weights():
+            if self.world.is_main:
                 self._write_best(report)
 
     def _write_best(self, report: Validation) -> None:
@@ -288,12 +302,12 @@ class Run:
         except (AttendoError, OSError) as error:
             self._model_fault = str(error)
 
-    def _alone(self) -> AbstractContextManager[None]:
+    def _lock_folder(self) -> AbstractContextManager[None]:
         """No other process may work in the folder meanwhile."""
-        return atomic_files.locked(self.folder) if self.world.leads else nullcontext()
+        return atomic_files.folder_lock(self.folder) if self.world.is_main else nullcontext()
 
     @contextmanager
-    def _mending_own_data(self) -> Iterator[None]:
+    def _explain_damaged_data(self) -> Iterator[None]:
         """What the run has prepared itself it prepares again, once it is gone."""
         try:
             yield
@@ -304,29 +318,29 @@ class Run:
                 "run_data_damaged", error=error.fault, data_folder=self.data_folder, folder=self.folder
             ) from None
 
-    def _tokenizers(self) -> Any:
+    def _tokenizer_source(self) -> Any:
         if self.config.start_from is None:
             return self.config.tokenizer
         old = load_model(self.config.start_from)
         return old.source_tokenizer, old.target_tokenizer
 
     def _compare_facts(self, before: dict[str, Any], now: dict[str, Any]) -> None:
-        if before["config_sha256"] != now["config_sha256"] and not self._overrides:
+        if before["config_sha256"] != now["config_sha256"] and not self._has_overrides:
             raise UsageError("checkpoint_settings_mismatch", path=self.folder / "run.toml")
         if before["data_sha256"] != now["data_sha256"]:
             raise ModelError("checkpoint_data_mismatch", folder=self.data_folder)
-        self.warnings += other_machine(before, now)
+        self.warnings += machine_differences(before, now)
 
 
 @contextmanager
-def advice_on_memory(train: TrainConfig, folder: Path, processes: int) -> Iterator[None]:
+def oom_advice(train: TrainConfig, folder: Path, world_size: int) -> Iterator[None]:
     """Goes along with the error: half as much at a time, twice before each update, is an update of the same size."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if ran_out(error):
+        if is_out_of_memory(error):
             smaller, more = max(1, train.batch_tokens // 2), train.accumulate * 2
-            together = "" if processes == 1 else f"with {processes} processes again, "
+            together = "" if world_size == 1 else f"with {world_size} processes again, "
             error.add_note(
                 f"batches of {train.batch_tokens:,} tokens are too much here; what was saved stays, go on with half of "
                 f"them: {together}attendo train --resume {quote(str(folder))} --override "

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 
 from attendo import __version__, atomic_files
-from attendo.data.index import digest
+from attendo.data.index import json_sha256
 from attendo.errors import UsageError
-from attendo.runs.config import RunConfig, resolved
-from attendo.train.distributed import World
+from attendo.runs.config import RunConfig, resolve_config
+from attendo.train.distributed import Distributed
 
-_WORTH_KEEPING = ("data", "checkpoints", "model")
-_OF_A_RUN = ("run.toml", *_WORTH_KEEPING, "validation", "metrics.jsonl", "skipped.jsonl")
-MACHINE = ("torch", "threads", "world_size", "device")
+_RESULT_FOLDERS = ("data", "checkpoints", "model")
+_RUN_FILES = ("run.toml", *_RESULT_FOLDERS, "validation", "metrics.jsonl", "skipped.jsonl")
+MACHINE_FACTS = ("torch", "threads", "world_size", "device")
 
 
 def check_free(folder: Path, overwrite: bool = False) -> None:
@@ -23,7 +23,7 @@ def check_free(folder: Path, overwrite: bool = False) -> None:
 
     A place that cannot be a folder is refused too, before text is read.
     """
-    begun = (folder / "run.toml").exists() and any((folder / name).exists() for name in _WORTH_KEEPING)
+    begun = (folder / "run.toml").exists() and any((folder / name).exists() for name in _RESULT_FOLDERS)
     if begun and not overwrite:
         raise UsageError("run_folder_in_use", folder=folder)
     there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
@@ -33,28 +33,28 @@ def check_free(folder: Path, overwrite: bool = False) -> None:
 
 def make_folder(folder: Path) -> None:
     try:
-        with atomic_files.explained(folder, 0):
+        with atomic_files.explain_disk_full(folder, 0):
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError("run_folder_not_creatable", folder=folder, reason=error.strerror) from None
 
 
-def claim(folder: Path, settings: bytes, circumstances: bytes) -> None:
+def init_run_folder(folder: Path, settings: bytes, environment: bytes) -> None:
     """Make the folder ours: nothing of an earlier run may be taken for this one's."""
     try:
-        with atomic_files.explained(folder, len(settings) + len(circumstances)):
-            for name in _OF_A_RUN:
+        with atomic_files.explain_disk_full(folder, len(settings) + len(environment)):
+            for name in _RUN_FILES:
                 atomic_files.remove(folder / name)
-            atomic_files.write(folder / "run.json", circumstances)
+            atomic_files.write(folder / "run.json", environment)
             atomic_files.replace(folder / "run.toml", settings)
     except OSError as error:
         raise UsageError("run_folder_not_writable", folder=folder, reason=error.strerror) from None
 
 
-def facts(config: RunConfig, data_sha256: str, device: torch.device, world: World) -> dict[str, Any]:
+def checkpoint_facts(config: RunConfig, data_sha256: str, device: torch.device, world: Distributed) -> dict[str, Any]:
     """For the manifest of every checkpoint."""
     return {
-        "config_sha256": digest(what_is_learned(config)),
+        "config_sha256": json_sha256(learning_relevant_config(config)),
         "data_sha256": data_sha256,
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
@@ -63,24 +63,26 @@ def facts(config: RunConfig, data_sha256: str, device: torch.device, world: Worl
     }
 
 
-def what_is_learned(config: RunConfig) -> dict[str, Any]:
+def learning_relevant_config(config: RunConfig) -> dict[str, Any]:
     """Settings that are not as they would be if they were left out, so that a setting more changes nothing.
 
     Who holds the weights is not among them: any may go on from what any other saved.
     """
-    return resolved(config.replace(train=config.train.replace(sharding="none")), whole=False)
+    return resolve_config(config.replace(train=config.train.replace(sharding="none")), include_defaults=False)
 
 
-def other_machine(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def machine_differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Where another machine may round differently, one line each."""
     return [
         f"{name} was {before[name]} and is {now[name]}: the last bits may differ"
-        for name in MACHINE
+        for name in MACHINE_FACTS
         if before[name] != now[name]
     ]
 
 
-def circumstances(config: RunConfig, device: torch.device, world: World, threads: int | None) -> dict[str, Any]:
+def describe_environment(
+    config: RunConfig, device: torch.device, world: Distributed, threads: int | None
+) -> dict[str, Any]:
     """What is not in the settings and may still matter later. `threads` is None where it is not chosen yet."""
     return {
         "attendo": __version__,

@@ -13,42 +13,42 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from attendo.data.batch import Batch, Example, Sequences, collate, collate_windows
+from attendo.data.batch import Batch, Example, RaggedArray, collate, collate_windows
 from attendo.decode.beam import Beam
 from attendo.decode.engines import CachedEngine, Engine, FastEngine, TextbookEngine
-from attendo.decode.frontier import NOTHING, Frontier
+from attendo.decode.frontier import NEG_INF, Frontier
 from attendo.decode.ranking import Ranking
-from attendo.decode.requests import Request
-from attendo.decode.rules import Forbid, Prefix
+from attendo.decode.requests import DecodeRequest
+from attendo.decode.rules import ForcedPrefix, SuppressTokens
 from attendo.decode.search import Strategy
-from attendo.decode.strategies import Greedy, Sample
+from attendo.decode.strategies import Greedy, Sampling
 from attendo.errors import UsageError
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
 from attendo.text import EOS, PAD
-from attendo.text_model import Hypothesis, TextModel, evaluating
-from attendo.text_model.search_setup import in_precision, networks_of
+from attendo.text_model import Hypothesis, TextModel, eval_mode
+from attendo.text_model.search_setup import member_networks, with_precision
 
 SUB_LAYERS = "sub-layers"  # with the fast kernels, beside the formula written out
-BATCHES = (1, 7, 32)
+BATCH_SIZES = (1, 7, 32)
 PADDING = 9
-STRATEGIES: dict[str, Strategy] = {"greedy": Greedy(), "beam 4": Beam(4), "samples": Sample(2, seed=1)}
-RULES = (Forbid(), Prefix())
+STRATEGIES: dict[str, Strategy] = {"greedy": Greedy(), "beam 4": Beam(4), "samples": Sampling(2, seed=1)}
+RULES = (SuppressTokens(), ForcedPrefix())
 # Log-probabilities are sums of many rounded numbers. Two answers that lie no further apart are equally good.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
-_FINE = 16.0  # larger logits are rounded the more coarsely the larger they are
+_MAX_EXACT_LOGIT = 16.0  # larger logits are rounded the more coarsely the larger they are
 _NO_LIMIT = 1 << 40
-LONGEST = 256  # tokens of a sentence: the textbook reads all of an answer again for each of its tokens
-_BEGINNING = 24  # tokens of a text that a decoder-only model continues, and at most as many behind them
+MAX_TOKENS = 256  # tokens of a sentence: the textbook reads all of an answer again for each of its tokens
+_MAX_PROMPT_TOKENS = 24  # tokens of a text that a decoder-only model continues, and at most as many behind them
 EXPORTED_TOLERANCE = 1e-3  # of log-probabilities, which these tell as sums of rounded numbers
-SEARCHES: dict[str, dict[str, Any]] = {
+EXPORTED_SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"beam": 1},
     "beam 4": {"beam": 4, "n_best": 4},
     "samples": {"sample": True},
 }
 
 
-class Told(Protocol):
+class ScoredHypothesis(Protocol):
     """A hypothesis."""
 
     @property
@@ -79,29 +79,31 @@ class PathComparison:
         return self.different == self.ties and self.largest <= self.allowed
 
 
-def compared(
+def compare_hypotheses(
     path: str,
     what: str,
-    pairs: Sequence[tuple[Sequence[Told], Sequence[Told]]],
+    pairs: Sequence[tuple[Sequence[ScoredHypothesis], Sequence[ScoredHypothesis]]],
     allowed: float,
-    text: Callable[[Sequence[int]], str],
+    decode: Callable[[Sequence[int]], str],
 ) -> PathComparison:
     """Of each answer what was found and what is expected, best first."""
     different, ties, largest, example = 0, 0, 0.0, ""
     for found, expected in pairs:
         both = [(one, other) for one, other in zip(found, expected, strict=False) if one.ids == other.ids]
-        largest = max(largest, *(apart(one.log_probability, other.log_probability) for one, other in both), 0.0)
+        largest = max(
+            largest, *(absolute_difference(one.log_probability, other.log_probability) for one, other in both), 0.0
+        )
         if len(both) == len(found) == len(expected):
             continue
         different += 1
         ties += len(found) == len(expected) and all(
-            apart(one.score, other.score) <= allowed for one, other in zip(found, expected, strict=True)
+            absolute_difference(one.score, other.score) <= allowed for one, other in zip(found, expected, strict=True)
         )
-        example = example or _example(found, expected, text)
+        example = example or _format_example(found, expected, decode)
     return PathComparison(path, what, len(pairs), different, ties, largest, allowed, example)
 
 
-def apart(one: float, other: float) -> float:
+def absolute_difference(one: float, other: float) -> float:
     """-∞ and -∞ are the same; what is no number is as far from everything as can be."""
     if one == other:
         return 0.0
@@ -109,14 +111,16 @@ def apart(one: float, other: float) -> float:
     return math.inf if math.isnan(distance) else distance
 
 
-def _example(found: Sequence[Told], expected: Sequence[Told], text: Callable[[Sequence[int]], str]) -> str:
+def _format_example(
+    found: Sequence[ScoredHypothesis], expected: Sequence[ScoredHypothesis], decode: Callable[[Sequence[int]], str]
+) -> str:
     for one, other in zip(found, expected, strict=False):
         if one.ids != other.ids:
-            return f"{text(one.ids)!r} and {text(other.ids)!r}"
+            return f"{decode(one.ids)!r} and {decode(other.ids)!r}"
     return f"{len(found)} hypotheses and {len(expected)}"
 
 
-class Row(NamedTuple):
+class ComparedHypothesis(NamedTuple):
     """One hypothesis."""
 
     ids: tuple[int, ...]  # bos left out
@@ -124,154 +128,162 @@ class Row(NamedTuple):
     score: float
 
 
-Found = Mapping[int, Sequence[Row]]  # by the number of the request
+HypothesesByRequest = Mapping[int, Sequence[ComparedHypothesis]]  # by the number of the request
 
 
 def verify(model: TextModel, texts: Sequence[str], precision: str = "auto") -> Iterator[PathComparison]:
     """All comparisons, each told as soon as it is made. `precision` is that of `GenerationConfig`."""
-    requests = _requests(model, texts)
+    requests = _make_requests(model, texts)
     if not requests:
         raise UsageError("no_sentence_to_verify")
-    config = model.generation.changed(precision=precision)
-    (network,) = networks_of(in_precision(config, model.network))
-    many = config.positions(model.device.type == "cuda")
-    with evaluating(network):
-        yield from _sub_layers(network, requests)
-        allowed = _allowed(network, requests)
+    config = model.generation.override(precision=precision)
+    (network,) = member_networks(with_precision(config, model.network))
+    many = config.resolve_batch_tokens(model.device.type == "cuda")
+    with eval_mode(network):
+        yield from _compare_sub_layers(network, requests)
+        allowed = _compute_tolerance(network, requests)
         for name, strategy in STRATEGIES.items():
             expected, found = _run_engine(TextbookEngine(network, many), requests, strategy), {}
-            for path, engine, size in _paths(network, many, len(requests)):
+            for path, engine, size in _list_paths(network, many, len(requests)):
                 found[path] = _run_engine(engine, requests, strategy, size)
-                yield _compared(model, path, name, found[path], expected, allowed)
+                yield _compare_paths(model, path, name, found[path], expected, allowed)
             if name == "greedy":
                 narrow = _run_engine(CachedEngine(network, many), requests, Beam(1))
-                yield _compared(model, "beam 1 is greedy", name, narrow, found["cached"], allowed)
+                yield _compare_paths(model, "beam 1 is greedy", name, narrow, found["cached"], allowed)
             yield _compare_scores(network, name, found["cached"], requests, allowed)
 
 
-def most_tokens(model: TextModel) -> int:
+def max_sentence_tokens(model: TextModel) -> int:
     """Of a sentence; longer ones are left out."""
-    positions = model.runtime.longest
-    return min(LONGEST, model.generation.max_source, LONGEST if positions is None else positions - PADDING)
+    positions = model.runtime.max_sequence_length
+    return min(MAX_TOKENS, model.generation.max_source, MAX_TOKENS if positions is None else positions - PADDING)
 
 
-def too_long(model: TextModel, text: str) -> bool:
+def is_too_long(model: TextModel, text: str) -> bool:
     """Of a text that is continued the beginning will do."""
-    return not model.decoder_only and len(model.source_tokenizer.encode(text)) > most_tokens(model)
+    return not model.decoder_only and len(model.source_tokenizer.encode(text)) > max_sentence_tokens(model)
 
 
-def _paths(network: Transformer, many: int, count: int) -> Iterator[tuple[str, Engine, int]]:
+def _list_paths(network: Transformer, max_positions: int, count: int) -> Iterator[tuple[str, Engine, int]]:
     """Engines, and how many requests they get at a time; a batch of all `count` requests was tried first."""
-    smaller = [size for size in BATCHES if size < count]
-    yield "cached", CachedEngine(network, many), _NO_LIMIT
+    smaller = [size for size in BATCH_SIZES if size < count]
+    yield "cached", CachedEngine(network, max_positions), _NO_LIMIT
     for size in smaller:
         yield f"cached, batches of {size}", CachedEngine(network, _NO_LIMIT), size
-    yield f"cached, {PADDING} columns of padding", CachedEngine(network, many, PADDING), _NO_LIMIT
-    yield "fast", FastEngine(network, many), _NO_LIMIT
+    yield f"cached, {PADDING} columns of padding", CachedEngine(network, max_positions, PADDING), _NO_LIMIT
+    yield "fast", FastEngine(network, max_positions), _NO_LIMIT
     for size in (size for size in smaller if size > 1):  # it pads always, and one by one is almost as one slot is
-        yield f"fast, batches of {size}", FastEngine(network, many), size
+        yield f"fast, batches of {size}", FastEngine(network, max_positions), size
     yield "fast, one slot", FastEngine(network, 1), _NO_LIMIT
 
 
-def _requests(model: TextModel, texts: Sequence[str]) -> list[Request]:
-    config, positions = model.generation, model.runtime.longest
+def _make_requests(model: TextModel, texts: Sequence[str]) -> list[DecodeRequest]:
+    config, positions = model.generation, model.runtime.max_sequence_length
     most = _NO_LIMIT if positions is None else positions
-    short = (text for text in texts if text.strip() and not too_long(model, text))
+    short = (text for text in texts if text.strip() and not is_too_long(model, text))
     sources = [tuple(model.source_tokenizer.encode(text)) for text in short]
     if model.decoder_only:
-        begins = [ids[:_BEGINNING] for ids in sources if ids]
+        begins = [ids[:_MAX_PROMPT_TOKENS] for ids in sources if ids]
         return [
-            Request(number, (), min(most, len(ids) + min(config.max_length_extra, _BEGINNING)), prefix=ids[:most])
+            DecodeRequest(
+                number, (), min(most, len(ids) + min(config.max_length_extra, _MAX_PROMPT_TOKENS)), prefix=ids[:most]
+            )
             for number, ids in enumerate(begins)
         ]
     return [
-        Request(number, source, min(most, int(config.max_length_factor * len(source)) + config.max_length_extra))
+        DecodeRequest(number, source, min(most, int(config.max_length_factor * len(source)) + config.max_length_extra))
         for number, source in enumerate(source for source in sources if source)
     ]
 
 
-def _run_engine(engine: Engine, requests: Sequence[Request], strategy: Strategy, size: int = _NO_LIMIT) -> Found:
-    groups = [requests[first : first + size] for first in range(0, len(requests), min(size, len(requests)))]
-    told = (answers for group in groups for answers in engine.answers(group, strategy, RULES))
-    return {request.number: _rows(found) for answers in told for request, found in answers.one_by_one()}
+def _run_engine(
+    engine: Engine, requests: Sequence[DecodeRequest], strategy: Strategy, batch_size: int = _NO_LIMIT
+) -> HypothesesByRequest:
+    groups = [requests[first : first + batch_size] for first in range(0, len(requests), min(batch_size, len(requests)))]
+    told = (answers for group in groups for answers in engine.generate(group, strategy, RULES))
+    return {request.request_id: _to_hypotheses(found) for answers in told for request, found in answers.split()}
 
 
-def _rows(hypotheses: Frontier) -> list[Row]:
+def _to_hypotheses(hypotheses: Frontier) -> list[ComparedHypothesis]:
     """A beam may have found fewer than it has rows."""
     ids = [tuple(each for each in row[1:] if each != PAD) for row in hypotheses.ids.tolist()]
     scores = Ranking().score(hypotheses).tolist()
-    told = map(Row, ids, hypotheses.log_probability.tolist(), scores)
-    return [row for row in told if row.log_probability != NOTHING]
+    told = map(ComparedHypothesis, ids, hypotheses.log_probability.tolist(), scores)
+    return [row for row in told if row.log_probability != NEG_INF]
 
 
-def _compared(model: TextModel, path: str, what: str, found: Found, expected: Found, allowed: float) -> PathComparison:
+def _compare_paths(
+    model: TextModel, path: str, what: str, found: HypothesesByRequest, expected: HypothesesByRequest, allowed: float
+) -> PathComparison:
     def text(ids: Sequence[int]) -> str:
         return model.target_tokenizer.decode([each for each in ids if each != EOS])
 
     pairs = [(found.get(number, ()), rows) for number, rows in expected.items()]
-    return compared(path, what, pairs, allowed, text)
+    return compare_hypotheses(path, what, pairs, allowed, text)
 
 
 @torch.inference_mode()
 def _compare_scores(
-    network: Transformer, what: str, answers: Found, requests: Sequence[Request], allowed: float
+    network: Transformer, what: str, hypotheses: HypothesesByRequest, requests: Sequence[DecodeRequest], allowed: float
 ) -> PathComparison:
     """The log-probability told with an answer, beside that of reading it. What was cut has no end to be counted."""
     largest, counted, device = 0.0, 0, network.output.weight.device
     for request in requests:
-        rows = [row for row in answers[request.number] if row.ids]
+        rows = [row for row in hypotheses[request.request_id] if row.ids]
         if not rows:
             continue
         if network.decoder_only:
-            batch = collate_windows(Sequences.of([row.ids for row in rows])).to(device)
+            batch = collate_windows(RaggedArray.from_lists([row.ids for row in rows])).to(device)
         else:
             said = ([each for each in row.ids if each != EOS] for row in rows)
             batch = collate([Example(request.source, ids) for ids in said]).to(device)
         logits = network(batch.source_ids, batch.target_ids, batch.source_mask)
         read = logits.float().log_softmax(-1).gather(-1, batch.labels[..., None])[..., 0]
         for row, of_tokens in zip(rows, read, strict=True):
-            largest = max(largest, apart(float(of_tokens[: len(row.ids)].sum()), row.log_probability))
+            largest = max(largest, absolute_difference(float(of_tokens[: len(row.ids)].sum()), row.log_probability))
         counted += 1
     return PathComparison("the score of an answer", what, counted, largest=largest, allowed=allowed)
 
 
 @torch.inference_mode()
-def _sub_layers(network: Transformer, requests: Sequence[Request]) -> Iterator[PathComparison]:
+def _compare_sub_layers(network: Transformer, requests: Sequence[DecodeRequest]) -> Iterator[PathComparison]:
     """What each sub-layer gives with the fast kernels, beside the formula written out."""
-    batch = _batch(network, requests)
-    fused, written_out = (_outputs(network, batch, tap) for tap in (None, lambda site, weights: None))
+    batch = _make_batch(network, requests)
+    fused, written_out = (_record_outputs(network, batch, tap) for tap in (None, lambda site, weights: None))
     allowed = TOLERANCE[network.output.weight.dtype]
     sides = {"encoder": batch.source_mask, "decoder": batch.labels != PAD, "output": batch.labels != PAD}
     for name, given in fused.items():
         is_token = sides[name.split(".")[0]]
         apart = (given - written_out[name]).float().abs()
         largest = float((apart if is_token is None else apart[is_token]).max())
-        scale = max(1.0, _finite(given.float().abs().max()))
+        scale = max(1.0, _finite_or_zero(given.float().abs().max()))
         yield PathComparison(name, SUB_LAYERS, apart.numel(), largest=largest, allowed=allowed * scale)
 
 
 @torch.inference_mode()
-def _allowed(network: Transformer, requests: Sequence[Request]) -> float:
+def _compute_tolerance(network: Transformer, requests: Sequence[DecodeRequest]) -> float:
     """How far apart log-probabilities may be."""
-    largest = _finite(_outputs(network, _batch(network, requests), None)["output"].abs().max())
-    return TOLERANCE[network.output.weight.dtype] * max(1.0, largest / _FINE)
+    largest = _finite_or_zero(_record_outputs(network, _make_batch(network, requests), None)["output"].abs().max())
+    return TOLERANCE[network.output.weight.dtype] * max(1.0, largest / _MAX_EXACT_LOGIT)
 
 
-def _finite(largest: Tensor) -> float:
+def _finite_or_zero(largest: Tensor) -> float:
     """What overflows allows for nothing."""
     return float(largest.nan_to_num(0.0, posinf=0.0))
 
 
-def _batch(network: Transformer, requests: Sequence[Request]) -> Batch:
+def _make_batch(network: Transformer, requests: Sequence[DecodeRequest]) -> Batch:
     """Some of the sources, each with itself as an answer, as far as the vocabulary goes; or texts without a source."""
     top, device = network.output.out_features - 1, network.output.weight.device
     if network.decoder_only:
-        return collate_windows(Sequences.of([request.prefix for request in requests[: BATCHES[-1]]])).to(device)
-    some = (request.source for request in requests[: BATCHES[-1]])
+        return collate_windows(RaggedArray.from_lists([request.prefix for request in requests[: BATCH_SIZES[-1]]])).to(
+            device
+        )
+    some = (request.source for request in requests[: BATCH_SIZES[-1]])
     return collate([Example(ids, [min(each, top) for each in ids]) for ids in some]).to(device)
 
 
-def _outputs(network: Transformer, batch: Batch, tap: Tap | None) -> dict[str, Tensor]:
+def _record_outputs(network: Transformer, batch: Batch, tap: Tap | None) -> dict[str, Tensor]:
     """Of every sub-layer, by its name."""
     given: dict[str, Tensor] = {}
     hooks = [
@@ -290,22 +302,22 @@ def verify_exported(model: TextModel, texts: Sequence[str]) -> Iterator[PathComp
     texts = [text for text in texts if text.strip()]
     if not texts:
         raise UsageError("no_sentence_to_verify")
-    for name, options in SEARCHES.items():
+    for name, options in EXPORTED_SEARCHES.items():
         try:
             together = _generate(model, texts, options, len(texts))
         except UsageError:
             continue
-        for size in (size for size in BATCHES if size < len(texts)):
+        for size in (size for size in BATCH_SIZES if size < len(texts)):
             found = _generate(model, texts, options, size)
             pairs, path = list(zip(found, together, strict=True)), f"{model.runtime.name}, batches of {size}"
-            yield compared(path, name, pairs, EXPORTED_TOLERANCE, model.target_tokenizer.decode)
+            yield compare_hypotheses(path, name, pairs, EXPORTED_TOLERANCE, model.target_tokenizer.decode)
     yield _compare_exported_scores(model, texts)
 
 
 def _generate(
-    model: TextModel, texts: Sequence[str], options: dict[str, Any], size: int
+    model: TextModel, texts: Sequence[str], options: dict[str, Any], batch_size: int
 ) -> list[tuple[Hypothesis, ...]]:
-    groups = [texts[first : first + size] for first in range(0, len(texts), size)]
+    groups = [texts[first : first + batch_size] for first in range(0, len(texts), batch_size)]
     return [result.hypotheses for group in groups for result in model.generate(group, **options)]
 
 
@@ -314,7 +326,7 @@ def _compare_exported_scores(model: TextModel, texts: Sequence[str]) -> PathComp
 
     A text need not be cut into pieces as the answer was put together; those that are not are left out.
     """
-    tokenizer, answers = model.target_tokenizer, _generate(model, texts, SEARCHES["greedy"], len(texts))
+    tokenizer, answers = model.target_tokenizer, _generate(model, texts, EXPORTED_SEARCHES["greedy"], len(texts))
     kept = [
         (text, answer)
         for text, (answer, *_) in zip(texts, answers, strict=True)
@@ -324,5 +336,5 @@ def _compare_exported_scores(model: TextModel, texts: Sequence[str]) -> PathComp
     largest = 0.0
     for one, (_, answer) in zip(read, kept, strict=True):
         of_tokens = one.log_probabilities[: len(answer.pieces) + answer.has_end]
-        largest = max(largest, apart(sum(of_tokens), answer.log_probability))
+        largest = max(largest, absolute_difference(sum(of_tokens), answer.log_probability))
     return PathComparison("the score of an answer", "greedy", len(kept), largest=largest, allowed=EXPORTED_TOLERANCE)

@@ -19,33 +19,33 @@ from attendo.errors import AttendoError, UsageError
 from attendo.runs.config import RunConfig, to_toml
 from attendo.train.checkpoint import Checkpoints
 
-FEW_PAIRS = 8  # decoded at a validation: that there is one matters, not how well the model does
+MAX_METRIC_PAIRS = 8  # decoded at a validation: that there is one matters, not how well the model does
 
 
 @dataclass(frozen=True)
-class Trying:
+class TrialStep:
     """What is about to be done."""
 
-    what: str
+    description: str
 
 
 @dataclass(frozen=True)
 class ResumeComparison:
     """One kind of thing that must be the same in both runs."""
 
-    what: str
+    name: str
     count: int
     unequal: int  # of these
     largest: float = 0.0  # difference between two numbers
-    where: str = ""  # that is
+    location: str = ""  # that is
 
     @property
     def equal(self) -> bool:
         return self.unequal == 0
 
 
-class Verification:
-    """Stops after `stops`, compares after `steps`. `attendo` runs a command in a process of its own."""
+class ResumeVerification:
+    """Stops after `stops`, compares after `steps`. `run_command` runs a command in a process of its own."""
 
     def __init__(
         self,
@@ -53,40 +53,40 @@ class Verification:
         data: Path,
         steps: int,
         device: str,
-        attendo: Callable[[Sequence[str]], None] | None = None,
+        run_command: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
         self.steps = min(steps, config.train.steps)
         if self.steps < 2:
             raise UsageError("resume_check_too_short", steps=self.steps)
-        self.validated = max(1, self.steps // 2)
-        self.stops = sorted({1, self.validated, max(1, 3 * self.steps // 4)} - {self.steps})
-        self.config = self._trial(config, data)
-        self._device, self._attendo = device, attendo or run_attendo
+        self.validation_step = max(1, self.steps // 2)
+        self.stops = sorted({1, self.validation_step, max(1, 3 * self.steps // 4)} - {self.steps})
+        self.config = self._make_trial_config(config, data)
+        self._device, self._run_command = device, run_command or run_attendo
 
-    def run(self, folder: Path) -> Iterator[Trying | ResumeComparison]:
+    def run(self, folder: Path) -> Iterator[TrialStep | ResumeComparison]:
         run_file = folder / "trial.toml"
         run_file.write_text(to_toml(self.config), "utf-8")
         whole, stopped = folder / "whole", folder / "stopped"
-        yield Trying(f"training {self.steps} steps")
+        yield TrialStep(f"training {self.steps} steps")
         self._train([str(run_file), "--out", str(whole)], self.steps)
         for number, stop in enumerate(self.stops):
-            yield Trying(f"training {'again ' if number == 0 else ''}up to step {stop}, where it is stopped")
-            begin = [str(run_file), "--out", str(stopped), *_same_threads(whole)]
+            yield TrialStep(f"training {'again ' if number == 0 else ''}up to step {stop}, where it is stopped")
+            begin = [str(run_file), "--out", str(stopped), *_threads_option(whole)]
             self._train(["--resume", str(stopped)] if number else begin, stop)
-        yield Trying(f"training up to step {self.steps}")
+        yield TrialStep(f"training up to step {self.steps}")
         self._train(["--resume", str(stopped)], self.steps)
-        yield from compare(whole, stopped, self.steps)
+        yield from compare_runs(whole, stopped, self.steps)
 
     def _train(self, arguments: list[str], stop_at: int) -> None:
-        self._attendo(["train", *arguments, "--stop-at", str(stop_at), "--device", self._device])
+        self._run_command(["train", *arguments, "--stop-at", str(stop_at), "--device", self._device])
 
-    def _trial(self, config: RunConfig, data: Path) -> RunConfig:
+    def _make_trial_config(self, config: RunConfig, data: Path) -> RunConfig:
         """The same learning with a validation amid it. The number of steps stays: learning rates follow from it."""
         training = config.train.replace(
             patience=0,
-            validate_every=self.validated,
+            validate_every=self.validation_step,
             save_every=self.steps,
-            metric_pairs=min(FEW_PAIRS, config.train.metric_pairs),
+            metric_pairs=min(MAX_METRIC_PAIRS, config.train.metric_pairs),
             samples=0,
             final="last",
         )
@@ -94,27 +94,27 @@ class Verification:
         return config.replace(data={"prepared": data}, tokenizer=tokenizer, train=training)
 
 
-def _same_threads(run: Path) -> list[str]:
+def _threads_option(run: Path) -> list[str]:
     """The last bits depend on the number of threads, which a run that begins chooses by timing."""
     threads = json.loads((run / "run.json").read_bytes()).get("threads")
     return [] if threads is None else ["--threads", str(threads)]
 
 
-def compare(whole: Path, stopped: Path, step: int) -> Iterator[ResumeComparison]:
+def compare_runs(uninterrupted: Path, resumed: Path, step: int) -> Iterator[ResumeComparison]:
     """Two run folders that have a checkpoint of this step."""
-    one, other = (Checkpoints(folder / "checkpoints").load(step) for folder in (whole, stopped))
-    lines = [_lines(folder) for folder in (whole, stopped)]
+    one, other = (Checkpoints(folder / "checkpoints").load(step) for folder in (uninterrupted, resumed))
+    lines = [_read_metrics(folder) for folder in (uninterrupted, resumed)]
     for kind, what in (("step", "losses and gradients"), ("validation", "validations")):
         values = [{name: value for name, value in each.items() if name.startswith(kind)} for each in lines]
-        yield _compared(f"{what} of {step} steps" if kind == "step" else what, values[0], values[1])
-    yield _compared("weights", one.model, other.model)
-    yield _compared("optimizer and averages", one.optimizer, other.optimizer)
-    yield _compared("random state", one.random, other.random)
+        yield _compare_values(f"{what} of {step} steps" if kind == "step" else what, values[0], values[1])
+    yield _compare_values("weights", one.model, other.model)
+    yield _compare_values("optimizer and averages", one.optimizer, other.optimizer)
+    yield _compare_values("random state", one.random, other.random)
     states = [{name: value for name, value in each.state.items() if name != "seconds"} for each in (one, other)]
-    yield _compared("place in the data, counters", states[0], states[1])
+    yield _compare_values("place in the data, counters", states[0], states[1])
 
 
-def advice(config: RunConfig, device: str) -> str:
+def suggest_fix(config: RunConfig, device: str) -> str:
     """What to try where the runs differ."""
     train = config.train
     if device == "cuda" and not train.deterministic:
@@ -142,7 +142,7 @@ def run_attendo(arguments: Sequence[str]) -> None:
         raise error
 
 
-def _lines(folder: Path) -> dict[str, Any]:
+def _read_metrics(folder: Path) -> dict[str, Any]:
     """The numbers of metrics.jsonl that must be the same, named by kind, step and field."""
     found = {}
     for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines():
@@ -153,16 +153,18 @@ def _lines(folder: Path) -> dict[str, Any]:
     return found
 
 
-def _compared(what: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> ResumeComparison:
+def _compare_values(label: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> ResumeComparison:
     """By name; a thing that one of them does not have is not equal either."""
     names = one.keys() | other.keys()
-    unequal = sorted(name for name in names if not (name in one and name in other and _same(one[name], other[name])))
+    unequal = sorted(
+        name for name in names if not (name in one and name in other and _is_identical(one[name], other[name]))
+    )
     differences = {name: _difference(one.get(name), other.get(name)) for name in unequal}
     where = max(unequal, key=lambda name: differences[name], default="")
-    return ResumeComparison(what, len(names), len(unequal), differences.get(where, 0.0), where)
+    return ResumeComparison(label, len(names), len(unequal), differences.get(where, 0.0), where)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_identical(one: Any, other: Any) -> bool:
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         alike = (one.dtype, one.shape) == (other.dtype, other.shape)
         return alike and torch.equal(*(each.contiguous().view(-1).view(torch.uint8) for each in (one, other)))

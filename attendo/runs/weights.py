@@ -9,17 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attendo.data.prepared import Prepared, longest_side, open_prepared
+from attendo.data.prepared import PreparedData, measure_longest_side, open_prepared
 from attendo.decode.config import GenerationConfig
 from attendo.errors import DataError, ModelError, UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, load_model
-from attendo.runs.config import RunConfig, answers_by_data, stored_config
+from attendo.runs.config import RunConfig, derive_generation_settings, load_run_config
 from attendo.text_model import TextModel
-from attendo.text_model.inputs import prefixes_of
+from attendo.text_model.inputs import encode_prefixes
 from attendo.text_model.sentence_splitting import measure_sources
-from attendo.train.checkpoint import Checkpoints, average_checkpoints, averaged_weights
+from attendo.train.checkpoint import Checkpoints, average_checkpoints, eval_weights
 from attendo.train.config import TrainConfig
 
 MEASURED_SOURCES = 2000  # of the training data: enough to know how many are single sentences
@@ -27,28 +27,30 @@ SAMPLE_PAIRS = 1000  # validation pairs that the model folder keeps, to be check
 Weights = dict[str, Tensor]
 
 
-def first_model(config: RunConfig, data: Prepared) -> StoredModel:
+def initial_model(config: RunConfig, data: PreparedData) -> StoredModel:
     """One that goes on is for what it was, and answers by the settings it had, unless the run says otherwise."""
     source, target = data.source_tokenizer, data.target_tokenizer
-    about = config.about.told()
+    about = config.about.to_dict()
     if config.start_from is None:
-        generation = answers_by_data(data.window, data.cut_source)
+        generation = derive_generation_settings(data.window, data.cut_source)
         generator = torch.Generator().manual_seed(config.seed)
-        network = Transformer(config.network(source.vocab_size, target.vocab_size), generator)
+        network = Transformer(config.make_model_config(source.vocab_size, target.vocab_size), generator)
     else:
         old = load_model(config.start_from)
-        network, about = _going_on(old, config, data), about or old.about
-        generation = {**old.generation, **answers_by_data(None, data.cut_source)}
+        network, about = _load_start_network(old, config, data), about or old.about
+        generation = {**old.generation, **derive_generation_settings(None, data.cut_source)}
     generation = {**generation, **config.generation}
-    _refuse_other_kind(network.config, data)
-    _refuse_dropout(config, data)
-    _refuse_too_long(network.config, data, max(map(len, prefixes_of(GenerationConfig(**generation), source, target))))
+    _check_data_fits_network(network.config, data)
+    _check_dropout(config, data)
+    _check_max_length(
+        network.config, data, max(map(len, encode_prefixes(GenerationConfig(**generation), source, target)))
+    )
     if data.window is None and (measured := measure_training_sources(data)):
         about = {**about, "trained_on": measured}
     return StoredModel(network, source, target, generation, sample=data.valid[:SAMPLE_PAIRS], about=about)
 
 
-def measure_training_sources(data: Prepared) -> dict[str, Any] | None:
+def measure_training_sources(data: PreparedData) -> dict[str, Any] | None:
     """Fields of `TrainingSources`, of sources that are spread evenly over all corpora."""
     every = max(1, data.pairs // MEASURED_SOURCES)
     ids = [
@@ -59,7 +61,7 @@ def measure_training_sources(data: Prepared) -> dict[str, Any] | None:
     return measure_sources([data.source_tokenizer.decode(each) for each in ids], [len(each) for each in ids])
 
 
-def _going_on(old: StoredModel, config: RunConfig, data: Prepared) -> Transformer:
+def _load_start_network(old: StoredModel, config: RunConfig, data: PreparedData) -> Transformer:
     if (data.source_tokenizer, data.target_tokenizer) != (old.source_tokenizer, old.target_tokenizer):
         raise UsageError("start_from_tokenizer_mismatch", folder=data.folder, model=config.start_from)
     network = Transformer(old.network.config.replace(**config.model))
@@ -67,27 +69,27 @@ def _going_on(old: StoredModel, config: RunConfig, data: Prepared) -> Transforme
     return network
 
 
-def _refuse_other_kind(network: ModelConfig, data: Prepared) -> None:
+def _check_data_fits_network(network: ModelConfig, data: PreparedData) -> None:
     if network.decoder_only and data.window is None:
         raise UsageError("pairs_for_decoder_only", folder=data.folder)
     if data.window is not None and not network.decoder_only:
         raise UsageError("running_text_for_encoder", folder=data.folder)
 
 
-def _refuse_dropout(config: RunConfig, data: Prepared) -> None:
+def _check_dropout(config: RunConfig, data: PreparedData) -> None:
     """Of text that was prepared elsewhere; a run of its own text is refused with its settings."""
     if config.tokenizer.dropout and data.window is not None:
         raise UsageError("tokenizer_dropout_for_windows", folder=data.folder, window=data.window)
 
 
-def _refuse_too_long(network: ModelConfig, data: Prepared, prefix: int) -> None:
+def _check_max_length(network: ModelConfig, data: PreparedData, prefix: int) -> None:
     """Before the first step, not when the sentence comes up in the middle of the run."""
     if network.positions != "learned":
         return
     control = 1 if data.window is None else 0  # bos stands in the place of a window's last token
     what, setting = ("a sentence", "max_length") if data.window is None else ("windows", "window")
     for corpus in data.corpora:
-        if (length := longest_side(corpus) + control + prefix) > network.max_length:
+        if (length := measure_longest_side(corpus) + control + prefix) > network.max_length:
             raise DataError(
                 "training_text_exceeds_positions",
                 corpus=corpus.name,
@@ -99,43 +101,46 @@ def _refuse_too_long(network: ModelConfig, data: Prepared, prefix: int) -> None:
 
 
 @dataclass(frozen=True)
-class Final:
+class FinalWeights:
     """No weights: those that the network has. A fault is told to the user; the run ends all the same."""
 
     weights: Weights | None = None
     fault: str | None = None
 
 
-def final_weights(
-    config: TrainConfig, checkpoints: Checkpoints, best: int | None, written: Path, device: torch.device
-) -> Final:
+def load_final_weights(
+    config: TrainConfig, checkpoints: Checkpoints, best_step: int | None, model_folder: Path, device: torch.device
+) -> FinalWeights:
     """By `train.final`, from checkpoints or from the model folder, which is written at every best validation."""
     if config.final == "average" and (kept := checkpoints.steps()):
         damaged: list[str] = []
         mean = average_checkpoints(checkpoints, kept[-config.average :], damaged)
-        return Final(mean, f"left out of the mean: {damaged[0]}" if damaged else None)
-    if config.final != "best" or best is None:
-        return Final()
-    weights = _of_best_step(checkpoints, best, written, device)
-    return Final(
-        weights, None if weights else f"the weights of the best step, {best}, could not be kept: the model has the last"
+        return FinalWeights(mean, f"left out of the mean: {damaged[0]}" if damaged else None)
+    if config.final != "best" or best_step is None:
+        return FinalWeights()
+    weights = _load_best_weights(checkpoints, best_step, model_folder, device)
+    return FinalWeights(
+        weights,
+        None if weights else f"the weights of the best step, {best_step}, could not be kept: the model has the last",
     )
 
 
-def _of_best_step(checkpoints: Checkpoints, best: int, written: Path, device: torch.device) -> Weights | None:
+def _load_best_weights(
+    checkpoints: Checkpoints, best_step: int, model_folder: Path, device: torch.device
+) -> Weights | None:
     with suppress(ModelError):
-        return averaged_weights(checkpoints.load(best))
+        return eval_weights(checkpoints.load(best_step))
     with suppress(ModelError):
-        model = load_model(written, device)
-        if model.scores.get("best_step") == best:
+        model = load_model(model_folder, device)
+        if model.scores.get("best_step") == best_step:
             return dict(model.network.named_parameters())
     return None
 
 
-def averaged_model(run: Path, steps: Sequence[int]) -> TextModel:
+def average_model(run: Path, steps: Sequence[int]) -> TextModel:
     """The model that the run began with, but for its weights; scores of single checkpoints do not hold for it."""
-    config = stored_config(run)
-    model = first_model(config, open_prepared(config.data.prepared or run / "data"))
+    config = load_run_config(run)
+    model = initial_model(config, open_prepared(config.data.prepared or run / "data"))
     weights = average_checkpoints(Checkpoints(run / "checkpoints"), steps)
     with torch.no_grad():
         for name, weight in model.network.named_parameters():

@@ -9,26 +9,30 @@ from attendo.serve.apis import deepl, huggingface, libretranslate, native, opena
 from attendo.serve.explorer.catalogue_routes import page_routes
 from attendo.serve.http import metrics
 from attendo.serve.http.errors import handle_errors
-from attendo.serve.http.metrics import Tally
-from attendo.serve.http.middleware import Guard
-from attendo.serve.http.openapi import describe
+from attendo.serve.http.metrics import ServerMetrics
+from attendo.serve.http.middleware import RequestGuard
+from attendo.serve.http.openapi import install_openapi
 from attendo.serve.scheduling import health
-from attendo.serve.scheduling.gateway import Office
-from attendo.serve.scheduling.registry import NamedModel, Shelf
+from attendo.serve.scheduling.gateway import ModelGateway
+from attendo.serve.scheduling.registry import ModelRegistry, ModelSpec
 from attendo.serve.settings import ServeSettings
 
 
-def create_app(models: Sequence[NamedModel], settings: ServeSettings | None = None) -> Guard:
+def create_app(models: Sequence[ModelSpec], settings: ServeSettings | None = None) -> RequestGuard:
     """The page and every API. `settings` say what is allowed; only this machine may ask unless they say more."""
     settings = settings or ServeSettings()
     # The pages that FastAPI would make of its description load code from other hosts.
     app = FastAPI(
-        title="attendo", version=__version__, openapi_url=f"{native.API}/openapi.json", docs_url=None, redoc_url=None
+        title="attendo",
+        version=__version__,
+        openapi_url=f"{native.API_PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
     )
-    office = Office(Shelf(models, settings), settings, Tally())
+    office = ModelGateway(ModelRegistry(models, settings), settings, ServerMetrics())
     for group in (health, metrics, libretranslate, huggingface, deepl, openai, native):
         app.include_router(group.routes(office))
     app.include_router(page_routes())
-    handle_errors(app, native.known_names())
-    describe(app, settings)
-    return Guard(app, office)
+    handle_errors(app, native.request_field_names())
+    install_openapi(app, settings)
+    return RequestGuard(app, office)

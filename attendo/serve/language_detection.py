@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from attendo.errors import UsageError
 
-_MOST_CHARACTERS = 5_000  # that are looked at
-_KANA_SHARE = 0.1  # of Japanese; a Chinese text with a Japanese name in it has less
+_MAX_CHARACTERS = 5_000  # that are looked at
+_MIN_KANA_SHARE = 0.1  # of Japanese; a Chinese text with a Japanese name in it has less
 
 # The letters of languages that are not written in Latin ones, by ISO 639.
 _SCRIPTS: dict[str, str] = {
@@ -42,25 +42,38 @@ _SCRIPTS: dict[str, str] = {
     "armenian": "hy",
     "ethiopic": "am ti",
 }
-_SCRIPT_OF = {language: script for script, languages in _SCRIPTS.items() for language in languages.split()}
-_OTHERWISE = {"ja": "han", "ko": "han", "sr": "latin"}  # what a language is written in too
+_LANGUAGE_SCRIPTS = {language: script for script, languages in _SCRIPTS.items() for language in languages.split()}
+_SECOND_SCRIPTS = {"ja": "han", "ko": "han", "sr": "latin"}  # what a language is written in too
 # Four letters behind a language decide, as in sr-Latn.
-_SUBTAGS = {"latn": "latin", "cyrl": "cyrillic", "arab": "arabic", "hans": "han", "hant": "han", "deva": "devanagari"}
+_SCRIPT_SUBTAGS = {
+    "latn": "latin",
+    "cyrl": "cyrillic",
+    "arab": "arabic",
+    "hans": "han",
+    "hant": "han",
+    "deva": "devanagari",
+}
 
 # As Unicode begins the names of letters.
-_NAMES = {"cjk": "han", "ideographic": "han", "hiragana": "kana", "katakana": "kana", "katakana-hiragana": "kana"}
+_SCRIPTS_BY_UNICODE_NAME = {
+    "cjk": "han",
+    "ideographic": "han",
+    "hiragana": "kana",
+    "katakana": "kana",
+    "katakana-hiragana": "kana",
+}
 _UNSPACED = ("han", "kana", "hangul", "thai", "lao", "myanmar", "khmer", "tibetan")
-_OTHER_NAMES = {"nb": "no", "iw": "he", "zt": "zh"}  # what py3langid has for a language that it does not know
+_LANGID_CODES = {"nb": "no", "iw": "he", "zt": "zh"}  # what py3langid has for a language that it does not know
 
 
-class Detected(NamedTuple):
+class LanguagePrediction(NamedTuple):
     """A language that a text may be in, with a confidence from 0 to 1."""
 
     language: str
     confidence: float
 
 
-def detect(text: str, languages: Sequence[str]) -> list[Detected]:
+def detect_language(text: str, languages: Sequence[str]) -> list[LanguagePrediction]:
     """Each of the languages with a confidence from 0 to 1, the likeliest first.
 
     Where nothing can be told, as of digits, of no text, or of letters that none of them has, all have 0, in the order
@@ -69,63 +82,63 @@ def detect(text: str, languages: Sequence[str]) -> list[Detected]:
     """
     if not languages:
         raise UsageError("no_language_served")
-    shares = _shares(text[:_MOST_CHARACTERS])
+    shares = _measure_scripts(text[:_MAX_CHARACTERS])
     found = dict.fromkeys(languages, 0.0)
     if shares:
-        distinct = {_base(language): language for language in reversed(languages)}
-        named = [language for language in found if distinct[_base(language)] == language]
-        found |= {language: shares.get(_script(language), 0.0) for language in named}
+        distinct = {_base_language(language): language for language in reversed(languages)}
+        named = [language for language in found if distinct[_base_language(language)] == language]
+        found |= {language: shares.get(_language_script(language), 0.0) for language in named}
         main = max(shares, key=lambda script: shares[script])
-        rivals = _written_in(main, named)
-        among = _told_apart(text[:_MOST_CHARACTERS], rivals) if len(rivals) > 1 else dict.fromkeys(rivals, 1.0)
+        rivals = _select_by_script(main, named)
+        among = _run_langid(text[:_MAX_CHARACTERS], rivals) if len(rivals) > 1 else dict.fromkeys(rivals, 1.0)
         found |= {language: shares[main] * part for language, part in among.items()}
-    return sorted((Detected(*each) for each in found.items()), key=lambda each: -each.confidence)
+    return sorted((LanguagePrediction(*each) for each in found.items()), key=lambda each: -each.confidence)
 
 
-def warm_up(languages: Sequence[str]) -> None:
+def load_detector(languages: Sequence[str]) -> None:
     """Loads py3langid, which takes a second or more, where some of the languages share their letters."""
-    scripts = {_script(language) for language in languages} | {*_OTHERWISE.values()}
-    distinct = [*{_base(language): language for language in languages}.values()]
-    if any(len(_written_in(script, distinct)) > 1 for script in scripts):
+    scripts = {_language_script(language) for language in languages} | {*_SECOND_SCRIPTS.values()}
+    distinct = [*{_base_language(language): language for language in languages}.values()]
+    if any(len(_select_by_script(script, distinct)) > 1 for script in scripts):
         with suppress(UsageError):  # it is not there, which whoever needs it will be told
-            _told_apart("a", distinct)
+            _run_langid("a", distinct)
 
 
-def _base(language: str) -> str:
+def _base_language(language: str) -> str:
     return language.replace("_", "-").split("-")[0].lower()
 
 
-def _script(language: str) -> str:
+def _language_script(language: str) -> str:
     _, *subtags = language.replace("_", "-").lower().split("-")
-    written = next((_SUBTAGS[each] for each in subtags if each in _SUBTAGS), None)
-    return written or _SCRIPT_OF.get(_base(language), "latin")
+    written = next((_SCRIPT_SUBTAGS[each] for each in subtags if each in _SCRIPT_SUBTAGS), None)
+    return written or _LANGUAGE_SCRIPTS.get(_base_language(language), "latin")
 
 
-def _written_in(script: str, languages: Sequence[str]) -> list[str]:
+def _select_by_script(script: str, languages: Sequence[str]) -> list[str]:
     """Those it is the first choice of; if there is none, those that are written in it too."""
-    first = [language for language in languages if _script(language) == script]
-    return first or [language for language in languages if _OTHERWISE.get(_base(language)) == script]
+    first = [language for language in languages if _language_script(language) == script]
+    return first or [language for language in languages if _SECOND_SCRIPTS.get(_base_language(language)) == script]
 
 
-def _shares(text: str) -> Mapping[str, float]:
+def _measure_scripts(text: str) -> Mapping[str, float]:
     """Of each script, counted in words, or in signs where it has no spaces; empty for a text without letters."""
     counts: Counter[str] = Counter()
     before = ""
     for character in text:
-        script = _script_of(character)
+        script = _character_script(character)
         if script is None:  # a mark on the letter before it
             continue
         if script and (script != before or script in _UNSPACED):
             counts[script] += 1
         before = script
     kana, han = counts.pop("kana", 0), counts.pop("han", 0)
-    counts["kana" if kana and kana >= _KANA_SHARE * (kana + han) else "han"] = kana + han
+    counts["kana" if kana and kana >= _MIN_KANA_SHARE * (kana + han) else "han"] = kana + han
     total = counts.total()
     return {script: count / total for script, count in counts.items() if count}
 
 
 @lru_cache(maxsize=8192)
-def _script_of(character: str) -> str | None:
+def _character_script(character: str) -> str | None:
     """Empty for what is no letter."""
     if unicodedata.category(character)[0] == "M":
         return None
@@ -133,24 +146,24 @@ def _script_of(character: str) -> str | None:
         return ""
     plain = unicodedata.normalize("NFKC", character)[0]  # wide Latin is Latin
     name = unicodedata.name(plain, "").split(" ")[0].lower()
-    return _NAMES.get(name, name)
+    return _SCRIPTS_BY_UNICODE_NAME.get(name, name)
 
 
-def _told_apart(text: str, languages: Sequence[str]) -> dict[str, float]:
+def _run_langid(text: str, languages: Sequence[str]) -> dict[str, float]:
     """Shares that sum to 1, by what py3langid finds likely."""
     try:
         rank = import_module("py3langid").rank
     except ImportError:
         raise UsageError("languages_share_script", languages=", ".join(languages)) from None
     scores = dict(rank(text))
-    return _normalised({language: _score(scores, _base(language)) for language in languages}, len(text))
+    return _softmax({language: _langid_score(scores, _base_language(language)) for language in languages}, len(text))
 
 
-def _score(scores: Mapping[str, float], base: str) -> float:
-    return float(scores.get(base, scores.get(_OTHER_NAMES.get(base, ""), -math.inf)))
+def _langid_score(scores: Mapping[str, float], base: str) -> float:
+    return float(scores.get(base, scores.get(_LANGID_CODES.get(base, ""), -math.inf)))
 
 
-def _normalised(scores: Mapping[str, float], size: int) -> dict[str, float]:
+def _softmax(scores: Mapping[str, float], size: int) -> dict[str, float]:
     """Log-probabilities as probabilities. They are sums over a text: divided by the root of its size, doubt remains."""
     most = max(scores.values())
     if not math.isfinite(most):

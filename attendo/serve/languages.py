@@ -5,52 +5,52 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 
-class Language(NamedTuple):
+class LanguageInfo(NamedTuple):
     code: str
     english: str
     chinese: str
 
 
-def code_of(tag: str) -> str | None:
+def language_code(tag: str) -> str | None:
     """Of en, EN-US, en_GB, eng_Latn or zh-Hans, in any case; None where no language is called so.
 
     Regions and scripts are passed over, but for Chinese: zt and whatever says Hant or a place that writes so is zt.
     """
-    first, *subtags = _subtags(tag)
+    first, *subtags = _split_tag(tag)
     code = _OTHER_TAGS.get(first, first)
     if code == "zh" and not _TRADITIONAL.isdisjoint(subtags) and "hans" not in subtags:
         return "zt"
     return code if code in _LANGUAGES else None
 
 
-def closest(tag: str, codes: Collection[str]) -> str | None:
+def match_language(tag: str, codes: Collection[str]) -> str | None:
     """The one of `codes` that is meant by a tag. Where only one of the two Chinese is there, it stands for both."""
-    code = code_of(tag)
+    code = language_code(tag)
     if code is None or code in codes:
         return code
-    return next((each for each in _SAME.get(code, ()) if each in codes), None)
+    return next((each for each in _EQUIVALENT_CODES.get(code, ()) if each in codes), None)
 
 
-def name_of(code: str) -> str:
-    """In English; the code itself where it is none that `code_of` gives."""
+def language_name(code: str) -> str:
+    """In English; the code itself where it is none that `language_code` gives."""
     return _LANGUAGES[code].english if code in _LANGUAGES else code
 
 
-def name_zh(code: str) -> str:
+def language_name_zh(code: str) -> str:
     """In Chinese."""
     return _LANGUAGES[code].chinese if code in _LANGUAGES else code
 
 
-def _subtags(tag: str) -> list[str]:
-    tag = tag[: _LONGEST_TAG + 1].strip().lower().replace("_", "-")
-    return tag.split("-") if len(tag) <= _LONGEST_TAG and _TAG.fullmatch(tag) else [""]
+def _split_tag(tag: str) -> list[str]:
+    tag = tag[: _MAX_TAG_LENGTH + 1].strip().lower().replace("_", "-")
+    return tag.split("-") if len(tag) <= _MAX_TAG_LENGTH and _TAG.fullmatch(tag) else [""]
 
 
-_LONGEST_TAG = 35
+_MAX_TAG_LENGTH = 35
 _TAG = re.compile(r"[a-z]{2,3}(?:-[a-z0-9]{1,8})*")
 _TRADITIONAL = frozenset(("hant", "tw", "hk", "mo"))
 # What is one language to those who read it, though it has two codes.
-_SAME = {"zh": ("zt",), "zt": ("zh",), "nb": ("no",), "no": ("nb",)}
+_EQUIVALENT_CODES = {"zh": ("zt",), "zt": ("zh",), "nb": ("no",), "no": ("nb",)}
 
 # Codes by which a language went or goes beside its own.
 _OLD_TAGS = (
@@ -262,7 +262,7 @@ wuu wuu Wu_Chinese 吴语
 yue yue Cantonese 粤语
 """
 _ROWS = [line.split(" ") for line in _TABLE.strip().splitlines()]
-_LANGUAGES = {code: Language(code, english.replace("_", " "), chinese) for code, _, english, chinese in _ROWS}
+_LANGUAGES = {code: LanguageInfo(code, english.replace("_", " "), chinese) for code, _, english, chinese in _ROWS}
 _OTHER_TAGS = {three: code for code, three, _, _ in _ROWS} | dict(
     pair.split(" ") for pair in f"{_OLD_TAGS}|{_MORE_TAGS}|{_REST_TAGS}".split("|")
 )

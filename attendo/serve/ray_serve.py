@@ -17,10 +17,10 @@ from attendo.serve.settings import LOOPBACK, ServeSettings
 from attendo.settings import Settings
 
 if TYPE_CHECKING:
-    from attendo.serve.http.middleware import Guard
+    from attendo.serve.http.middleware import RequestGuard
 
 
-class Arguments(Settings):
+class RayServeArguments(Settings):
     """What `serve run attendo.serve.ray_serve:application NAME=VALUE ...` takes."""
 
     models: str = Field(description="model folders with commas between them, by paths that every machine has")
@@ -34,16 +34,16 @@ class Arguments(Settings):
     threads: int = Field(1, ge=1, description="CPU threads of each replica")
 
 
-def application(arguments: Arguments) -> Any:
+def application(arguments: RayServeArguments) -> Any:
     """What Ray's command line runs. Keys are read here, from the file and ATTENDO_KEYS, and told to the replicas."""
     return deployment(
-        [Path(each) for each in _parts(arguments.models)],
-        _settings(arguments),
+        [Path(each) for each in _split_list(arguments.models)],
+        _make_settings(arguments),
         arguments.replicas,
         arguments.device,
         arguments.threads,
-        _parts(arguments.languages),
-        _parts(arguments.tasks),
+        _split_list(arguments.languages),
+        _split_list(arguments.tasks),
     )
 
 
@@ -57,7 +57,7 @@ def deployment(
     tasks: Sequence[str] = (),
 ) -> Any:
     """An application for `ray.serve.run`. Every replica reads the folders itself and has all models in its process."""
-    serve, settings = _ray_serve(), settings or ServeSettings()
+    serve, settings = _import_ray_serve(), settings or ServeSettings()
     if not models:
         raise UsageError("model_folders_missing")
     deployed = serve.deployment(
@@ -71,10 +71,10 @@ def deployment(
         ray_actor_options={"num_cpus": threads, "num_gpus": 1 if device.startswith("cuda") else 0},
     )
     folders = [each.resolve() for each in models]  # a replica runs in another folder
-    return deployed(serve.ingress(builder(folders, settings, device, languages, tasks))(LookedAfter)).bind()
+    return deployed(serve.ingress(app_factory(folders, settings, device, languages, tasks))(HealthCheckMixin)).bind()
 
 
-def builder(
+def app_factory(
     folders: Sequence[Path],
     settings: ServeSettings,
     device: str,
@@ -86,9 +86,9 @@ def builder(
 
     def build() -> Replica:
         from attendo.serve.app import create_app
-        from attendo.serve.scheduling.registry import opened
+        from attendo.serve.scheduling.registry import load_models
 
-        models = opened([Path(each) for each in places], device, languages=languages, tasks=tasks)
+        models = load_models([Path(each) for each in places], device, languages=languages, tasks=tasks)
         return Replica(create_app(models, ServeSettings(**values)))
 
     return build
@@ -97,39 +97,39 @@ def builder(
 class Replica:
     """The application, which answers once before Ray asks it, and finishes what is there before Ray ends it."""
 
-    def __init__(self, app: "Guard") -> None:
+    def __init__(self, app: "RequestGuard") -> None:
         from attendo.serve.scheduling.health import Watchdog
 
-        self._app, self._watchdog = app, Watchdog(app.office)
+        self._app, self._watchdog = app, Watchdog(app.gateway)
 
     def check_health(self) -> None:
         """Raises where the part that computes has died or hangs."""
-        if (fault := self._watchdog.fault()) is not None:
+        if (fault := self._watchdog.find_fault()) is not None:
             raise fault
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._run_lifespan(receive, send)
         else:
             await self._app(scope, receive, send)
 
-    async def _live(self, receive: Receive, send: Send) -> None:
-        from attendo.serve.server import keep_for_good
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
+        from attendo.serve.server import freeze_gc
 
-        office = self._app.office
+        office = self._app.gateway
         await receive()
         await office.warm_up()
-        keep_for_good()
+        freeze_gc()
         self._watchdog.start()  # it ends the process, and Ray starts another
         await send({"type": "lifespan.startup.complete"})
         await receive()
         office.draining = True
-        await asyncio.gather(*(each.batcher.drain() for each in office.shelf.all()))
+        await asyncio.gather(*(each.worker.drain() for each in office.registry.all()))
         self._watchdog.stop()
         await send({"type": "lifespan.shutdown.complete"})
 
 
-class LookedAfter:
+class HealthCheckMixin:
     """What a replica has beside its application: an answer to whether all is well, which Ray asks every few seconds."""
 
     app: Replica  # Ray's own class, which is made of this one, has it
@@ -138,22 +138,22 @@ class LookedAfter:
         self.app.check_health()
 
 
-def _settings(arguments: Arguments) -> ServeSettings:
+def _make_settings(arguments: RayServeArguments) -> ServeSettings:
     given = {
-        "hosts": (*LOOPBACK, *_parts(arguments.hosts)),
+        "hosts": (*LOOPBACK, *_split_list(arguments.hosts)),
         "keys": read_keys(arguments.key_file, os.environ.get("ATTENDO_KEYS")),
     }
-    settings = ServeSettings(**apply_changes(given, _parts(arguments.limits)))
+    settings = ServeSettings(**apply_changes(given, _split_list(arguments.limits)))
     for key in settings.keys:
         check_key(key, "limits: keys")
     return settings
 
 
-def _parts(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
-def _ray_serve() -> Any:
+def _import_ray_serve() -> Any:
     try:
         return import_module("ray.serve")
     except ModuleNotFoundError as error:

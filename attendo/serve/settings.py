@@ -15,16 +15,16 @@ from attendo.settings import Settings
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _NAME = re.compile(r"\w([\w.-]*\w)?\.?", re.ASCII)
-_PORTS = {"http": 80, "https": 443}  # that browsers leave out
-_MOST_CONNECTIONS = 1000
+_DEFAULT_PORTS = {"http": 80, "https": 443}  # that browsers leave out
+_MAX_CONNECTIONS = 1000
 
 
-def most_connections() -> int:
+def default_max_connections() -> int:
     """Unless set."""
-    return int(min(_MOST_CONNECTIONS, _room_for_connections()[0]))
+    return int(min(_MAX_CONNECTIONS, _get_connection_capacity()[0]))
 
 
-def _room_for_connections() -> tuple[float, float]:
+def _get_connection_capacity() -> tuple[float, float]:
     """How many this process can have, and the files that it may have open: it needs some of those for itself."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
@@ -43,7 +43,7 @@ class ServeSettings(Settings):
 
     # how a request arrives
     connections: int = Field(
-        default_factory=most_connections,
+        default_factory=default_max_connections,
         ge=1,
         description="at a time; 1,000, or fewer where this process may not have so many files open",
     )
@@ -88,7 +88,7 @@ class ServeSettings(Settings):
 
     @field_validator("hosts")
     @classmethod
-    def _names(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_host_names(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
         for host in hosts:
             if not _NAME.fullmatch(host) and not _is_address(host):
                 raise UsageError("invalid_host_name", host=host)
@@ -96,15 +96,15 @@ class ServeSettings(Settings):
 
     @field_validator("connections")
     @classmethod
-    def _fit_among_files(cls, connections: int) -> int:
-        most, files = _room_for_connections()
+    def _check_open_files(cls, connections: int) -> int:
+        most, files = _get_connection_capacity()
         if connections > most:
             raise UsageError("connections_exceed_open_files", connections=connections, limit=most, files=files)
         return connections
 
     @field_validator("cors_origins")
     @classmethod
-    def _origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
         for origin in origins:
             if origin != "*" and not _is_origin(origin):
                 raise UsageError("invalid_cors_origin", origin=origin)
@@ -128,4 +128,4 @@ def _is_origin(text: str) -> bool:
     host = parts.netloc.rpartition(":")[0] if port is not None else parts.netloc
     named = _NAME.fullmatch(host) or (host[:1] + host[-1:] == "[]" and _is_address(host[1:-1]))
     plain = text == text.lower() == f"{parts.scheme}://{parts.netloc}"
-    return bool(named) and plain and parts.scheme in _PORTS and port != _PORTS[parts.scheme]
+    return bool(named) and plain and parts.scheme in _DEFAULT_PORTS and port != _DEFAULT_PORTS[parts.scheme]

@@ -17,15 +17,15 @@ from attendo.text.tokenizer import (
     EOS,
     UNK,
     UNKNOWN_TEXT,
-    checked_ids,
-    checked_symbols,
-    label,
-    one_line,
+    display_piece,
+    replace_newlines,
     require_unicode,
-    split_at,
-    spoken_ids,
+    split_at_symbols,
+    strip_special_ids,
+    validate_ids,
+    validate_special_tokens,
 )
-from attendo.text.tokenizer_files import header_path, piece_list, symbol_list, write_header
+from attendo.text.tokenizer_files import header_path, parse_pieces, parse_symbols, write_header
 
 Merge = tuple[str, str]
 _CONTRACTION = re.compile(r"'(?:s|t|re|ve|m|ll|d)")
@@ -34,7 +34,7 @@ _CONTRACTION = re.compile(r"'(?:s|t|re|ve|m|ll|d)")
 _WORD = re.compile(r" ?L+| ?N+| ?P+|[ S]+(?=[ S])|[ S]+")
 
 
-class GivenVocabulary:
+class FixedVocabulary:
     """`entries` stand behind the control pieces, symbols first. Symbols are tokens that have an id but no text."""
 
     entries: tuple[str, ...]
@@ -48,37 +48,37 @@ class GivenVocabulary:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text; a line break is read as a space."""
-        return [self._ids.get(piece, UNK) for piece in self._cut(text)]
+        return [self._ids.get(piece, UNK) for piece in self._split(text)]
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text."""
         return [self.encode(text) for text in texts]
 
     @abstractmethod
-    def _cut(self, text: str) -> Iterable[str]:
+    def _split(self, text: str) -> Iterable[str]:
         """The pieces of a text, known or not."""
 
-    def _number(self) -> None:
-        checked_symbols(self.symbols)
+    def _index_entries(self) -> None:
+        validate_special_tokens(self.symbols)
         ids = {piece: number for number, piece in enumerate(self.entries, start=len(CONTROL_PIECES))}
         object.__setattr__(self, "_ids", ids)
 
-    def _spoken(self, ids: Sequence[int]) -> list[int]:
+    def _text_ids(self, ids: Sequence[int]) -> list[int]:
         """Those that have a text, or stand for one."""
-        return [each for each in spoken_ids(ids, self.vocab_size) if not EOS < each <= EOS + len(self.symbols)]
+        return [each for each in strip_special_ids(ids, self.vocab_size) if not EOS < each <= EOS + len(self.symbols)]
 
-    def _entry(self, number: int) -> str:
-        return self.entries[number - len(CONTROL_PIECES)]
+    def _entry(self, piece_id: int) -> str:
+        return self.entries[piece_id - len(CONTROL_PIECES)]
 
 
 def read_entries(folder: Path, name: str, header: dict[str, object]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Entries and symbols of `NAME.tokenizer.json`; a fault is a `ModelError`."""
     path = header_path(folder, name)
-    return piece_list(path, header, from_disk=str, is_piece=bool), symbol_list(path, header)
+    return parse_pieces(path, header, from_disk=str, is_piece=bool), parse_symbols(path, header)
 
 
 @dataclass(frozen=True)
-class BytePairs(GivenVocabulary):
+class ByteLevelBPE(FixedVocabulary):
     """Any text without line breaks comes back exactly."""
 
     kind: ClassVar[str] = "byte_pairs"
@@ -89,26 +89,28 @@ class BytePairs(GivenVocabulary):
     _ranks: dict[Merge, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._number()
+        self._index_entries()
         object.__setattr__(self, "_ranks", {pair: rank for rank, pair in enumerate(self.merges)})
 
     @classmethod
-    def read(cls, folder: Path, name: str, header: dict[str, object]) -> "BytePairs":
+    def read(cls, folder: Path, name: str, header: dict[str, object]) -> "ByteLevelBPE":
         """The tokenizer in `NAME.tokenizer.json` and `NAME.merges.txt`; a fault is a `ModelError`."""
         return cls(read_merges(_merges_path(folder, name)), *read_entries(folder, name, header))
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, in one line; bytes that are no UTF-8 read as U+FFFD."""
-        return one_line(b"".join(self._bytes(each) for each in self._spoken(ids)).decode("utf-8", errors="replace"))
+        return replace_newlines(
+            b"".join(self._to_bytes(each) for each in self._text_ids(ids)).decode("utf-8", errors="replace")
+        )
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Pieces without their space, halves of characters as U+FFFD, control pieces and symbols by name."""
-        return [self._label(each) for each in checked_ids(ids, self.vocab_size)]
+        return [self._display(each) for each in validate_ids(ids, self.vocab_size)]
 
     def unknown(self, text: str) -> list[str]:
         """The pieces that the vocabulary does not have."""
-        missing = [piece for piece in self._cut(text) if piece not in self._ids]
-        return [label(_as_bytes(piece).decode("utf-8", errors="replace")) for piece in missing]
+        missing = [piece for piece in self._split(text) if piece not in self._ids]
+        return [display_piece(_piece_to_bytes(piece).decode("utf-8", errors="replace")) for piece in missing]
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write `NAME.tokenizer.json` and `NAME.merges.txt`."""
@@ -118,16 +120,16 @@ class BytePairs(GivenVocabulary):
         path.write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="\n")
         return [header, path]
 
-    def _cut(self, text: str) -> Iterator[str]:
+    def _split(self, text: str) -> Iterator[str]:
         require_unicode(text)
-        for place, part in enumerate(split_at(one_line(text), self.symbols)):
+        for place, part in enumerate(split_at_symbols(replace_newlines(text), self.symbols)):
             if place % 2:
                 yield part
                 continue
-            for word in _words(part):
-                yield from self._merged([_LETTERS[byte] for byte in word.encode("utf-8")])
+            for word in _split_words(part):
+                yield from self._merge([_BYTE_TO_CHARACTER[byte] for byte in word.encode("utf-8")])
 
-    def _merged(self, pieces: list[str]) -> list[str]:
+    def _merge(self, pieces: list[str]) -> list[str]:
         """The best merge that is possible, everywhere it is; until none is."""
         while len(pieces) > 1:
             pairs = list(pairwise(pieces))
@@ -144,15 +146,15 @@ class BytePairs(GivenVocabulary):
             pieces = joined
         return pieces
 
-    def _bytes(self, number: int) -> bytes:
-        return UNKNOWN_TEXT.encode() if number == UNK else _as_bytes(self._entry(number))
+    def _to_bytes(self, piece_id: int) -> bytes:
+        return UNKNOWN_TEXT.encode() if piece_id == UNK else _piece_to_bytes(self._entry(piece_id))
 
-    def _label(self, number: int) -> str:
-        if number <= EOS:
-            return CONTROL_PIECES[number]
-        if number <= EOS + len(self.symbols):
-            return self.symbols[number - EOS - 1]
-        return label(self._bytes(number).decode("utf-8", errors="replace"))
+    def _display(self, piece_id: int) -> str:
+        if piece_id <= EOS:
+            return CONTROL_PIECES[piece_id]
+        if piece_id <= EOS + len(self.symbols):
+            return self.symbols[piece_id - EOS - 1]
+        return display_piece(self._to_bytes(piece_id).decode("utf-8", errors="replace"))
 
 
 def read_merges(path: Path) -> tuple[Merge, ...]:
@@ -165,8 +167,8 @@ def read_merges(path: Path) -> tuple[Merge, ...]:
     return tuple((pair[0], pair[1]) for pair in pairs)
 
 
-def _words(text: str) -> Iterator[str]:
-    kinds, place = "".join(map(_kind, text)), 0
+def _split_words(text: str) -> Iterator[str]:
+    kinds, place = "".join(map(_character_class, text)), 0
     while place < len(text):
         found = _CONTRACTION.match(text, place) or _WORD.match(kinds, place)
         assert found is not None  # every character has a kind
@@ -175,7 +177,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _kind(character: str) -> str:
+def _character_class(character: str) -> str:
     """L letter, N number, S space other than the plain one, P anything else."""
     if character == " ":
         return " "
@@ -185,20 +187,24 @@ def _kind(character: str) -> str:
     return "S" if character.isspace() and character not in "\x1c\x1d\x1e\x1f" else "P"
 
 
-def _letters() -> list[str]:
+def _bytes_to_unicode() -> list[str]:
     """A visible letter for each byte: those that have one are themselves, the others follow behind all bytes."""
     visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     hidden = [byte for byte in range(256) if byte not in visible]
     return [chr(byte) if byte in visible else chr(256 + hidden.index(byte)) for byte in range(256)]
 
 
-_LETTERS = _letters()
-_BYTES = {letter: byte for byte, letter in enumerate(_LETTERS)}
+_BYTE_TO_CHARACTER = _bytes_to_unicode()
+_CHARACTER_TO_BYTE = {letter: byte for byte, letter in enumerate(_BYTE_TO_CHARACTER)}
 
 
-def _as_bytes(piece: str) -> bytes:
+def _piece_to_bytes(piece: str) -> bytes:
     """What is no piece of bytes, such as a word added to the vocabulary later, is its own text."""
-    return bytes(_BYTES[letter] for letter in piece) if all(each in _BYTES for each in piece) else piece.encode()
+    return (
+        bytes(_CHARACTER_TO_BYTE[letter] for letter in piece)
+        if all(each in _CHARACTER_TO_BYTE for each in piece)
+        else piece.encode()
+    )
 
 
 def _merges_path(folder: Path, name: str) -> Path:

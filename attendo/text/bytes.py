@@ -10,15 +10,15 @@ from attendo.text.tokenizer import (
     EOS,
     UNK,
     UNKNOWN_TEXT,
-    checked_ids,
-    checked_symbols,
-    label,
-    one_line,
+    display_piece,
+    replace_newlines,
     require_unicode,
-    split_at,
-    spoken_ids,
+    split_at_symbols,
+    strip_special_ids,
+    validate_ids,
+    validate_special_tokens,
 )
-from attendo.text.tokenizer_files import symbol_list, write_header
+from attendo.text.tokenizer_files import parse_symbols, write_header
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Bytes:
     symbols: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "symbols", checked_symbols(self.symbols))
+        object.__setattr__(self, "symbols", validate_special_tokens(self.symbols))
 
     @classmethod
     def read(cls, path: Path, header: dict[str, object]) -> "Bytes":
         """The tokenizer in a file whose header was read; a fault is a `ModelError`."""
-        return cls(symbol_list(path, header))
+        return cls(parse_symbols(path, header))
 
     @property
     def vocab_size(self) -> int:
@@ -45,7 +45,7 @@ class Bytes:
         """One id per byte; a line break is read as a space."""
         require_unicode(text)
         ids: list[int] = []
-        for position, part in enumerate(split_at(one_line(text), self.symbols)):
+        for position, part in enumerate(split_at_symbols(replace_newlines(text), self.symbols)):
             if position % 2:
                 ids.append(len(CONTROL_PIECES) + self.symbols.index(part))
             else:
@@ -58,12 +58,12 @@ class Bytes:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; bytes that are no UTF-8 read as U+FFFD, line breaks as spaces."""
-        content = b"".join(self._bytes(each) for each in spoken_ids(ids, self.vocab_size))
-        return one_line(content.decode("utf-8", errors="replace"))
+        content = b"".join(self._to_bytes(each) for each in strip_special_ids(ids, self.vocab_size))
+        return replace_newlines(content.decode("utf-8", errors="replace"))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """ASCII characters as they are, other bytes as `<0xE4>`, control pieces by name."""
-        return [self._label(each) for each in checked_ids(ids, self.vocab_size)]
+        return [self._display(each) for each in validate_ids(ids, self.vocab_size)]
 
     def unknown(self, text: str) -> list[str]:
         """Nothing: every character has bytes."""
@@ -77,16 +77,16 @@ class Bytes:
     def _first_byte(self) -> int:
         return len(CONTROL_PIECES) + len(self.symbols)
 
-    def _bytes(self, spoken: int) -> bytes:
-        if spoken >= self._first_byte:
-            return bytes([spoken - self._first_byte])
-        return (UNKNOWN_TEXT if spoken == UNK else self._named(spoken)).encode()
+    def _to_bytes(self, piece_id: int) -> bytes:
+        if piece_id >= self._first_byte:
+            return bytes([piece_id - self._first_byte])
+        return (UNKNOWN_TEXT if piece_id == UNK else self._special_piece(piece_id)).encode()
 
-    def _label(self, piece_id: int) -> str:
+    def _display(self, piece_id: int) -> str:
         if piece_id < self._first_byte:
-            return self._named(piece_id)
+            return self._special_piece(piece_id)
         byte = piece_id - self._first_byte
-        return label(chr(byte)) if 0x20 <= byte < 0x7F else f"<0x{byte:02X}>"
+        return display_piece(chr(byte)) if 0x20 <= byte < 0x7F else f"<0x{byte:02X}>"
 
-    def _named(self, piece_id: int) -> str:
+    def _special_piece(self, piece_id: int) -> str:
         return CONTROL_PIECES[piece_id] if piece_id <= EOS else self.symbols[piece_id - len(CONTROL_PIECES)]

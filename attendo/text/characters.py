@@ -11,14 +11,14 @@ from attendo.text.tokenizer import (
     EOS,
     UNK,
     UNKNOWN_TEXT,
-    checked_ids,
-    checked_symbols,
-    label,
-    split_at,
-    spoken_ids,
+    display_piece,
+    split_at_symbols,
+    strip_special_ids,
+    validate_ids,
+    validate_special_tokens,
 )
-from attendo.text.tokenizer_files import piece_list, symbol_list, write_header
-from attendo.text.words import Vocabulary, most_frequent
+from attendo.text.tokenizer_files import parse_pieces, parse_symbols, write_header
+from attendo.text.words import Vocabulary, build_vocabulary
 
 
 @dataclass(frozen=True)
@@ -26,22 +26,22 @@ class Characters:
     """One id per code point and per symbol. Others that cut text by a rule differ in the rule alone."""
 
     kind: ClassVar[str] = "characters"
-    between: ClassVar[str] = ""  # what stands between two pieces of a text
+    separator: ClassVar[str] = ""  # what stands between two pieces of a text
     vocabulary: Vocabulary
     symbols: tuple[str, ...] = ()  # the first entries of the vocabulary
 
     @classmethod
-    def build(cls, texts: Iterable[str], limit: int | None = None, symbols: Sequence[str] = ()) -> Self:
-        """The most frequent pieces of the texts; `limit` is the largest vocabulary, control pieces included."""
-        whole = checked_symbols(symbols)
-        pieces = (piece for text in texts for piece in cls._cut(text, whole))
-        return cls(most_frequent(pieces, limit, always=whole), whole)
+    def build(cls, texts: Iterable[str], max_size: int | None = None, symbols: Sequence[str] = ()) -> Self:
+        """The most frequent pieces of the texts; `max_size` is the largest vocabulary, control pieces included."""
+        whole = validate_special_tokens(symbols)
+        pieces = (piece for text in texts for piece in cls._split(text, whole))
+        return cls(build_vocabulary(pieces, max_size, required=whole), whole)
 
     @classmethod
     def read(cls, path: Path, header: dict[str, object]) -> Self:
         """The tokenizer in a file whose header was read; a fault is a `ModelError`."""
-        entries = piece_list(path, header, from_disk=str, is_piece=cls._is_piece)
-        return cls(Vocabulary(entries), symbol_list(path, header))
+        entries = parse_pieces(path, header, from_disk=str, is_piece=cls._is_piece)
+        return cls(Vocabulary(entries), parse_symbols(path, header))
 
     @property
     def vocab_size(self) -> int:
@@ -50,7 +50,7 @@ class Characters:
 
     def encode(self, text: str) -> list[int]:
         """One id per piece, UNK for a piece that is not in the vocabulary."""
-        return self.vocabulary.ids(self._cut(text, self.symbols))
+        return self.vocabulary.ids(self._split(text, self.symbols))
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text."""
@@ -58,31 +58,31 @@ class Characters:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text where no id is UNK."""
-        spoken = spoken_ids(ids, self.vocab_size)
-        return self.between.join(UNKNOWN_TEXT if each == UNK else self.vocabulary.entry(each) for each in spoken)
+        spoken = strip_special_ids(ids, self.vocab_size)
+        return self.separator.join(UNKNOWN_TEXT if each == UNK else self.vocabulary.entry(each) for each in spoken)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """White space made visible, control pieces by name."""
-        checked = checked_ids(ids, self.vocab_size)
-        return [CONTROL_PIECES[each] if each <= EOS else label(self.vocabulary.entry(each)) for each in checked]
+        checked = validate_ids(ids, self.vocab_size)
+        return [CONTROL_PIECES[each] if each <= EOS else display_piece(self.vocabulary.entry(each)) for each in checked]
 
     def unknown(self, text: str) -> list[str]:
         """The pieces that are not in the vocabulary."""
-        return self.vocabulary.missing(self._cut(text, self.symbols))
+        return self.vocabulary.missing(self._split(text, self.symbols))
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write `NAME.tokenizer.json`."""
         return [write_header(folder, name, self.kind, self.vocabulary.entries, self.symbols)]
 
     @classmethod
-    def _cut(cls, text: str, symbols: tuple[str, ...]) -> Iterable[str]:
+    def _split(cls, text: str, symbols: tuple[str, ...]) -> Iterable[str]:
         if not symbols:
-            return cls._apart(text)
-        parts = split_at(text, symbols)
-        return [piece for place, part in enumerate(parts) for piece in ([part] if place % 2 else cls._apart(part))]
+            return cls._split_text(text)
+        parts = split_at_symbols(text, symbols)
+        return [piece for place, part in enumerate(parts) for piece in ([part] if place % 2 else cls._split_text(part))]
 
     @staticmethod
-    def _apart(text: str) -> Iterable[str]:
+    def _split_text(text: str) -> Iterable[str]:
         """The pieces of a text without symbols."""
         return text
 
@@ -91,7 +91,7 @@ class Characters:
         return len(piece) == 1
 
 
-class Decomposed(Characters):
+class NFDCharacters(Characters):
     """Reads the parts of Unicode's canonical decomposition (NFD), and writes the characters that they make up (NFC).
 
     What words have in common shows better in parts: é and e, 한 and 하.
@@ -104,20 +104,20 @@ class Decomposed(Characters):
         return unicodedata.normalize("NFC", super().decode(ids))
 
     @staticmethod
-    def _apart(text: str) -> Iterable[str]:
+    def _split_text(text: str) -> Iterable[str]:
         return unicodedata.normalize("NFD", text)
 
 
-class Spaced(Characters):
+class WhitespaceTokenizer(Characters):
     """A piece is what stands between white space, or a symbol. White space itself is not kept: text comes back with
     one space between pieces.
     """
 
     kind: ClassVar[str] = "spaced"
-    between: ClassVar[str] = " "
+    separator: ClassVar[str] = " "
 
     @staticmethod
-    def _apart(text: str) -> Iterable[str]:
+    def _split_text(text: str) -> Iterable[str]:
         return text.split()
 
     @staticmethod

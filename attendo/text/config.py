@@ -7,20 +7,20 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from attendo.errors import UsageError
 from attendo.settings import Settings
-from attendo.text.tokenizer import checked_symbols
+from attendo.text.tokenizer import validate_special_tokens
 
-Kind = Literal["bpe", "unigram", "characters", "decomposed", "words", "spaced", "bytes"]
+TokenizerKind = Literal["bpe", "unigram", "characters", "decomposed", "words", "spaced", "bytes"]
 
 
 class TokenizerConfig(Settings):
     """How text becomes ids."""
 
-    kind: Kind = Field(
+    kind: TokenizerKind = Field(
         "bpe",
         description="what a token is; bpe and unigram are pieces of words, learned from the text; decomposed: "
         "characters without their marks, and the marks; spaced: what stands between spaces",
     )
-    target_kind: Kind | None = Field(None, description="of the target side, where it is another one")
+    target_kind: TokenizerKind | None = Field(None, description="of the target side, where it is another one")
     file: Path | None = Field(
         None, description="a SentencePiece model of your own (.model), used as it is instead of learning pieces"
     )
@@ -41,7 +41,7 @@ class TokenizerConfig(Settings):
             raise UsageError("dropout_without_merges", kind=min(other))
         if self.kinds == {"bytes"} and "size" in self.model_fields_set:
             raise UsageError("byte_vocabulary_size_fixed", size=self.size)
-        checked_symbols(self.symbols)
+        validate_special_tokens(self.symbols)
         return self
 
     def _check_files(self) -> None:
@@ -61,7 +61,7 @@ class TokenizerConfig(Settings):
         return {self.kind, self.target_kind or self.kind}
 
     @model_serializer(mode="wrap")
-    def _without_idle_size(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _drop_unused_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """What is written down can be read back: with bytes a size would be refused, with a file also a kind."""
         values: dict[str, Any] = handler(self)
         idle = {"kind", "target_kind", "size"} if self.file else {"size"} if self.kinds == {"bytes"} else set()

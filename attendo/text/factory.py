@@ -5,11 +5,11 @@ from itertools import chain
 from pathlib import Path
 
 from attendo.errors import DataError, ModelError, shorten
-from attendo.text.byte_level_bpe import BytePairs
+from attendo.text.byte_level_bpe import ByteLevelBPE
 from attendo.text.bytes import Bytes
-from attendo.text.characters import Characters, Decomposed, Spaced
-from attendo.text.config import Kind, TokenizerConfig
-from attendo.text.imported_sentencepiece import ForeignPieces
+from attendo.text.characters import Characters, NFDCharacters, WhitespaceTokenizer
+from attendo.text.config import TokenizerConfig, TokenizerKind
+from attendo.text.imported_sentencepiece import ImportedSentencePiece
 from attendo.text.sentencepiece import SentencePiece
 from attendo.text.tokenizer import Tokenizer
 from attendo.text.tokenizer_files import header_path, read_header
@@ -25,20 +25,29 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
             return Words.read(path, header)
         case Characters.kind:
             return Characters.read(path, header)
-        case Decomposed.kind:
-            return Decomposed.read(path, header)
-        case Spaced.kind:
-            return Spaced.read(path, header)
+        case NFDCharacters.kind:
+            return NFDCharacters.read(path, header)
+        case WhitespaceTokenizer.kind:
+            return WhitespaceTokenizer.read(path, header)
         case Bytes.kind:
             return Bytes.read(path, header)
         case SentencePiece.kind:
             return SentencePiece.read(folder, name, header)
-        case ForeignPieces.kind:
-            return ForeignPieces.read(folder, name, header)
-        case BytePairs.kind:
-            return BytePairs.read(folder, name, header)
+        case ImportedSentencePiece.kind:
+            return ImportedSentencePiece.read(folder, name, header)
+        case ByteLevelBPE.kind:
+            return ByteLevelBPE.read(folder, name, header)
         case kind:
-            kinds = (Words, Characters, Decomposed, Spaced, Bytes, SentencePiece, ForeignPieces, BytePairs)
+            kinds = (
+                Words,
+                Characters,
+                NFDCharacters,
+                WhitespaceTokenizer,
+                Bytes,
+                SentencePiece,
+                ImportedSentencePiece,
+                ByteLevelBPE,
+            )
             known = ", ".join(each.kind for each in kinds)
             raise ModelError("tokenizer_kind_unknown", path=path, kind=shorten(kind), known=known)
 
@@ -51,35 +60,37 @@ def build_tokenizers(
     The same texts and settings give the same tokenizers, byte for byte, on every machine.
     """
     if config.file is not None:
-        source = _read(config.file, config)
+        source = _read_sentencepiece(config.file, config)
         if config.joint:
             return source, source
-        return source, _read(config.target_file or config.file, config)
+        return source, _read_sentencepiece(config.target_file or config.file, config)
     if config.joint:
-        joint = _build(chain(sources, targets), config.kind, config)
+        joint = _build_tokenizer(chain(sources, targets), config.kind, config)
         return joint, joint
-    return _build(sources, config.kind, config), _build(targets, config.target_kind or config.kind, config)
+    return _build_tokenizer(sources, config.kind, config), _build_tokenizer(
+        targets, config.target_kind or config.kind, config
+    )
 
 
-def _read(path: Path, config: TokenizerConfig) -> Tokenizer:
+def _read_sentencepiece(path: Path, config: TokenizerConfig) -> Tokenizer:
     try:
-        return ForeignPieces.adopt(path.read_bytes(), config.symbols)
+        return ImportedSentencePiece.from_model(path.read_bytes(), config.symbols)
     except OSError as error:
         raise DataError("tokenizer_file_unreadable", path=path, reason=error.strerror) from None
     except ModelError as error:
         raise DataError("tokenizer_file_invalid", path=path, error=error) from None
 
 
-def _build(texts: Iterable[str], kind: Kind, config: TokenizerConfig) -> Tokenizer:
+def _build_tokenizer(texts: Iterable[str], kind: TokenizerKind, config: TokenizerConfig) -> Tokenizer:
     match kind:
         case "spaced":
-            return Spaced.build(texts, config.size, config.symbols)
+            return WhitespaceTokenizer.build(texts, config.size, config.symbols)
         case "words":
             return Words.build(texts, config.size, config.symbols)
         case "characters":
             return Characters.build(texts, config.size, config.symbols)
         case "decomposed":
-            return Decomposed.build(texts, config.size, config.symbols)
+            return NFDCharacters.build(texts, config.size, config.symbols)
         case "bytes":
             return Bytes(config.symbols)
         case "bpe" | "unigram":

@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from attendo.errors import ModelError
-from attendo.text.byte_level_bpe import GivenVocabulary, read_entries
-from attendo.text.sentencepiece import PieceKind, open_processor, pieces
+from attendo.text.byte_level_bpe import FixedVocabulary, read_entries
+from attendo.text.sentencepiece import PieceType, iter_pieces, open_processor
 from attendo.text.tokenizer import (
     CONTROL_PIECES,
     EOS,
     MARK,
     UNK,
     UNKNOWN_TEXT,
-    checked_ids,
-    checked_symbols,
-    label,
-    one_line,
+    display_piece,
+    replace_newlines,
     require_unicode,
-    split_at,
+    split_at_symbols,
+    validate_ids,
+    validate_special_tokens,
 )
 from attendo.text.tokenizer_files import read_bytes, write_header
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ForeignPieces(GivenVocabulary):
+class ImportedSentencePiece(FixedVocabulary):
     """Text is changed as its SentencePiece model changes it (NFKC, mostly), and a piece that the vocabulary does not
     have is UNK: a text need not come back exactly. Symbols are the tokens of languages and the like.
     """
@@ -41,20 +41,20 @@ class ForeignPieces(GivenVocabulary):
     _ids: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._number()
+        self._index_entries()
         object.__setattr__(self, "_processor", open_processor(self.model))
 
     @classmethod
-    def adopt(cls, model: bytes, symbols: Sequence[str] = ()) -> "ForeignPieces":
+    def from_model(cls, model: bytes, symbols: Sequence[str] = ()) -> "ImportedSentencePiece":
         """All pieces of a SentencePiece model, with new symbols before them; a fault is a `ModelError`."""
-        spoken = {PieceKind.NORMAL, PieceKind.USER_DEFINED, PieceKind.BYTE}
-        found = [piece.text for piece in pieces(model) if piece.kind in spoken and piece.text not in symbols]
+        spoken = {PieceType.NORMAL, PieceType.USER_DEFINED, PieceType.BYTE}
+        found = [piece.text for piece in iter_pieces(model) if piece.type in spoken and piece.text not in symbols]
         if len(set(found)) < len(found):
             raise ModelError("sentencepiece_duplicate_piece")
-        return cls(model, (*symbols, *found), checked_symbols(symbols))
+        return cls(model, (*symbols, *found), validate_special_tokens(symbols))
 
     @classmethod
-    def read(cls, folder: Path, name: str, header: dict[str, object]) -> "ForeignPieces":
+    def read(cls, folder: Path, name: str, header: dict[str, object]) -> "ImportedSentencePiece":
         """The tokenizer in `NAME.tokenizer.json` and `NAME.spm`; a fault is a `ModelError`."""
         model = read_bytes(_model_path(folder, name))
         entries, symbols = read_entries(folder, name, header)
@@ -65,21 +65,22 @@ class ForeignPieces(GivenVocabulary):
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, in one line."""
-        written = [f"{MARK}{UNKNOWN_TEXT}" if each == UNK else self._entry(each) for each in self._spoken(ids)]
+        written = [f"{MARK}{UNKNOWN_TEXT}" if each == UNK else self._entry(each) for each in self._text_ids(ids)]
         # What the SentencePiece model does not have, it leaves as it is, marks included.
         text: str = self._processor.decode_pieces(written)
-        return one_line(text.replace(MARK, " ")).strip()
+        return replace_newlines(text.replace(MARK, " ")).strip()
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Pieces without their space, control pieces by name."""
-        checked = checked_ids(ids, self.vocab_size)
+        checked = validate_ids(ids, self.vocab_size)
         return [
-            CONTROL_PIECES[each] if each <= EOS else label(self._entry(each).replace(MARK, " ")) for each in checked
+            CONTROL_PIECES[each] if each <= EOS else display_piece(self._entry(each).replace(MARK, " "))
+            for each in checked
         ]
 
     def unknown(self, text: str) -> list[str]:
         """The pieces that the vocabulary does not have."""
-        return [label(piece.replace(MARK, " ")) for piece in self._cut(text) if piece not in self._ids]
+        return [display_piece(piece.replace(MARK, " ")) for piece in self._split(text) if piece not in self._ids]
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write `NAME.tokenizer.json` and `NAME.spm`."""
@@ -88,9 +89,9 @@ class ForeignPieces(GivenVocabulary):
         path.write_bytes(self.model)
         return [header, path]
 
-    def _cut(self, text: str) -> list[str]:
+    def _split(self, text: str) -> list[str]:
         require_unicode(text)
-        parts = split_at(one_line(text), self.symbols)
+        parts = split_at_symbols(replace_newlines(text), self.symbols)
         cut: list[str] = []
         for place, part in enumerate(parts):
             cut += [part] if place % 2 else self._processor.encode(part, out_type=str)

@@ -19,11 +19,11 @@ _ISO_639_1 = """
     te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
 """
 LANGUAGES = frozenset(_ISO_639_1.split())
-TURN = "<turn>"  # between two turns; a symbol of the tokenizers that learned from conversations
-_SPOKEN = "[turn]"  # without a space, which `without_spaces` would leave out
+TURN_SEPARATOR = "<turn>"  # between two turns; a symbol of the tokenizers that learned from conversations
+_ESCAPED_SEPARATOR = "[turn]"  # without a space, which `without_spaces` would leave out
 
 
-class About(Settings):
+class ModelCard(Settings):
     """Nothing in it changes what a model computes; servers find a model by it."""
 
     task: Task | None = Field(None, description="what the model does with a source")
@@ -33,7 +33,7 @@ class About(Settings):
         None, description="turns of a conversation that it learned to read at once"
     )
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """What is known of it, as the model folder keeps it."""
         return self.model_dump(exclude_none=True)
 
@@ -56,29 +56,29 @@ class TrainingSources(Settings):
         return True if self.with_end >= 0.5 else None
 
 
-class ModelAbout(About):
+class TrainedModelCard(ModelCard):
     """What a model folder says: what somebody has said, and what was measured in training."""
 
     trained_on: TrainingSources | None = Field(None, description="its training sources")
 
 
-def languages_of(source: Path, target: Path) -> About:
+def infer_model_card(source: Path, target: Path) -> ModelCard:
     """As two files are named: train.en.gz and train.de are a translation from English to German."""
-    names = [_language(path) for path in (source, target)]
+    names = [_language_suffix(path) for path in (source, target)]
     if None in names or names[0] == names[1]:
-        return About()
-    return About(task="translation", source_language=names[0], target_language=names[1])
+        return ModelCard()
+    return ModelCard(task="translation", source_language=names[0], target_language=names[1])
 
 
-def _language(path: Path) -> str | None:
+def _language_suffix(path: Path) -> str | None:
     endings = [suffix[1:].lower() for suffix in path.suffixes if suffix not in (".gz", ".xz")]
     return endings[-1] if endings and endings[-1] in LANGUAGES else None
 
 
 def join_turns(turns: Iterable[str]) -> str:
-    return TURN.join(turns)
+    return TURN_SEPARATOR.join(turns)
 
 
-def as_turn(text: str) -> str:
+def escape_turn(text: str) -> str:
     """Nobody can say more than one turn: the symbol between turns is not it where somebody says it."""
-    return text.replace(TURN, _SPOKEN)
+    return text.replace(TURN_SEPARATOR, _ESCAPED_SEPARATOR)

@@ -9,15 +9,15 @@ from attendo.errors import UsageError
 from attendo.text import Tokenizer
 from attendo.text.config import TokenizerConfig
 
-LINE = "<line>"
-KEEPING = "characters"  # the kind that has line breaks of its own
+NEWLINE_SYMBOL = "<line>"
+NEWLINE_KIND = "characters"  # the kind that has line breaks of its own
 
 # Kinds whose words bring the space before them: behind a line break they get one too, or a word that begins a line
 # would be cut into other pieces than elsewhere.
 _SPACE_BEFORE = ("words", "sentencepiece", "foreign_pieces", "byte_pairs")
 
 
-def for_running_text(config: TokenizerConfig) -> TokenizerConfig:
+def add_newline_symbol(config: TokenizerConfig) -> TokenizerConfig:
     """One vocabulary, with a symbol for line breaks where the kind would lose them."""
     if config.kind == "spaced":
         raise UsageError("spaced_tokenizer_loses_whitespace")
@@ -26,20 +26,24 @@ def for_running_text(config: TokenizerConfig) -> TokenizerConfig:
         raise UsageError("tokenizer_setting_needs_pairs", option=name)
     if config.dropout:
         raise UsageError("dropout_with_running_text")
-    symbols = config.symbols if config.kind == KEEPING or LINE in config.symbols else (*config.symbols, LINE)
+    symbols = (
+        config.symbols
+        if config.kind == NEWLINE_KIND or NEWLINE_SYMBOL in config.symbols
+        else (*config.symbols, NEWLINE_SYMBOL)
+    )
     return config.replace(joint=True, symbols=symbols)
 
 
-def as_line(text: str) -> str:
+def strip_line_end(text: str) -> str:
     """A line that was given with its end, as a loop over a file gives it, is the line."""
     return text.replace("\r\n", "\n").rstrip("\r\n")
 
 
 @dataclass(frozen=True)
-class LineBreaks:
+class NewlineTokenizer:
     """Another tokenizer, with a line break wherever that has the symbol; one that has none keeps them by itself.
 
-    Lines end in a line feed alone, as `RunningText` reads them, also where a text is given with CR LF.
+    Lines end in a line feed alone, as `TextFile` reads them, also where a text is given with CR LF.
     """
 
     inner: Tokenizer
@@ -57,34 +61,38 @@ class LineBreaks:
         return self.inner.symbols
 
     def encode(self, text: str) -> list[int]:
-        return self.inner.encode(self._marked(text))
+        return self.inner.encode(self._mark_newlines(text))
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        return self.inner.encode_many([self._marked(text) for text in texts])
+        return self.inner.encode_many([self._mark_newlines(text) for text in texts])
 
     def decode(self, ids: Sequence[int]) -> str:
         text = self.inner.decode(ids)
-        if LINE not in self.symbols:
+        if NEWLINE_SYMBOL not in self.symbols:
             return text
-        return text.replace(f"{LINE} ", "\n").replace(LINE, "\n") if self._spaces else text.replace(LINE, "\n")
+        return (
+            text.replace(f"{NEWLINE_SYMBOL} ", "\n").replace(NEWLINE_SYMBOL, "\n")
+            if self._adds_space
+            else text.replace(NEWLINE_SYMBOL, "\n")
+        )
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return self.inner.pieces(ids)
 
     def unknown(self, text: str) -> list[str]:
-        return self.inner.unknown(self._marked(text))
+        return self.inner.unknown(self._mark_newlines(text))
 
     def save(self, folder: Path, name: str) -> list[Path]:
         return self.inner.save(folder, name)
 
     @property
-    def _spaces(self) -> bool:
+    def _adds_space(self) -> bool:
         return self.inner.kind in _SPACE_BEFORE
 
-    def _marked(self, text: str) -> str:
+    def _mark_newlines(self, text: str) -> str:
         text = text.replace("\r\n", "\n")
-        if LINE not in self.symbols:
+        if NEWLINE_SYMBOL not in self.symbols:
             return text
-        if self._spaces:
-            text = re.sub("\n(?=[^\n])", f"{LINE} ", text)
-        return text.replace("\n", LINE)
+        if self._adds_space:
+            text = re.sub("\n(?=[^\n])", f"{NEWLINE_SYMBOL} ", text)
+        return text.replace("\n", NEWLINE_SYMBOL)

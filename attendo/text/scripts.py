@@ -30,7 +30,7 @@ def main_script(texts: Iterable[str]) -> Script:
     letters = Counter(character for text in texts for character in text if character.isalpha())
     counts: Counter[Script] = Counter()
     for letter, count in letters.items():
-        counts[script_of(letter)] += count
+        counts[find_script(letter)] += count
     east = counts["han"] + counts["kana"]
     if counts["kana"] >= _KANA_SHARE * east:
         counts["kana"], counts["han"] = east, 0
@@ -38,7 +38,7 @@ def main_script(texts: Iterable[str]) -> Script:
     return script if 2 * most > counts.total() else "spaced"
 
 
-def script_of(letter: str) -> Script:
+def find_script(letter: str) -> Script:
     """By its block alone: Han is `han` in Japanese too."""
     number = ord(letter)
     return next((script for first, last, script in _BLOCKS if first <= number <= last), "spaced")

@@ -19,26 +19,26 @@ from attendo.text.tokenizer import (
     MARK,
     PAD,
     UNK,
-    checked_ids,
-    checked_symbols,
+    display_piece,
     is_unicode,
-    label,
-    one_line,
+    replace_newlines,
     require_unicode,
-    split_at,
-    spoken_ids,
+    split_at_symbols,
+    strip_special_ids,
+    validate_ids,
+    validate_special_tokens,
 )
-from attendo.text.tokenizer_files import header_path, read_bytes, symbol_list, write_header
+from attendo.text.tokenizer_files import header_path, parse_symbols, read_bytes, write_header
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
 
 # SentencePiece drops longer lines in silence (4,192 bytes), and a very long word stops the whole process.
-_LINE_CHARACTERS = 1000
-_LARGEST_SIZE = 2**31 - 1
-_NO_MESSAGES = 5
+_MAX_LINE_CHARACTERS = 1000
+_MAX_VOCAB_SIZE = 2**31 - 1
+_SILENT_LOG_LEVEL = 5
 _THREADS = 2
-_MODEL_KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+_MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 
 @dataclass(frozen=True)
@@ -55,26 +55,26 @@ class SentencePiece:
     model: bytes = field(repr=False)
     symbols: tuple[str, ...] = field(init=False, compare=False)
     _processor: "SentencePieceProcessor" = field(init=False, repr=False, compare=False)
-    _whole: dict[str, list[int]] = field(init=False, repr=False, compare=False)  # the ids of what is never cut
+    _unsplit_ids: dict[str, list[int]] = field(init=False, repr=False, compare=False)  # the ids of what is never cut
 
     def __post_init__(self) -> None:
-        processor = _open(self.model)
-        symbols = _symbols(self.model)
+        processor = _load_processor(self.model)
+        symbols = _read_symbols(self.model)
         whole = {MARK: _byte_ids(processor, MARK), **{symbol: [processor.piece_to_id(symbol)] for symbol in symbols}}
-        for name, value in (("symbols", symbols), ("_processor", processor), ("_whole", whole)):
+        for name, value in (("symbols", symbols), ("_processor", processor), ("_unsplit_ids", whole)):
             object.__setattr__(self, name, value)
 
     @classmethod
     def train(
-        cls, texts: Iterable[str], size: int, kind: Literal["bpe", "unigram"] = "bpe", symbols: Sequence[str] = ()
+        cls, texts: Iterable[str], size: int, model_type: Literal["bpe", "unigram"] = "bpe", symbols: Sequence[str] = ()
     ) -> "SentencePiece":
         """At most `size` ids, control pieces, symbols and 256 bytes included; fewer if the text has no more to learn.
 
         The texts are read once and not kept: the one copy in memory is that of SentencePiece.
         """
-        if kind not in ("bpe", "unigram"):
-            raise UsageError("subword_kind_unknown", kind=kind)
-        return cls(_train(_training_lines(texts), size, kind, checked_symbols(symbols)))
+        if model_type not in ("bpe", "unigram"):
+            raise UsageError("subword_kind_unknown", kind=model_type)
+        return cls(_train(_training_lines(texts), size, model_type, validate_special_tokens(symbols)))
 
     @classmethod
     def read(cls, folder: Path, name: str, header: dict[str, object]) -> "SentencePiece":
@@ -85,7 +85,7 @@ class SentencePiece:
             tokenizer = cls(model)
         except ModelError as error:
             raise ModelError("sentencepiece_file_invalid", path=path, error=error) from None
-        if tokenizer.symbols != symbol_list(header_path(folder, name), header):
+        if tokenizer.symbols != parse_symbols(header_path(folder, name), header):
             raise ModelError("sentencepiece_symbols_mismatch", path=path, name=name)
         return tokenizer
 
@@ -96,25 +96,25 @@ class SentencePiece:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text; a line break is read as a space."""
-        parts = self._parts(text)
-        return self._joined(parts, map(self._processor.encode, parts[::2]))
+        parts = self._split(text)
+        return self._join(parts, map(self._processor.encode, parts[::2]))
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, in one call of SentencePiece."""
-        cut = [self._parts(text) for text in texts]
+        cut = [self._split(text) for text in texts]
         between = [part for parts in cut for part in parts[::2]]
         encoded = iter(self._processor.encode(between, num_threads=_THREADS))
-        return [self._joined(parts, encoded) for parts in cut]
+        return [self._join(parts, encoded) for parts in cut]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; bytes that are no UTF-8 read as U+FFFD, line breaks as spaces."""
-        text: str = self._processor.decode(spoken_ids(ids, self.vocab_size))
-        return one_line(text.removeprefix(" "))
+        text: str = self._processor.decode(strip_special_ids(ids, self.vocab_size))
+        return replace_newlines(text.removeprefix(" "))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Pieces without their space, bytes as `<0xE4>`, control pieces by name."""
-        checked = checked_ids(ids, self.vocab_size)
-        return [CONTROL_PIECES[each] if each <= EOS else self._label(each) for each in checked]
+        checked = validate_ids(ids, self.vocab_size)
+        return [CONTROL_PIECES[each] if each <= EOS else self._display(each) for each in checked]
 
     def unknown(self, text: str) -> list[str]:
         """Nothing: every character has bytes."""
@@ -127,44 +127,44 @@ class SentencePiece:
         path.write_bytes(self.model)
         return [header, path]
 
-    def _parts(self, text: str) -> list[str]:
+    def _split(self, text: str) -> list[str]:
         """By turns what SentencePiece is to encode, and a symbol or a `▁` that the user wrote."""
         require_unicode(text)
-        parts = split_at(one_line(text), tuple(self._whole))
+        parts = split_at_symbols(replace_newlines(text), tuple(self._unsplit_ids))
         if text and not text.startswith(self.symbols):
             parts[0] = f" {parts[0]}"
         return parts
 
-    def _joined(self, parts: list[str], encoded: Iterator[list[int]]) -> list[int]:
+    def _join(self, parts: list[str], encoded: Iterator[list[int]]) -> list[int]:
         """The ids of a text from those of its parts, of which every second is encoded."""
         ids = next(encoded)
         for whole in parts[1::2]:
-            ids.extend(self._whole[whole])
+            ids.extend(self._unsplit_ids[whole])
             ids.extend(next(encoded))
         return ids
 
-    def _label(self, piece_id: int) -> str:
-        return label(self._processor.id_to_piece(piece_id).replace(MARK, " "))
+    def _display(self, piece_id: int) -> str:
+        return display_piece(self._processor.id_to_piece(piece_id).replace(MARK, " "))
 
 
-def _open(model: bytes) -> "SentencePieceProcessor":
+def _load_processor(model: bytes) -> "SentencePieceProcessor":
     processor = open_processor(model)
     controls = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if processor.vocab_size() <= EOS or controls != (PAD, UNK, BOS, EOS):
         raise ModelError("control_ids_mismatch", ids=controls)
     if UNK in _byte_ids(processor, MARK):
         raise ModelError("sentencepiece_byte_pieces_missing")
-    # The space before a text is put there by `_parts`, since SentencePiece would put one before every part.
+    # The space before a text is put there by `_split`, since SentencePiece would put one before every part.
     processor.override_normalizer_spec(add_dummy_prefix=False)
     return processor
 
 
-def _symbols(model: bytes) -> tuple[str, ...]:
+def _read_symbols(model: bytes) -> tuple[str, ...]:
     """They stand right after the control pieces, so the rest of the file need not be read."""
-    after_controls = (piece for number, piece in enumerate(pieces(model)) if number > EOS)
+    after_controls = (piece for number, piece in enumerate(iter_pieces(model)) if number > EOS)
     try:
-        return checked_symbols(
-            [piece.text for piece in takewhile(lambda piece: piece.kind == PieceKind.USER_DEFINED, after_controls)]
+        return validate_special_tokens(
+            [piece.text for piece in takewhile(lambda piece: piece.type == PieceType.USER_DEFINED, after_controls)]
         )
     except UsageError as error:
         raise ModelError("sentencepiece_symbols_invalid", error=error) from None
@@ -181,13 +181,15 @@ def _training_lines(texts: Iterable[str]) -> Iterator[str]:
             raise DataError("training_text_unpaired_surrogate", text=text[:40])
         for line in re.split("[\r\n▁▅]", text):
             if line.strip():
-                yield from (line[start : start + _LINE_CHARACTERS] for start in range(0, len(line), _LINE_CHARACTERS))
+                yield from (
+                    line[start : start + _MAX_LINE_CHARACTERS] for start in range(0, len(line), _MAX_LINE_CHARACTERS)
+                )
 
 
-def _train(lines: Iterator[str], size: int, kind: str, symbols: tuple[str, ...]) -> bytes:
+def _train(lines: Iterator[str], size: int, model_type: str, symbols: tuple[str, ...]) -> bytes:
     from sentencepiece import SentencePieceTrainer
 
-    if not 0 < size <= _LARGEST_SIZE:
+    if not 0 < size <= _MAX_VOCAB_SIZE:
         raise UsageError("vocabulary_size_out_of_range", size=size)
     first = next(lines, None)
     if first is None:
@@ -196,9 +198,9 @@ def _train(lines: Iterator[str], size: int, kind: str, symbols: tuple[str, ...])
     model = io.BytesIO()
     try:
         SentencePieceTrainer.train(
-            sentence_iterator=_until_a_fault(chain([first], lines), faults),
+            sentence_iterator=_capture_errors(chain([first], lines), faults),
             model_writer=model,
-            model_type=kind,
+            model_type=model_type,
             vocab_size=size,
             hard_vocab_limit=False,
             pad_id=PAD,
@@ -210,14 +212,14 @@ def _train(lines: Iterator[str], size: int, kind: str, symbols: tuple[str, ...])
             normalization_rule_name="identity",
             remove_extra_whitespaces=False,
             num_threads=1,
-            minloglevel=_NO_MESSAGES,
+            minloglevel=_SILENT_LOG_LEVEL,
         )
     except RuntimeError as error:
         raise faults[0] if faults else _explain(error, size) from None
     return model.getvalue()
 
 
-def _until_a_fault(lines: Iterator[str], faults: list[Exception]) -> Iterator[str]:
+def _capture_errors(lines: Iterator[str], faults: list[Exception]) -> Iterator[str]:
     """SentencePiece turns whatever stops it into a `RuntimeError`; the fault itself is kept here."""
     try:
         yield from lines
@@ -237,7 +239,7 @@ def _model_path(folder: Path, name: str) -> Path:
     return folder / f"{name}.spm"
 
 
-class PieceKind(IntEnum):
+class PieceType(IntEnum):
     """As SentencePiece numbers them."""
 
     NORMAL = 1
@@ -249,12 +251,12 @@ class PieceKind(IntEnum):
 
 
 @dataclass(frozen=True)
-class Piece:
+class SentencePieceEntry:
     """A row of the vocabulary."""
 
     text: str
     score: float
-    kind: PieceKind
+    type: PieceType
 
 
 def open_processor(model: bytes) -> "SentencePieceProcessor":
@@ -269,23 +271,25 @@ def open_processor(model: bytes) -> "SentencePieceProcessor":
     return processor
 
 
-def model_kind(model: bytes) -> str:
+def read_model_type(model: bytes) -> str:
     """`bpe`, `unigram`, `word` or `char`."""
-    for number, trainer in _fields(model):
+    for number, trainer in _iter_protobuf_fields(model):
         if number == 2 and isinstance(trainer, bytes):
-            kinds = (value for number, value in _fields(trainer) if number == 3 and isinstance(value, int))
-            return _MODEL_KINDS.get(next(kinds, 1), _MODEL_KINDS[1])
-    return _MODEL_KINDS[1]
+            kinds = (
+                value for number, value in _iter_protobuf_fields(trainer) if number == 3 and isinstance(value, int)
+            )
+            return _MODEL_TYPES.get(next(kinds, 1), _MODEL_TYPES[1])
+    return _MODEL_TYPES[1]
 
 
-def pieces(model: bytes) -> Iterator[Piece]:
+def iter_pieces(model: bytes) -> Iterator[SentencePieceEntry]:
     """The vocabulary in the order of ids."""
-    return (_piece(row) for number, row in _fields(model) if number == 1 and isinstance(row, bytes))
+    return (_parse_piece(row) for number, row in _iter_protobuf_fields(model) if number == 1 and isinstance(row, bytes))
 
 
-def _piece(row: bytes) -> Piece:
+def _parse_piece(row: bytes) -> SentencePieceEntry:
     text, score, kind = b"", 0.0, 1
-    for number, value in _fields(row):
+    for number, value in _iter_protobuf_fields(row):
         match number, value:
             case 1, bytes():
                 text = value
@@ -294,33 +298,33 @@ def _piece(row: bytes) -> Piece:
             case 3, int():
                 kind = value
     try:
-        return Piece(text.decode("utf-8"), score, PieceKind(kind))
+        return SentencePieceEntry(text.decode("utf-8"), score, PieceType(kind))
     except ValueError as error:  # not UTF-8, or no kind
         raise ModelError("sentencepiece_piece_invalid", reason=cut_text(str(error)), fix=COPY_AGAIN) from None
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _iter_protobuf_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """The fields of a protocol buffer: their number, and an integer or the bytes."""
     position = 0
     while position < len(message):
-        tag, position = _variable_integer(message, position)
+        tag, position = _read_varint(message, position)
         number, form = tag >> 3, tag & 7
         if number == 0:
             raise ModelError("not_a_sentencepiece_model", fix=COPY_AGAIN)
         if form == 0:
-            value, position = _variable_integer(message, position)
+            value, position = _read_varint(message, position)
             yield number, value
             continue
         length = {1: 8, 5: 4}.get(form)
         if form == 2:
-            length, position = _variable_integer(message, position)
+            length, position = _read_varint(message, position)
         if length is None or position + length > len(message):
             raise ModelError("not_a_sentencepiece_model", fix=COPY_AGAIN)
         yield number, message[position : position + length]
         position += length
 
 
-def _variable_integer(message: bytes, position: int) -> tuple[int, int]:
+def _read_varint(message: bytes, position: int) -> tuple[int, int]:
     """Seven bits a byte, the lowest first; and where the next thing begins."""
     number = shift = 0
     while position < len(message):

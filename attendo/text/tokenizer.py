@@ -50,7 +50,7 @@ class Tokenizer(Protocol):
         """Write the files that `load_tokenizer(folder, name)` reads, and name them."""
 
 
-def checked_ids(ids: Iterable[int], vocab_size: int) -> list[int]:
+def validate_ids(ids: Iterable[int], vocab_size: int) -> list[int]:
     """The ids as plain integers; one outside the vocabulary is a `UsageError`."""
     plain = [operator.index(each) for each in ids]
     for each in plain:
@@ -59,12 +59,12 @@ def checked_ids(ids: Iterable[int], vocab_size: int) -> list[int]:
     return plain
 
 
-def spoken_ids(ids: Iterable[int], vocab_size: int) -> list[int]:
+def strip_special_ids(ids: Iterable[int], vocab_size: int) -> list[int]:
     """The checked ids that have a text: all but pad, bos and eos."""
-    return [each for each in checked_ids(ids, vocab_size) if each not in (PAD, BOS, EOS)]
+    return [each for each in validate_ids(ids, vocab_size) if each not in (PAD, BOS, EOS)]
 
 
-def label(piece: str) -> str:
+def display_piece(piece: str) -> str:
     """What a person reads for a piece written with real spaces; white space alone is made visible."""
     if piece == " ":
         return "␣"
@@ -73,7 +73,7 @@ def label(piece: str) -> str:
     return piece.removeprefix(" ")
 
 
-def one_line(text: str) -> str:
+def replace_newlines(text: str) -> str:
     """The text with each line break as a space: one line in, one line out."""
     # Thirty times as quick as str.translate, which reads the text sign by sign.
     return text.replace("\r", " ").replace("\n", " ")
@@ -94,24 +94,24 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def checked_symbols(symbols: Sequence[str]) -> tuple[str, ...]:
+def validate_special_tokens(symbols: Sequence[str]) -> tuple[str, ...]:
     """The symbols as they are; one that could not be told from other text is a `UsageError`."""
     if isinstance(symbols, str):
         raise UsageError("symbols_not_a_list", value=shorten(symbols))
     for symbol in symbols:
-        if fault := _fault(symbol):
+        if fault := _find_fault(symbol):
             raise UsageError("symbol_invalid", symbol=shorten(symbol), fault=fault)
     if twice := sorted({symbol for symbol in symbols if list(symbols).count(symbol) > 1}):
         raise UsageError("symbol_duplicate", symbol=shorten(twice[0]))
     return tuple(symbols)
 
 
-def split_at(text: str, symbols: tuple[str, ...]) -> list[str]:
+def split_at_symbols(text: str, symbols: tuple[str, ...]) -> list[str]:
     """By turns the text between symbols, which may be empty, and a symbol; the longest symbol that fits."""
     return _pattern(symbols).split(text) if symbols else [text]
 
 
-def _fault(symbol: str) -> str:
+def _find_fault(symbol: str) -> str:
     if not symbol or any(character.isspace() for character in symbol):
         return "must be text without white space"
     if symbol in CONTROL_PIECES:

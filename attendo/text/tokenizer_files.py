@@ -6,7 +6,7 @@ from pathlib import Path
 
 from attendo import model_files
 from attendo.errors import ModelError, UsageError, shorten
-from attendo.text.tokenizer import CONTROL_PIECES, checked_symbols, is_unicode
+from attendo.text.tokenizer import CONTROL_PIECES, is_unicode, validate_special_tokens
 
 FORMAT = "attendo.tokenizer"
 VERSION = 1
@@ -23,9 +23,9 @@ def write_header(
     """Write the JSON file, one piece a line so that a person can read it and compare two of them."""
     lines = [f'"format": {json.dumps(FORMAT)}', f'"version": {VERSION}', f'"kind": {json.dumps(kind)}']
     if symbols:
-        lines.append(f'"symbols": {_one_a_line(symbols)}')
+        lines.append(f'"symbols": {_format_list(symbols)}')
     if entries is not None:
-        lines.append(f'"pieces": {_one_a_line((*CONTROL_PIECES, *entries))}')
+        lines.append(f'"pieces": {_format_list((*CONTROL_PIECES, *entries))}')
     path = header_path(folder, name)
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8", newline="\n")
     return path
@@ -55,23 +55,23 @@ def read_bytes(path: Path) -> bytes:
     return model_files.read_bytes(path, "a model folder needs its tokenizer files")
 
 
-def symbol_list(path: Path, header: dict[str, object]) -> tuple[str, ...]:
+def parse_symbols(path: Path, header: dict[str, object]) -> tuple[str, ...]:
     """The symbols of a tokenizer; a fault is a `ModelError` that names it."""
     written = header.get("symbols", [])
     if not isinstance(written, list) or not all(isinstance(symbol, str) for symbol in written):
         raise ModelError("tokenizer_symbols_not_strings", path=path)
     try:
-        return checked_symbols(written)
+        return validate_special_tokens(written)
     except UsageError as error:
         raise ModelError("tokenizer_symbols_damaged", path=path, error=error) from None
 
 
-def piece_list(
+def parse_pieces(
     path: Path,
     header: dict[str, object],
     from_disk: Callable[[str], str],
     is_piece: Callable[[str], bool],
-    always: tuple[str, ...] = (),
+    required: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """The pieces after the control pieces, as they are in memory; a fault is a `ModelError` that names it."""
     written = header.get("pieces")
@@ -80,7 +80,7 @@ def piece_list(
     if tuple(written[: len(CONTROL_PIECES)]) != CONTROL_PIECES:
         raise ModelError("tokenizer_control_pieces_missing", path=path, pieces=" ".join(CONTROL_PIECES))
     entries = tuple(from_disk(piece) for piece in written[len(CONTROL_PIECES) :])
-    symbols = symbol_list(path, header)
+    symbols = parse_symbols(path, header)
     if entries[: len(symbols)] != symbols:
         raise ModelError("tokenizer_symbols_misplaced", path=path, piece=CONTROL_PIECES[-1])
     seen: set[str] = set(CONTROL_PIECES)
@@ -90,11 +90,11 @@ def piece_list(
         if not (position < len(symbols) or is_piece(piece)) or not is_unicode(piece):
             raise ModelError("tokenizer_piece_invalid", path=path, piece=shorten(piece), kind=header["kind"])
         seen.add(piece)
-    for piece in always:
+    for piece in required:
         if piece not in seen:
             raise ModelError("tokenizer_piece_missing", path=path, piece=piece)
     return entries
 
 
-def _one_a_line(texts: Sequence[str]) -> str:
+def _format_list(texts: Sequence[str]) -> str:
     return "[\n" + ",\n".join(f"  {json.dumps(text, ensure_ascii=False)}" for text in texts) + "\n]"

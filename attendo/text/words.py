@@ -16,14 +16,14 @@ from attendo.text.tokenizer import (
     MARK,
     UNK,
     UNKNOWN_TEXT,
-    checked_ids,
-    checked_symbols,
+    display_piece,
     is_unicode,
-    label,
-    split_at,
-    spoken_ids,
+    split_at_symbols,
+    strip_special_ids,
+    validate_ids,
+    validate_special_tokens,
 )
-from attendo.text.tokenizer_files import piece_list, symbol_list, write_header
+from attendo.text.tokenizer_files import parse_pieces, parse_symbols, write_header
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,20 @@ class Vocabulary:
         return self.entries[piece_id - len(CONTROL_PIECES)]
 
 
-def most_frequent(pieces: Iterable[str], limit: int | None, always: tuple[str, ...] = ()) -> Vocabulary:
-    """At most `limit` ids, control pieces included: first `always`, then by count, ties by text."""
-    smallest = len(CONTROL_PIECES) + len(always) + 1
-    if limit is not None and limit < smallest:
-        raise UsageError("vocabulary_too_small", size=limit, minimum=smallest)
+def build_vocabulary(pieces: Iterable[str], max_size: int | None, required: tuple[str, ...] = ()) -> Vocabulary:
+    """At most `max_size` ids, control pieces included: first `required`, then by count, ties by text."""
+    smallest = len(CONTROL_PIECES) + len(required) + 1
+    if max_size is not None and max_size < smallest:
+        raise UsageError("vocabulary_too_small", size=max_size, minimum=smallest)
     counts = Counter(pieces)
     if not counts:
         raise DataError("vocabulary_text_empty")
     for piece in counts:
         if not is_unicode(piece):
             raise DataError("piece_unpaired_surrogate", piece=piece)
-    ranked = sorted(counts.keys() - set(always), key=lambda piece: (-counts[piece], piece))
-    room = None if limit is None else limit - len(CONTROL_PIECES) - len(always)
-    return Vocabulary((*always, *ranked[:room]))
+    ranked = sorted(counts.keys() - set(required), key=lambda piece: (-counts[piece], piece))
+    room = None if max_size is None else max_size - len(CONTROL_PIECES) - len(required)
+    return Vocabulary((*required, *ranked[:room]))
 
 
 @dataclass(frozen=True)
@@ -85,17 +85,17 @@ class Words:
     symbols: tuple[str, ...] = ()  # the first entries of the vocabulary
 
     @classmethod
-    def build(cls, texts: Iterable[str], limit: int | None = None, symbols: Sequence[str] = ()) -> "Words":
-        """The most frequent pieces of the texts; `limit` is the largest vocabulary, control pieces included."""
-        whole = checked_symbols(symbols)
-        pieces = (piece for text in texts for piece in cut(text, whole))
-        return cls(most_frequent(pieces, limit, always=(*whole, " ")), whole)
+    def build(cls, texts: Iterable[str], max_size: int | None = None, symbols: Sequence[str] = ()) -> "Words":
+        """The most frequent pieces of the texts; `max_size` is the largest vocabulary, control pieces included."""
+        whole = validate_special_tokens(symbols)
+        pieces = (piece for text in texts for piece in split_pieces(text, whole))
+        return cls(build_vocabulary(pieces, max_size, required=(*whole, " ")), whole)
 
     @classmethod
     def read(cls, path: Path, header: dict[str, object]) -> "Words":
         """The tokenizer in a file whose header was read; a fault is a `ModelError`."""
-        entries = piece_list(path, header, from_disk=_from_disk, is_piece=_is_piece, always=(" ",))
-        return cls(Vocabulary(entries), symbol_list(path, header))
+        entries = parse_pieces(path, header, from_disk=_from_disk, is_piece=_is_piece, required=(" ",))
+        return cls(Vocabulary(entries), parse_symbols(path, header))
 
     @property
     def vocab_size(self) -> int:
@@ -104,7 +104,7 @@ class Words:
 
     def encode(self, text: str) -> list[int]:
         """One id per piece, UNK for a piece that is not in the vocabulary."""
-        return self.vocabulary.ids(cut(text, self.symbols))
+        return self.vocabulary.ids(split_pieces(text, self.symbols))
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text."""
@@ -112,18 +112,18 @@ class Words:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The exact text where no id is UNK; UNK reads as a sign with a space before it."""
-        spoken = spoken_ids(ids, self.vocab_size)
+        spoken = strip_special_ids(ids, self.vocab_size)
         pieces = (f" {UNKNOWN_TEXT}" if each == UNK else self.vocabulary.entry(each) for each in spoken)
         return "".join(pieces).removeprefix(" ")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Words without their space, control pieces by name."""
-        checked = checked_ids(ids, self.vocab_size)
-        return [CONTROL_PIECES[each] if each <= EOS else label(self.vocabulary.entry(each)) for each in checked]
+        checked = validate_ids(ids, self.vocab_size)
+        return [CONTROL_PIECES[each] if each <= EOS else display_piece(self.vocabulary.entry(each)) for each in checked]
 
     def unknown(self, text: str) -> list[str]:
         """The words and signs that are not in the vocabulary."""
-        return [piece.removeprefix(" ") for piece in self.vocabulary.missing(cut(text, self.symbols))]
+        return [piece.removeprefix(" ") for piece in self.vocabulary.missing(split_pieces(text, self.symbols))]
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write `NAME.tokenizer.json`."""
@@ -131,17 +131,17 @@ class Words:
         return [write_header(folder, name, self.kind, entries, self.symbols)]
 
 
-def cut(text: str, symbols: tuple[str, ...] = ()) -> list[str]:
+def split_pieces(text: str, symbols: tuple[str, ...] = ()) -> list[str]:
     """The pieces of a text: joined, they are the text, with one space before it unless it begins with a symbol."""
-    first, *rest = split_at(text, symbols)
-    pieces: list[str] = _pattern().findall(" " + first) if first else []
+    first, *rest = split_at_symbols(text, symbols)
+    pieces: list[str] = _word_pattern().findall(" " + first) if first else []
     for position, part in enumerate(rest):
-        pieces += _pattern().findall(part) if position % 2 else [part]
+        pieces += _word_pattern().findall(part) if position % 2 else [part]
     return pieces
 
 
 @cache
-def _pattern() -> re.Pattern[str]:
+def _word_pattern() -> re.Pattern[str]:
     """A word may hold marks, joiners and inner apostrophes; any other sign stands alone with its marks."""
     # Python's \w leaves out combining marks, which would cut most Indic words; no mark lies outside these two ranges.
     code_points = (*range(0x300, 0x1F000), *range(0xE0100, 0xE01F0))
@@ -157,13 +157,13 @@ def _to_disk(piece: str) -> str:
     return f"{MARK}{escaped[1:]}" if escaped.startswith(" ") else escaped
 
 
-def _from_disk(written: str) -> str:
-    piece = f" {written[1:]}" if written.startswith(MARK) else written
+def _from_disk(escaped: str) -> str:
+    piece = f" {escaped[1:]}" if escaped.startswith(MARK) else escaped
     return piece.replace(f"\\{MARK}", MARK)
 
 
 def _is_piece(piece: str) -> bool:
-    """Looser than `cut`, whose idea of a letter grows with Python's Unicode tables."""
+    """Looser than `split_pieces`, whose idea of a letter grows with Python's Unicode tables."""
     if piece.isspace():
         return len(piece) == 1
     return bool(piece) and not any(character.isspace() for character in piece.removeprefix(" "))

@@ -10,20 +10,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attendo.data.batch import Batch, Example, collate
-from attendo.decode.step_hook import between_steps
+from attendo.decode.step_hook import run_step_hook
 from attendo.errors import ModelError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.text import Tokenizer
-from attendo.text.newlines import as_line
-from attendo.text_model.length_batches import in_groups
+from attendo.text.newlines import strip_line_end
+from attendo.text_model.length_batches import run_in_length_batches
 from attendo.text_model.results import Alignment, Hypothesis, Result
 
 ALIGNMENT_HEAD = "alignment_head"  # in scores.json
-_POSITIONS = 4096  # of a batch: for each there is a weight for every token of the source and every head
+_MAX_BATCH_POSITIONS = 4096  # of a batch: for each there is a weight for every token of the source and every head
 Tokenizers = tuple[Tokenizer, Tokenizer]  # of the source and of the target
 Links = list[tuple[int, int]]  # a character of the source, and one of its translation; both count from 0
-_NEAR = 4  # tokens that decide how the next one is written
+_CONTEXT_TOKENS = 4  # tokens that decide how the next one is written
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class AlignmentHead:
     head: int
 
     @staticmethod
-    def stored(scores: Mapping[str, Any], config: ModelConfig) -> "AlignmentHead | None":
+    def from_scores(scores: Mapping[str, Any], config: ModelConfig) -> "AlignmentHead | None":
         """The one that a model folder names in its scores.json; None where it names none."""
         if (found := scores.get(ALIGNMENT_HEAD)) is None:
             return None
@@ -56,7 +56,7 @@ class AlignmentHead:
 
 
 @torch.inference_mode()
-def aligned(
+def align(
     results: Sequence[Result],
     sources: Sequence[Sequence[int]],
     networks: Sequence[Transformer],
@@ -68,21 +68,21 @@ def aligned(
     It is that of the alignment head that `scores` name. Without one, and in an ensemble, whose members have learned
     different heads, it is the mean of the heads of the last layer.
     """
-    head = AlignmentHead.stored(scores or {}, networks[0].config) if len(networks) == 1 else None
+    head = AlignmentHead.from_scores(scores or {}, networks[0].config) if len(networks) == 1 else None
     pairs = [
         Example(source, each.ids) for result, source in zip(results, sources, strict=True) for each in result.hypotheses
     ]
     found: dict[int, Alignment] = {}
 
     def look(group: Sequence[int]) -> None:
-        between_steps()
+        run_step_hook()
         batch = collate([pairs[number] for number in group]).to(networks[0].output.weight.device)
-        mean = torch.stack([_looks(each, batch, head) for each in networks]).mean(dim=0).cpu()
+        mean = torch.stack([_cross_attention(each, batch, head) for each in networks]).mean(dim=0).cpu()
         for row, number in enumerate(group):
             pair = pairs[number]
             found[number] = Alignment(mean[row, : len(pair.target), : len(pair.source) + 1].clone())
 
-    in_groups([pair.length for pair in pairs], min(batch_tokens, _POSITIONS), look)
+    run_in_length_batches([pair.length for pair in pairs], min(batch_tokens, _MAX_BATCH_POSITIONS), look)
     each_in_turn = iter(range(len(pairs)))
     return [
         replace(
@@ -93,7 +93,7 @@ def aligned(
     ]
 
 
-def _looks(network: Transformer, batch: Batch, head: AlignmentHead | None) -> Float[Tensor, "B T S"]:
+def _cross_attention(network: Transformer, batch: Batch, head: AlignmentHead | None) -> Float[Tensor, "B T S"]:
     """Its attention to the source: of this head, or the mean of those of the last layer."""
     seen: list[Tensor] = []
     site = head.site if head else f"decoder.{network.config.num_decoder_layers - 1}.cross"
@@ -106,46 +106,48 @@ def _looks(network: Transformer, batch: Batch, head: AlignmentHead | None) -> Fl
     return seen[0]
 
 
-def links_of(answer: Hypothesis, text: str, source: Tokenizer, target: Tokenizer) -> Links | None:
+def link_characters(hypothesis: Hypothesis, text: str, source: Tokenizer, target: Tokenizer) -> Links | None:
     """Of an answer to this text by a model with these tokenizers; None where no alignment was asked for."""
-    if answer.alignment is None:
+    if hypothesis.alignment is None:
         return None
-    ids = source.encode(as_line(text))
-    added = answer.alignment.weights.size(1) - 1 - len(ids)  # what the model puts before every source
-    here, there = _last_characters(source, ids), _last_characters(target, answer.ids)
-    return [(here[one - added], there[other]) for one, other in answer.alignment.links if one >= added]
+    ids = source.encode(strip_line_end(text))
+    added = hypothesis.alignment.weights.size(1) - 1 - len(ids)  # what the model puts before every source
+    here, there = _last_character_positions(source, ids), _last_character_positions(target, hypothesis.ids)
+    return [(here[one - added], there[other]) for one, other in hypothesis.alignment.links if one >= added]
 
 
-def with_words(answer: Hypothesis, source: Sequence[int], before: int, tokenizers: Tokenizers) -> Hypothesis:
+def add_word_indices(
+    hypothesis: Hypothesis, source: Sequence[int], num_prefix_tokens: int, tokenizers: Tokenizers
+) -> Hypothesis:
     """The same, its alignment with the tokens of the source and the words that tokens belong to.
 
-    The first `before` tokens of the source are no part of its text.
+    The first `num_prefix_tokens` tokens of the source are no part of its text.
     """
-    if answer.alignment is None:
-        return answer
+    if hypothesis.alignment is None:
+        return hypothesis
     source_tokenizer, target_tokenizer = tokenizers
     alignment = replace(
-        answer.alignment,
+        hypothesis.alignment,
         source_pieces=tuple(source_tokenizer.pieces(source)),
-        source_words=(-1,) * before + word_numbers(source_tokenizer, source[before:]),
-        target_words=word_numbers(target_tokenizer, answer.ids),
+        source_words=(-1,) * num_prefix_tokens + word_indices(source_tokenizer, source[num_prefix_tokens:]),
+        target_words=word_indices(target_tokenizer, hypothesis.ids),
     )
-    return replace(answer, alignment=alignment)
+    return replace(hypothesis, alignment=alignment)
 
 
-def word_numbers(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[int, ...]:
+def word_indices(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[int, ...]:
     """Of each token the word that its last character belongs to, counted from 0; words are what white space divides."""
     text = tokenizer.decode(ids)
     begins = [n for n, each in enumerate(text) if not each.isspace() and (n == 0 or text[n - 1].isspace())]
-    return tuple(bisect_right(begins, place) - 1 for place in _last_characters(tokenizer, ids))
+    return tuple(bisect_right(begins, place) - 1 for place in _last_character_positions(tokenizer, ids))
 
 
-def _last_characters(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
+def _last_character_positions(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
     """Of each token, its place in the text: behind it there is a space only where the token is one."""
     places: list[int] = []
     length = 0
     for place, token in enumerate(ids):
-        near = ids[max(0, place - _NEAR) : place]
+        near = ids[max(0, place - _CONTEXT_TOKENS) : place]
         length += len(tokenizer.decode([*near, token])) - len(tokenizer.decode(near))
         places.append(max(0, length - 1))
     return places

@@ -9,110 +9,120 @@ from typing import Any
 
 import torch
 
-from attendo.decode.config import OF_A_SOURCE, GenerationConfig
-from attendo.decode.requests import Request
+from attendo.decode.config import SOURCE_SETTINGS, GenerationConfig
+from attendo.decode.requests import DecodeRequest
 from attendo.errors import UsageError
 from attendo.text import EOS, Tokenizer
-from attendo.text.newlines import as_line
-from attendo.text_model.constraints import Ids, beginning_ids, holds, prefix_ids, required_ways
-from attendo.text_model.options import TooLongError, Wishes, shown
-from attendo.text_model.results import Alignment, Hypothesis, Result, Score, empty
-from attendo.text_model.search_setup import ranking_of
-from attendo.text_model.sentence_splitting import Segment, join_segments, segments
+from attendo.text.newlines import strip_line_end
+from attendo.text_model.constraints import Ids, contains, encode_prefix, encode_prompt, required_token_sequences
+from attendo.text_model.options import GenerateOptions, TooLongError, shorten
+from attendo.text_model.results import Alignment, Hypothesis, HypothesisScore, Result, empty_result
+from attendo.text_model.search_setup import make_ranking
+from attendo.text_model.sentence_splitting import Segment, join_segments, split_segments
 
-_NUMBER_BYTES = 6  # of what names a request
-_SHOWN = 12  # symbols that a message names
+_REQUEST_ID_BYTES = 6  # of what names a request
+_MAX_NAMED_SYMBOLS = 12  # symbols that a message names
 
 
 @dataclass(frozen=True)
-class Line:
+class SourceLine:
     """One source, and what is asked for it alone. Without an encoder there is none: the text is the prefix."""
 
     source: Ids
-    limit: int
-    least: int = 0
+    max_length: int
+    min_length: int = 0
     prefix: Ids = ()
     phrases: tuple[str, ...] = ()  # that must be said
-    ways: tuple[tuple[Ids, ...], ...] = ((),)  # to write all of these
-    left_out: int = field(default=0, compare=False)  # tokens of the source that are not read
+    phrase_variants: tuple[tuple[Ids, ...], ...] = ((),)  # to write all of these
+    truncated_tokens: int = field(default=0, compare=False)  # tokens of the source that are not read
     text: str = field(default="", compare=False)  # that the source was read from
-    breaks: str = field(default="", compare=False)  # line breaks between the sentence before and this one
+    line_breaks: str = field(default="", compare=False)  # line breaks between the sentence before and this one
     unsplit: int = field(default=0, compare=False)  # sentences in it, of a model that learned from single ones
 
     @property
-    def read(self) -> int:
+    def source_tokens(self) -> int:
         """Tokens of the text, eos left out."""
         return len(self.source or self.prefix)
 
     @cached_property
-    def number(self) -> int:
+    def request_id(self) -> int:
         """Names it, also for what is drawn: the same line has the same answer wherever it stands."""
         written_out = repr((self.source, self.prefix, self.phrases)).encode()
-        return int.from_bytes(hashlib.blake2b(written_out, digest_size=_NUMBER_BYTES).digest(), "big")
+        return int.from_bytes(hashlib.blake2b(written_out, digest_size=_REQUEST_ID_BYTES).digest(), "big")
 
-    def request(self) -> Request:
-        return Request(self.number, self.source, self.limit, self.least, self.prefix)
+    def to_request(self) -> DecodeRequest:
+        return DecodeRequest(self.request_id, self.source, self.max_length, self.min_length, self.prefix)
 
 
-class LineMaker:
-    """Knows what is asked for, and how many tokens can be read and said (`longest`; None: any number)."""
+class SourceEncoder:
+    """Knows what is asked for, and how many tokens can be read and said (`max_sequence_length`; None: any number)."""
 
     def __init__(
         self,
-        wishes: Wishes,
+        options: GenerateOptions,
         config: GenerationConfig,
         source: Tokenizer,
         target: Tokenizer,
-        longest: int | None,
-        splits: bool = False,
+        max_sequence_length: int | None,
+        split_by_default: bool = False,
     ) -> None:
-        """`splits`: whether texts are split where the call does not say."""
-        self._splits = splits if wishes.split is None else wishes.split
-        self._wishes, self._config, self._source, self._target = wishes, config, source, target
-        self._before, self._begin = prefixes_of(config, source, target)
-        self._positions = longest
-        self._most = config.max_source if self._positions is None else min(config.max_source, self._positions)
+        """`split_by_default`: whether texts are split where the call does not say."""
+        self._splits = split_by_default if options.split is None else options.split
+        self._options, self._config, self._source, self._target = options, config, source, target
+        self._source_prefix, self._target_prefix = encode_prefixes(config, source, target)
+        self._max_sequence_length = max_sequence_length
+        self._max_source_tokens = (
+            config.max_source
+            if self._max_sequence_length is None
+            else min(config.max_source, self._max_sequence_length)
+        )
 
     @property
-    def added(self) -> int:
+    def source_prefix_tokens(self) -> int:
         """Tokens that are put before every source."""
-        return len(self._before)
+        return len(self._source_prefix)
 
-    def of(self, texts: Sequence[str]) -> list[list[Line]]:
+    def encode(self, texts: Sequence[str]) -> list[list[SourceLine]]:
         """Of each text, none where there is nothing to answer."""
-        prefixes, phrases = self._wishes.prefixes(len(texts)), self._wishes.phrases(len(texts))
-        made: list[list[Line]] = []
-        for number, (text, prefix, required) in enumerate(zip(map(as_line, texts), prefixes, phrases, strict=True)):
-            self._wishes.check_ban(prefix, required)
-            lines = self._of_text(text, prefix, required, number, len(texts))
+        prefixes, phrases = self._options.expand_prefixes(len(texts)), self._options.expand_constraints(len(texts))
+        made: list[list[SourceLine]] = []
+        for number, (text, prefix, required) in enumerate(
+            zip(map(strip_line_end, texts), prefixes, phrases, strict=True)
+        ):
+            self._options.check_banned_phrases(prefix, required)
+            lines = self._encode_text(text, prefix, required, number, len(texts))
             made.append(lines if text.strip() else [])
         return made
 
-    def results(self, found: Sequence[Result], made: Sequence[Sequence[Line]]) -> list[Result]:
+    def join_results(
+        self, line_results: Sequence[Result], lines_per_text: Sequence[Sequence[SourceLine]]
+    ) -> list[Result]:
         """One for each text, in the order of the texts, from those of the lines that were made of them."""
-        rest, told = iter(found), []
-        for lines, phrases in zip(made, self._wishes.phrases(len(made)), strict=True):
-            of_lines = [next(rest) for _ in lines] or [empty(len(phrases), self._wishes.alignments)]
-            told.append(self._whole(of_lines, lines) if len(of_lines) > 1 else of_lines[0])
+        rest, told = iter(line_results), []
+        for lines, phrases in zip(lines_per_text, self._options.expand_constraints(len(lines_per_text)), strict=True):
+            of_lines = [next(rest) for _ in lines] or [empty_result(len(phrases), self._options.alignments)]
+            told.append(self._join_sentences(of_lines, lines) if len(of_lines) > 1 else of_lines[0])
         return told
 
-    def join(self, answers: Sequence[str], lines: Sequence[Line]) -> str:
+    def join(self, outputs: Sequence[str], lines: Sequence[SourceLine]) -> str:
         """The answers to the first of these lines, as one text."""
-        return join_segments(answers, [line.breaks for line in lines[: len(answers)]])
+        return join_segments(outputs, [line.line_breaks for line in lines[: len(outputs)]])
 
-    def _of_text(self, text: str, prefix: str, required: tuple[str, ...], number: int, total: int) -> list[Line]:
+    def _encode_text(
+        self, text: str, prefix: str, required: tuple[str, ...], number: int, total: int
+    ) -> list[SourceLine]:
         if not text.strip():
             return []
-        parts = segments(text) if self._splits else [Segment(text)]
+        parts = split_segments(text) if self._splits else [Segment(text)]
         unsplit = 0
         if len(parts) > 1 and (conflict := self._find_split_conflict(prefix, required)):
-            if self._wishes.split:
+            if self._options.split:
                 raise conflict
             parts, unsplit = [Segment(text)], len(parts)
         self._check_lengths([part.text for part in parts], number, total)
-        lines = [self._line(part.text, "" if n else prefix, required) for n, part in enumerate(parts)]
+        lines = [self._encode_line(part.text, "" if n else prefix, required) for n, part in enumerate(parts)]
         return [
-            replace(line, text=part.text, breaks=part.breaks, unsplit=unsplit)
+            replace(line, text=part.text, line_breaks=part.line_breaks, unsplit=unsplit)
             for line, part in zip(lines, parts, strict=True)
         ]
 
@@ -120,63 +130,65 @@ class LineMaker:
         """Why a text of several sentences must be read as one; None if it can be split."""
         if required:
             return UsageError("constraints_split_conflict")
-        if len(segments(prefix)) > 1:
+        if len(split_segments(prefix)) > 1:
             return UsageError("prefix_split_conflict")
         return None
 
-    def _check_lengths(self, parts: Sequence[str], number: int, total: int) -> None:
+    def _check_lengths(self, sentences: Sequence[str], number: int, total: int) -> None:
         if self._config.long_source == "cut":
             return
-        for part in parts:
-            if (tokens := self._tokens(part)) <= self._most:
+        for part in sentences:
+            if (tokens := self._count_tokens(part)) <= self._max_source_tokens:
                 continue
             values: dict[str, object] = {
                 "position": number + 1,
                 "total": total,
                 "tokens": tokens,
-                "limit": self._most,
+                "limit": self._max_source_tokens,
             }
-            if self._splits and self._wishes.split is not False:
-                raise TooLongError("sentence_exceeds_model_limit", number, sentence=shown(part), **values)
+            if self._splits and self._options.split is not False:
+                raise TooLongError("sentence_exceeds_model_limit", number, sentence=shorten(part), **values)
             raise TooLongError("text_exceeds_model_limit", number, **values)
 
-    def _whole(self, found: Sequence[Result], lines: Sequence[Line]) -> Result:
+    def _join_sentences(self, results: Sequence[Result], lines: Sequence[SourceLine]) -> Result:
         """The answers to the sentences of one text as one answer."""
-        wholes = [self._joined(each, lines) for each in _best_combinations(found, self._wishes.n_best)]
-        return Result(tuple(wholes), sentences=tuple(found))
+        wholes = [
+            self._join_hypotheses(each, lines) for each in _select_best_combinations(results, self._options.n_best)
+        ]
+        return Result(tuple(wholes), sentences=tuple(results))
 
-    def _joined(self, parts: Sequence[Hypothesis], lines: Sequence[Line]) -> Hypothesis:
-        tokens = sum(each.parts.tokens for each in parts)
-        divisor, reward = ranking_of(self._config).terms(tokens)
+    def _join_hypotheses(self, hypotheses: Sequence[Hypothesis], lines: Sequence[SourceLine]) -> Hypothesis:
+        tokens = sum(each.parts.tokens for each in hypotheses)
+        divisor, reward = make_ranking(self._config).terms(tokens)
         log_probability, penalty, coverage = (
-            sum(getattr(each.parts, name) for each in parts) for name in ("log_probability", "penalty", "coverage")
+            sum(getattr(each.parts, name) for each in hypotheses) for name in ("log_probability", "penalty", "coverage")
         )
         return Hypothesis(
-            text=self.join([each.text for each in parts], lines),
-            ids=tuple(number for each in parts for number in each.ids),
-            pieces=tuple(piece for each in parts for piece in each.pieces),
-            parts=Score(log_probability, penalty, tokens, divisor, reward, coverage),
-            cut=any(each.cut for each in parts),
-            alignment=self._joined_alignment(parts, lines),
+            text=self.join([each.text for each in hypotheses], lines),
+            ids=tuple(number for each in hypotheses for number in each.ids),
+            pieces=tuple(piece for each in hypotheses for piece in each.pieces),
+            parts=HypothesisScore(log_probability, penalty, tokens, divisor, reward, coverage),
+            cut=any(each.cut for each in hypotheses),
+            alignment=self._join_alignments(hypotheses, lines),
         )
 
-    def _joined_alignment(self, parts: Sequence[Hypothesis], lines: Sequence[Line]) -> Alignment | None:
+    def _join_alignments(self, hypotheses: Sequence[Hypothesis], lines: Sequence[SourceLine]) -> Alignment | None:
         """The alignments of the sentences as one: each looks at its own source, and the last column is of any eos."""
-        kept = [each.alignment for each in parts if each.alignment is not None]
-        if len(kept) < len(parts):
+        kept = [each.alignment for each in hypotheses if each.alignment is not None]
+        if len(kept) < len(hypotheses):
             return None
         weights = torch.block_diag(*(each.weights[:, :-1] for each in kept))
         ends = torch.cat([each.weights[:, -1:] for each in kept])
-        sources = self._words_before([line.text for line in lines], lines)
-        targets = self._words_before([each.text for each in parts], lines)
+        sources = self._count_words_before([line.text for line in lines], lines)
+        targets = self._count_words_before([each.text for each in hypotheses], lines)
         return Alignment(
             torch.cat([weights, ends], dim=1),
             tuple(piece for each in kept for piece in each.source_pieces),
-            _shifted([each.source_words for each in kept], sources),
-            _shifted([each.target_words for each in kept], targets),
+            _offset_words([each.source_words for each in kept], sources),
+            _offset_words([each.target_words for each in kept], targets),
         )
 
-    def _words_before(self, texts: Sequence[str], lines: Sequence[Line]) -> list[int]:
+    def _count_words_before(self, texts: Sequence[str], lines: Sequence[SourceLine]) -> list[int]:
         """Of each text how many words stand before its first when all are joined; that may go on with the last one."""
         found: list[int] = []
         for count, text in enumerate(texts, start=1):
@@ -185,48 +197,48 @@ class LineMaker:
             found.append(len(before.split()) - int(goes_on))
         return found
 
-    def _tokens(self, text: str) -> int:
-        return len(self._before) + len(self._source.encode(text))
+    def _count_tokens(self, text: str) -> int:
+        return len(self._source_prefix) + len(self._source.encode(text))
 
-    def _line(self, text: str, prefix: str, phrases: tuple[str, ...]) -> Line:
-        return self._line_of(text, prefix_ids(self._target, prefix) if prefix else (), phrases)
+    def _encode_line(self, text: str, prefix: str, phrases: tuple[str, ...]) -> SourceLine:
+        return self._make_line(text, encode_prefix(self._target, prefix) if prefix else (), phrases)
 
-    def _line_of(self, text: str, prefix: Ids, phrases: tuple[str, ...]) -> Line:
-        whole, begin = self._source.encode(text) if text else [], (*self._begin, *prefix)
-        source, left_out = shortened(whole, self._config, len(self._before), self._positions)
+    def _make_line(self, text: str, prefix: Ids, phrases: tuple[str, ...]) -> SourceLine:
+        whole, begin = self._source.encode(text) if text else [], (*self._target_prefix, *prefix)
+        source, left_out = truncate(whole, self._config, len(self._source_prefix), self._max_sequence_length)
         limit, least = self._limits(len(source), len(begin))
-        ways = tuple(required_ways(self._target, phrases)) if phrases else ((),)
-        return Line((*self._before, *source), limit, least, begin, phrases, ways, left_out)
+        ways = tuple(required_token_sequences(self._target, phrases)) if phrases else ((),)
+        return SourceLine((*self._source_prefix, *source), limit, least, begin, phrases, ways, left_out)
 
     def _limits(self, source_tokens: int, prefix_tokens: int) -> tuple[int, int]:
         """The most and the fewest tokens of the answer."""
-        config, given = self._config, self._wishes.max_length
+        config, given = self._config, self._options.max_length
         if given is not None and prefix_tokens > given:
             raise UsageError("prefix_longer_than_max_length", tokens=prefix_tokens, limit=given)
         limit = given or int(config.max_length_factor * source_tokens) + config.max_length_extra
         limit = max(limit, prefix_tokens + config.max_length_extra) if given is None and prefix_tokens else limit
-        if self._positions is not None:
-            limit = min(limit, self._positions)
+        if self._max_sequence_length is not None:
+            limit = min(limit, self._max_sequence_length)
         least = int(config.min_length_factor * source_tokens) + config.min_length_extra
-        if self._wishes.min_length is not None:
-            least = self._wishes.min_length
-        limit = max(limit, least) if given is None and self._positions is None else limit
-        if least > limit and self._wishes.min_length is not None:
+        if self._options.min_length is not None:
+            least = self._options.min_length
+        limit = max(limit, least) if given is None and self._max_sequence_length is None else limit
+        if least > limit and self._options.min_length is not None:
             raise UsageError("min_length_exceeds_model_limit", min_length=least, limit=limit)
         # With a free end the limit counts all tokens; otherwise those before eos.
         return limit - int(config.at_limit == "free"), min(limit, least)
 
 
-def _shifted(words: Sequence[Sequence[int]], before: Sequence[int]) -> tuple[int, ...]:
+def _offset_words(words: Sequence[Sequence[int]], offsets: Sequence[int]) -> tuple[int, ...]:
     """Numbers of words in sentences as numbers in their text."""
-    pairs = zip(words, before, strict=True)
+    pairs = zip(words, offsets, strict=True)
     return tuple(number if number < 0 else number + shift for numbers, shift in pairs for number in numbers)
 
 
-def _best_combinations(found: Sequence[Result], count: int) -> list[tuple[Hypothesis, ...]]:
+def _select_best_combinations(results: Sequence[Result], count: int) -> list[tuple[Hypothesis, ...]]:
     """One hypothesis of each sentence: those with the highest sums of scores, the best of each sentence first."""
     kept: list[tuple[float, tuple[Hypothesis, ...]]] = [(0.0, ())]
-    for result in found:
+    for result in results:
         # A hypothesis that was cut stands behind all others: its score counts as no more than theirs.
         ranks = accumulate((_score(each) for each in result.hypotheses), min)
         ranked = list(zip(ranks, result.hypotheses, strict=True))
@@ -239,37 +251,46 @@ def _score(hypothesis: Hypothesis) -> float:
     return hypothesis.score if hypothesis.utility is None else hypothesis.utility
 
 
-def shortened(
-    source: Sequence[int], config: GenerationConfig, before: int = 0, positions: int | None = None
+def truncate(
+    source: Sequence[int], config: GenerationConfig, num_prefix_tokens: int = 0, max_sequence_length: int | None = None
 ) -> tuple[Sequence[int], int]:
     """What is read of a source, and how many tokens of it are not: none, unless long sources are cut."""
-    most = (config.max_source if positions is None else min(config.max_source, positions)) - before
+    most = (
+        config.max_source if max_sequence_length is None else min(config.max_source, max_sequence_length)
+    ) - num_prefix_tokens
     if config.long_source == "refuse" or len(source) <= most:
         return source, 0
     return source[:most], len(source) - most
 
 
-class BeginningMaker(LineMaker):
+class PromptEncoder(SourceEncoder):
     """A line for every text, also for one that is empty, which begins with nothing."""
 
-    def of(self, texts: Sequence[str]) -> list[list[Line]]:
-        made: list[list[Line]] = []
-        for number, (text, required) in enumerate(zip(texts, self._wishes.phrases(len(texts)), strict=True)):
-            self._wishes.check_ban("", required)
-            for banned in self._wishes.ban:
-                if holds(text, banned):
+    def encode(self, texts: Sequence[str]) -> list[list[SourceLine]]:
+        made: list[list[SourceLine]] = []
+        for number, (text, required) in enumerate(
+            zip(texts, self._options.expand_constraints(len(texts)), strict=True)
+        ):
+            self._options.check_banned_phrases("", required)
+            for banned in self._options.ban:
+                if contains(text, banned):
                     raise UsageError("prompt_contains_banned_phrase", text=text, banned=banned)
             self._check_length(text, number, len(texts))
-            made.append([replace(self._line_of("", beginning_ids(self._target, text), required), text=text)])
+            made.append([replace(self._make_line("", encode_prompt(self._target, text), required), text=text)])
         return made
 
     def _check_length(self, text: str, number: int, count: int) -> None:
         """A text that is too long cannot be cut: its end would not know of its beginning."""
-        tokens = len(self._begin) + len(beginning_ids(self._target, text))
-        limit = self._wishes.max_length
-        if tokens > self._most:
+        tokens = len(self._target_prefix) + len(encode_prompt(self._target, text))
+        limit = self._options.max_length
+        if tokens > self._max_source_tokens:
             raise TooLongError(
-                "prompt_exceeds_model_limit", number, position=number + 1, total=count, tokens=tokens, limit=self._most
+                "prompt_exceeds_model_limit",
+                number,
+                position=number + 1,
+                total=count,
+                tokens=tokens,
+                limit=self._max_source_tokens,
             )
         if limit is not None and tokens > limit:
             raise TooLongError(
@@ -277,18 +298,18 @@ class BeginningMaker(LineMaker):
             )
 
 
-def refuse_source(wishes: Wishes, config: GenerationConfig, given: Mapping[str, Any]) -> None:
+def reject_source_options(options: GenerateOptions, config: GenerationConfig, given: Mapping[str, Any]) -> None:
     """What is said of a source, or would say again how the answer begins; `given` are the options of the call."""
-    if wishes.prefix:
+    if options.prefix:
         raise UsageError("prefix_with_decoder_only_model")
     # Lengths follow that of a source unless a call says otherwise; a model without one needs not be told so.
-    meant = {name: given.get(name) if "factor" in name else getattr(config, name) for name in OF_A_SOURCE}
-    said = [name for name, value in meant.items() if value and value != OF_A_SOURCE[name]]
-    for name in [*(each for each in ("split", "alignments") if getattr(wishes, each)), *said]:
+    meant = {name: given.get(name) if "factor" in name else getattr(config, name) for name in SOURCE_SETTINGS}
+    said = [name for name, value in meant.items() if value and value != SOURCE_SETTINGS[name]]
+    for name in [*(each for each in ("split", "alignments") if getattr(options, each)), *said]:
         raise UsageError("source_option_without_encoder", option=name)
 
 
-def prefixes_of(config: GenerationConfig, source: Tokenizer, target: Tokenizer) -> tuple[Ids, Ids]:
+def encode_prefixes(config: GenerationConfig, source: Tokenizer, target: Tokenizer) -> tuple[Ids, Ids]:
     """The ids before a source, and those that an answer begins with."""
     return (
         _symbol_ids(source, config.source_prefix, "source_prefix"),
@@ -300,7 +321,11 @@ def _symbol_ids(tokenizer: Tokenizer, pieces: Sequence[str], name: str) -> Ids:
     """Symbols have the ids behind eos, in their order."""
     for piece in pieces:
         if piece not in tokenizer.symbols:
-            known = ", ".join(tokenizer.symbols[:_SHOWN]) or "none"
-            more = f" and {len(tokenizer.symbols) - _SHOWN} more" if len(tokenizer.symbols) > _SHOWN else ""
+            known = ", ".join(tokenizer.symbols[:_MAX_NAMED_SYMBOLS]) or "none"
+            more = (
+                f" and {len(tokenizer.symbols) - _MAX_NAMED_SYMBOLS} more"
+                if len(tokenizer.symbols) > _MAX_NAMED_SYMBOLS
+                else ""
+            )
             raise UsageError("unknown_prefix_symbol", option=name, symbol=piece, known=known, more=more)
     return tuple(EOS + 1 + tokenizer.symbols.index(piece) for piece in pieces)

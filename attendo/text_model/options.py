@@ -5,19 +5,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from attendo.decode.config import MOST_KEPT, MOST_TOKENS, GenerationConfig
-from attendo.decode.presets import like
+from attendo.decode.config import MAX_FINISHED, MAX_TOKENS, GenerationConfig
+from attendo.decode.presets import preset
 from attendo.errors import ModelError, UsageError
-from attendo.settings import nearest
-from attendo.text_model.constraints import checked_phrases, holds
+from attendo.settings import suggest_name
+from attendo.text_model.constraints import contains, validate_phrases
 
-_OF_SAMPLES = ("seed", "temperature", "top_k", "top_p", "min_p", "typical")
-_OF_BEAMS = ("stop", "patience", "groups", "diversity")
-_SHOWN = 60  # characters
+_SAMPLING_OPTIONS = ("seed", "temperature", "top_k", "top_p", "min_p", "typical")
+_BEAM_OPTIONS = ("stop", "patience", "groups", "diversity")
+_MAX_QUOTED_CHARACTERS = 60  # characters
 
 
 @dataclass(frozen=True)
-class Wishes:
+class GenerateOptions:
     """For one call; the lists are for all texts, or hold one for each of them."""
 
     n_best: int = 1  # hypotheses of a result
@@ -35,73 +35,73 @@ class Wishes:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError("length_below_one", option=name, value=value)
-            if value is not None and value > MOST_TOKENS:
-                raise UsageError("length_exceeds_token_limit", option=name, limit=MOST_TOKENS, value=value)
+            if value is not None and value > MAX_TOKENS:
+                raise UsageError("length_exceeds_token_limit", option=name, limit=MAX_TOKENS, value=value)
         if self.min_length and self.max_length and self.min_length > self.max_length:
             raise UsageError("min_length_exceeds_maximum", min_length=self.min_length, max_length=self.max_length)
-        object.__setattr__(self, "ban", checked_phrases(self.ban, "ban"))
+        object.__setattr__(self, "ban", validate_phrases(self.ban, "ban"))
         if self.split and self.constraints:
             raise UsageError("constraints_split_conflict")
 
-    def prefixes(self, count: int) -> list[str]:
+    def expand_prefixes(self, num_texts: int) -> list[str]:
         """One for each of so many texts."""
         if isinstance(self.prefix, str):
-            return [self.prefix] * count
-        if len(self.prefix) != count:
-            raise UsageError("prefix_count_mismatch", prefixes=len(self.prefix), texts=count)
+            return [self.prefix] * num_texts
+        if len(self.prefix) != num_texts:
+            raise UsageError("prefix_count_mismatch", prefixes=len(self.prefix), texts=num_texts)
         return list(self.prefix)
 
-    def phrases(self, count: int) -> list[tuple[str, ...]]:
+    def expand_constraints(self, num_texts: int) -> list[tuple[str, ...]]:
         """Those that must be said, of each of so many texts."""
         given = self.constraints
         if isinstance(given, str) or all(isinstance(each, str) for each in given):
-            return [checked_phrases(given, "constraints")] * count  # type: ignore[arg-type]
-        if len(given) != count:
-            raise UsageError("constraints_count_mismatch", lists=len(given), texts=count)
-        return [checked_phrases(each, "constraints") for each in given]
+            return [validate_phrases(given, "constraints")] * num_texts  # type: ignore[arg-type]
+        if len(given) != num_texts:
+            raise UsageError("constraints_count_mismatch", lists=len(given), texts=num_texts)
+        return [validate_phrases(each, "constraints") for each in given]
 
-    def check_ban(self, prefix: str, phrases: Sequence[str]) -> None:
+    def check_banned_phrases(self, prefix: str, phrases: Sequence[str]) -> None:
         for banned in self.ban:
-            if holds(prefix, banned):
+            if contains(prefix, banned):
                 raise UsageError("prefix_contains_banned_phrase", prefix=prefix, banned=banned)
             for phrase in phrases:
-                if holds(phrase, banned):
+                if contains(phrase, banned):
                     raise UsageError("constraint_contains_banned_phrase", phrase=phrase, banned=banned)
 
 
-def divided(defaults: GenerationConfig, options: Mapping[str, Any]) -> tuple[Wishes, GenerationConfig]:
+def split_options(defaults: GenerationConfig, options: Mapping[str, Any]) -> tuple[GenerateOptions, GenerationConfig]:
     """Options of a call: those of this call alone, and the settings with the rest of them. None is as if left out.
 
     With `like` the settings are those of another system, not the defaults.
     """
     given = {name: value for name, value in options.items() if value is not None}
     system = given.pop("like", None)
-    names = {field.name for field in fields(Wishes)}
+    names = {field.name for field in fields(GenerateOptions)}
     settings = {name: value for name, value in given.items() if name not in names}
     for name in settings:
         if name not in GenerationConfig.model_fields:
             raise UsageError(
                 "unknown_generation_option",
                 option=name,
-                suggestion=nearest(name, [*names, "like", *GenerationConfig.model_fields]),
+                suggestion=suggest_name(name, [*names, "like", *GenerationConfig.model_fields]),
             )
-    wishes = Wishes(**{name: value for name, value in given.items() if name in names})
-    config = defaults.changed(**settings) if system is None else like(system, settings, defaults)
-    config = _checked(config, settings)
+    wishes = GenerateOptions(**{name: value for name, value in given.items() if name in names})
+    config = defaults.override(**settings) if system is None else preset(system, settings, defaults)
+    config = _check_config(config, settings)
     if wishes.distinct is None:
         wishes = replace(wishes, distinct=system is None and not config.sample)
-    _check_count(wishes, config)
+    _check_n_best(wishes, config)
     _check_lengths(wishes, settings)
     if wishes.constraints and config.sample:
         raise UsageError("constraints_sample_conflict")
     if wishes.constraints and config.groups > 1:
         raise UsageError("constraints_groups_conflict", groups=config.groups)
     if wishes.constraints:
-        _check_plain(config, "constraints")
+        _require_plain_beam(config, "constraints")
     return wishes, config
 
 
-def refuse_string(texts: Sequence[str]) -> None:
+def check_text_list(texts: Sequence[str]) -> None:
     """A string is a sequence too, of letters: nobody means that. Nor is anything in the list but text."""
     if isinstance(texts, str):
         raise UsageError("texts_not_list")
@@ -109,19 +109,19 @@ def refuse_string(texts: Sequence[str]) -> None:
         raise UsageError("text_not_string", item=other[0])
 
 
-def candidates(wishes: Wishes, config: GenerationConfig) -> int:
+def num_candidates(options: GenerateOptions, config: GenerationConfig) -> int:
     """How many hypotheses are needed."""
     if config.mbr == "none":
-        return wishes.n_best
+        return options.n_best
     return config.mbr_candidates if config.sample else config.beam
 
 
-def _checked(config: GenerationConfig, given: Mapping[str, Any]) -> GenerationConfig:
+def _check_config(config: GenerationConfig, given: Mapping[str, Any]) -> GenerationConfig:
     """Nothing that was given may go unused."""
     if config.sample and given.get("beam", 1) > 1:
         raise UsageError("sample_beam_conflict")
     if config.mbr != "none" and config.beam == 1:
-        config = config.changed(sample=True)
+        config = config.override(sample=True)
     if config.mbr != "none" and not config.sample and "mbr_candidates" in given:
         raise UsageError("mbr_candidates_beam_conflict", beam=config.beam)
     if config.mbr == "none" and "mbr_candidates" in given:
@@ -130,11 +130,11 @@ def _checked(config: GenerationConfig, given: Mapping[str, Any]) -> GenerationCo
         raise UsageError("repetition_of_without_penalty")
     if config.normalise == "none" and given.get("length_penalty", 1) not in (0, 1):  # which ask for nothing more
         raise UsageError("length_penalty_normalise_conflict", length_penalty=given["length_penalty"])
-    for name in _OF_SAMPLES:
+    for name in _SAMPLING_OPTIONS:
         if name in given and not config.sample:
             raise UsageError("sampling_option_without_sample", option=name)
-    for name in _OF_BEAMS:
-        if name in given and (config.sample or config.beam == 1) and given[name] != _neutral(name):
+    for name in _BEAM_OPTIONS:
+        if name in given and (config.sample or config.beam == 1) and given[name] != _neutral_value(name):
             raise UsageError("beam_option_without_beam", option=name)
     if "diversity" in given and config.groups == 1:
         raise UsageError("diversity_without_groups")
@@ -143,43 +143,43 @@ def _checked(config: GenerationConfig, given: Mapping[str, Any]) -> GenerationCo
     if config.groups > 1 and config.patience != 1:
         raise UsageError("groups_patience_conflict", groups=config.groups, patience=config.patience)
     if config.groups > 1:
-        _check_plain(config, f"groups ({config.groups})")
+        _require_plain_beam(config, f"groups ({config.groups})")
     return config
 
 
-def _check_lengths(wishes: Wishes, given: Mapping[str, Any]) -> None:
+def _check_lengths(options: GenerateOptions, given: Mapping[str, Any]) -> None:
     """A number of tokens takes the place of what follows the length of the source."""
     for side in ("max", "min"):
-        number = getattr(wishes, f"{side}_length")
+        number = getattr(options, f"{side}_length")
         for name in (f"{side}_length_factor", f"{side}_length_extra"):
             if number is not None and name in given:
                 raise UsageError("length_option_conflict", side=side, option=name, length=number)
-    if wishes.max_length is not None and given.get("min_length_factor"):
+    if options.max_length is not None and given.get("min_length_factor"):
         raise UsageError("min_length_factor_conflict")
-    if wishes.max_length is not None and (least := given.get("min_length_extra", 0)) > wishes.max_length:
-        raise UsageError("min_length_extra_exceeds_maximum", min_length_extra=least, max_length=wishes.max_length)
+    if options.max_length is not None and (least := given.get("min_length_extra", 0)) > options.max_length:
+        raise UsageError("min_length_extra_exceeds_maximum", min_length_extra=least, max_length=options.max_length)
 
 
-def _check_plain(config: GenerationConfig, what: str) -> None:
+def _require_plain_beam(config: GenerationConfig, option: str) -> None:
     """Some ways to stop are those of a plain beam."""
     if config.at_limit == "free":
-        raise UsageError("at_limit_free_conflict", option=what)
+        raise UsageError("at_limit_free_conflict", option=option)
     if config.stop in ("leader", "shrinking"):
-        raise UsageError("stop_rule_conflict", option=what, stop=config.stop)
+        raise UsageError("stop_rule_conflict", option=option, stop=config.stop)
 
 
-def _neutral(name: str) -> Any:
+def _neutral_value(name: str) -> Any:
     """What means nothing, so that it may be said of any search."""
     return 1 if name == "groups" else None
 
 
-def _check_count(wishes: Wishes, config: GenerationConfig) -> None:
+def _check_n_best(options: GenerateOptions, config: GenerationConfig) -> None:
     if config.sample:
-        most, name = (MOST_KEPT, "samples") if config.mbr == "none" else (config.mbr_candidates, "mbr_candidates")
+        most, name = (MAX_FINISHED, "samples") if config.mbr == "none" else (config.mbr_candidates, "mbr_candidates")
     else:
         most, name = config.beam, "beam"
-    if not 1 <= wishes.n_best <= most:
-        raise UsageError("n_best_out_of_range", option=name, limit=most, n_best=wishes.n_best)
+    if not 1 <= options.n_best <= most:
+        raise UsageError("n_best_out_of_range", option=name, limit=most, n_best=options.n_best)
 
 
 class TooLongError(UsageError):
@@ -198,16 +198,16 @@ class NotANumberError(ModelError):
         self.precision, self.number = precision, number
 
 
-def is_wrong(log_probabilities: Iterable[float]) -> bool:
+def has_nan(log_probabilities: Iterable[float]) -> bool:
     """Whether one of them is not a number."""
     return any(map(math.isnan, log_probabilities))
 
 
-def behind_place(error: TooLongError | NotANumberError) -> str:
+def message_without_position(error: TooLongError | NotANumberError) -> str:
     """What is wrong, without the "text 2 of 3" at the beginning: whoever read the texts knows it by another name."""
     return str(error).partition(" of ")[2].lstrip("0123456789")
 
 
-def shown(text: str, most: int = _SHOWN) -> str:
+def shorten(text: str, max_characters: int = _MAX_QUOTED_CHARACTERS) -> str:
     """In quotes, of a long text the beginning."""
-    return repr(text if len(text) <= most else f"{text[: most - 3]}...")
+    return repr(text if len(text) <= max_characters else f"{text[: max_characters - 3]}...")

@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-_DIGITS = 4  # of a weight of attention
+_WEIGHT_DIGITS = 4  # of a weight of attention
 
 
 @dataclass(frozen=True)
-class Score:
+class HypothesisScore:
     """How a score came about: value = (log_probability + penalty) / divisor + reward + coverage."""
 
     log_probability: float  # of all tokens together, eos included unless the answer came to no end
@@ -53,10 +53,10 @@ class Alignment:
 
     def __str__(self) -> str:
         """`0-0 1-2`, source token before answer token, as Pharaoh and Marian write it."""
-        return pharaoh(self.links)
+        return format_pharaoh(self.links)
 
 
-def pharaoh(links: Iterable[tuple[int, int]]) -> str:
+def format_pharaoh(links: Iterable[tuple[int, int]]) -> str:
     """`0-0 1-2`, source before answer."""
     return " ".join(f"{source}-{target}" for source, target in links)
 
@@ -68,7 +68,7 @@ class Hypothesis:
     text: str
     ids: tuple[int, ...]
     pieces: tuple[str, ...]
-    parts: Score
+    parts: HypothesisScore
     cut: bool
     constraints: tuple[bool, ...] = ()  # of each that was asked for, whether the text holds it
     utility: float | None = None  # expected, where minimum Bayes risk chose
@@ -151,13 +151,13 @@ class Result:
         return self.best.alignment
 
 
-EMPTY = Result((Hypothesis("", (), (), Score(0.0), False),))
+EMPTY_RESULT = Result((Hypothesis("", (), (), HypothesisScore(0.0), False),))
 
 
-def empty(constraints: int, aligned: bool) -> Result:
+def empty_result(num_constraints: int, with_alignment: bool) -> Result:
     """The answer to no text, which meets no constraint."""
-    alignment = Alignment(torch.zeros(0, 1)) if aligned else None
-    return Result((replace(EMPTY.best, constraints=(False,) * constraints, alignment=alignment),))
+    alignment = Alignment(torch.zeros(0, 1)) if with_alignment else None
+    return Result((replace(EMPTY_RESULT.best, constraints=(False,) * num_constraints, alignment=alignment),))
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,9 @@ class Alternative:
     result: Result
 
 
-def plain_result(result: Result, several: bool) -> dict[str, Any]:
-    """The best hypothesis; `several`: with all of them. What there is none of is left out."""
-    content = plain_hypothesis(result.best)
+def result_to_dict(result: Result, all_hypotheses: bool) -> dict[str, Any]:
+    """The best hypothesis; `all_hypotheses`: with all of them. What there is none of is left out."""
+    content = hypothesis_to_dict(result.best)
     if result.unknown:
         content["unknown"] = result.unknown
     if result.source_left_out:
@@ -191,28 +191,30 @@ def plain_result(result: Result, several: bool) -> dict[str, Any]:
     if result.unsplit:
         content["unsplit"] = result.unsplit
     if result.sentences:
-        content["sentences"] = [plain_hypothesis(each.best) for each in result.sentences]
-    if several:
-        content["hypotheses"] = [plain_hypothesis(each) for each in result.hypotheses]
+        content["sentences"] = [hypothesis_to_dict(each.best) for each in result.sentences]
+    if all_hypotheses:
+        content["hypotheses"] = [hypothesis_to_dict(each) for each in result.hypotheses]
     return content
 
 
-def plain_hypothesis(each: Hypothesis) -> dict[str, Any]:
+def hypothesis_to_dict(hypothesis: Hypothesis) -> dict[str, Any]:
     content: dict[str, Any] = {
-        "text": each.text,
-        "score": each.score,
-        "parts": asdict(each.parts),
-        "pieces": each.pieces,
-        "ids": each.ids,
-        "cut": each.cut,
+        "text": hypothesis.text,
+        "score": hypothesis.score,
+        "parts": asdict(hypothesis.parts),
+        "pieces": hypothesis.pieces,
+        "ids": hypothesis.ids,
+        "cut": hypothesis.cut,
     }
-    if each.constraints:
-        content["constraints"] = each.constraints
-    if each.utility is not None:
-        content["utility"] = each.utility
-    if each.alignment is not None:
-        content["alignments"] = each.alignment.links
-        content["word_alignments"] = each.alignment.word_links
-        content["source_pieces"] = each.alignment.source_pieces
-        content["attention"] = [[round(weight, _DIGITS) for weight in row] for row in each.alignment.weights.tolist()]
+    if hypothesis.constraints:
+        content["constraints"] = hypothesis.constraints
+    if hypothesis.utility is not None:
+        content["utility"] = hypothesis.utility
+    if hypothesis.alignment is not None:
+        content["alignments"] = hypothesis.alignment.links
+        content["word_alignments"] = hypothesis.alignment.word_links
+        content["source_pieces"] = hypothesis.alignment.source_pieces
+        content["attention"] = [
+            [round(weight, _WEIGHT_DIGITS) for weight in row] for row in hypothesis.alignment.weights.tolist()
+        ]
     return content

@@ -11,37 +11,37 @@ from torch import Tensor, nn
 
 from attendo.decode.beam import Beam
 from attendo.decode.config import GenerationConfig
-from attendo.decode.constrained_beam import ConstrainedBeam, GoesOn, never
-from attendo.decode.coverage import Covering
+from attendo.decode.constrained_beam import ConstrainedBeam, ExtendsLastWord, never_extends
+from attendo.decode.coverage import CoverageNetwork
 from attendo.decode.diverse_beam import DiverseBeam
-from attendo.decode.engines import CachedEngine, Engine, FastEngine, SearchEngine, TextbookEngine
-from attendo.decode.networks import Ensemble, Tapped
+from attendo.decode.engines import CachedEngine, Engine, FastEngine, SteppingEngine, TextbookEngine
+from attendo.decode.networks import Ensemble, TappedNetwork
 from attendo.decode.ranking import Ranking
 from attendo.decode.rules import (
     BannedPhrases,
-    EndAtLimit,
-    Forbid,
-    Given,
-    LeastLength,
+    ForcedPrefix,
+    ForceEosAtLimit,
+    MinLength,
     NoRepeatNgram,
-    Prefix,
     Renormalise,
     RepetitionPenalty,
+    SuppressTokens,
+    UnscoredPrefix,
 )
-from attendo.decode.search import Network, Rule, Strategy
-from attendo.decode.strategies import Greedy, Sample, Shape
+from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy
+from attendo.decode.strategies import Greedy, Sampling, SamplingFilter
 from attendo.errors import UsageError
 from attendo.model.transformer import Transformer
-from attendo.nn.attention import kernels_for_any_shape
-from attendo.nn.devices import settle_bf16
+from attendo.nn.attention import without_cudnn_attention
+from attendo.nn.devices import configure_cpu_bf16
 from attendo.text import BOS, PAD, UNK
 
-_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-Phrases = Sequence[Sequence[int]]
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+PhraseIds = Sequence[Sequence[int]]
 
 
 @runtime_checkable
-class Reader(Protocol):
+class EncoderDecoderNetwork(Protocol):
     """What reads a source and steps through a target: a network, or an ensemble of them."""
 
     def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Any: ...
@@ -52,20 +52,20 @@ class Reader(Protocol):
 
 
 @contextmanager
-def evaluating(*networks: nn.Module) -> Iterator[None]:
+def eval_mode(*networks: nn.Module) -> Iterator[None]:
     """Without dropout, for sentences of any length; afterwards every part is in the mode it was in."""
     in_training = [module for network in networks for module in network.modules() if module.training]
     for module in in_training:
         module.training = False
     try:
-        with kernels_for_any_shape():
+        with without_cudnn_attention():
             yield
     finally:
         for module in in_training:
             module.training = True
 
 
-def longest_source(networks: Sequence[Transformer]) -> int | None:
+def max_sequence_length(networks: Sequence[Transformer]) -> int | None:
     """Tokens that every one of them can read, and say, beside eos or bos; None where there is no end to them."""
     learned = [each.config.max_length - 1 for each in networks if each.config.positions == "learned"]
     return min(learned, default=None)
@@ -82,107 +82,112 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def ranking_of(config: GenerationConfig) -> Ranking:
+def make_ranking(config: GenerationConfig) -> Ranking:
     length = config.length_penalty
     return Ranking(config.normalise, length, config.counts_eos, config.coverage_penalty, config.word_penalty)
 
 
-def strategy_of(
-    config: GenerationConfig, count: int, constraints: Mapping[int, Phrases] | None = None, goes_on: GoesOn = never
+def make_strategy(
+    config: GenerationConfig,
+    count: int,
+    constraints: Mapping[int, PhraseIds] | None = None,
+    extends_last_word: ExtendsLastWord = never_extends,
 ) -> Strategy:
     """`count` is how many hypotheses are needed; `constraints` are phrases by the number of their request.
 
-    `goes_on` tells whether a token behind a phrase makes its last word longer.
+    `extends_last_word` tells whether a token behind a phrase makes its last word longer.
     """
-    ranking, free_end = ranking_of(config), config.at_limit == "free"
+    ranking, free_end = make_ranking(config), config.at_limit == "free"
     if constraints:
-        return ConstrainedBeam(config.beam, ranking, config.stop, config.patience, constraints, goes_on)
+        return ConstrainedBeam(config.beam, ranking, config.stop, config.patience, constraints, extends_last_word)
     if config.sample:
-        shape = Shape(config.temperature, config.top_k, config.top_p, config.min_p, config.typical)
-        return Sample(count, config.seed, shape, free_end)
+        shape = SamplingFilter(config.temperature, config.top_k, config.top_p, config.min_p, config.typical)
+        return Sampling(count, config.seed, shape, free_end)
     if config.beam == 1:
         return Greedy(free_end)
     if config.groups > 1:
         return DiverseBeam(config.beam, config.groups, config.diversity, ranking, config.stop)
-    return Beam(config.beam, ranking, config.stop, config.patience, needed=count, free_end=free_end)
+    return Beam(config.beam, ranking, config.stop, config.patience, num_hypotheses=count, free_end=free_end)
 
 
-def rules_of(config: GenerationConfig, banned: Phrases = (), prefix: bool = False, least: bool = False) -> list[Rule]:
-    """`prefix`, `least`: whether some answer is asked to begin with something, or to have so many tokens at least.
+def make_rules(
+    config: GenerationConfig, banned: PhraseIds = (), prefix: bool = False, min_length: bool = False
+) -> list[Rule]:
+    """`prefix`, `min_length`: whether some answer is asked to begin with something, or to have so many tokens at least.
 
     Rules change what the ones before left: a penalty comes before what forbids, and a prefix behind it.
     """
     rules: list[Rule] = []
     if config.repetition_penalty != 1:
         rules.append(RepetitionPenalty(config.repetition_penalty, config.repetition_of == "logits"))
-    rules.append(Forbid() if config.allow_unk else Forbid((PAD, BOS, UNK)))
+    rules.append(SuppressTokens() if config.allow_unk else SuppressTokens((PAD, BOS, UNK)))
     if config.no_repeat_ngram:
         rules.append(NoRepeatNgram(config.no_repeat_ngram))
     if banned:
         rules.append(BannedPhrases(tuple(map(tuple, banned))))
-    if least:
-        rules.append(LeastLength())
+    if min_length:
+        rules.append(MinLength())
     if config.at_limit == "end":
-        rules.append(EndAtLimit())
+        rules.append(ForceEosAtLimit())
     if prefix:
-        rules.append(Prefix())
+        rules.append(ForcedPrefix())
     if prefix and config.target_prefix:
-        rules.append(Given(len(config.target_prefix)))
+        rules.append(UnscoredPrefix(len(config.target_prefix)))
     if config.renormalise:
         rules.append(Renormalise())
     return rules
 
 
-def engine_of(config: GenerationConfig, reader: Reader, constrained: bool = False) -> Engine:
+def make_engine(config: GenerationConfig, base_network: EncoderDecoderNetwork, constrained: bool = False) -> Engine:
     """Constraints need the plain search, because the host must see every step."""
-    on_gpu = networks_of(reader)[0].device.type == "cuda"
+    on_gpu = member_networks(base_network)[0].device.type == "cuda"
     kind = config.engine if config.engine != "auto" else "fast" if on_gpu and not constrained else "cached"
     if constrained and kind != "cached":
         raise UsageError("constraints_engine_conflict", engine=kind)
-    network, positions = in_precision(config, reader), config.positions(on_gpu)
+    network, positions = with_precision(config, base_network), config.resolve_batch_tokens(on_gpu)
     if kind == "fast":
-        return FastEngine(covering(config, network), positions, config.compile)
+        return FastEngine(with_coverage(config, network), positions, config.compile)
     if constrained or not isinstance(network, Transformer) or config.coverage_penalty > 0:
         if kind == "textbook":
-            what = "coverage_penalty" if isinstance(network, Transformer) else _kind(network)
+            what = "coverage_penalty" if isinstance(network, Transformer) else _feature_name(network)
             raise UsageError("textbook_engine_conflict", feature=what)
-        return search_engine_of(config, reader)
+        return make_stepping_engine(config, base_network)
     return TextbookEngine(network, positions) if kind == "textbook" else CachedEngine(network, positions)
 
 
-def search_engine_of(config: GenerationConfig, reader: Reader) -> SearchEngine:
-    network = covering(config, in_precision(config, reader))
-    return SearchEngine(network, config.positions(network.device.type == "cuda"))
+def make_stepping_engine(config: GenerationConfig, base_network: EncoderDecoderNetwork) -> SteppingEngine:
+    network = with_coverage(config, with_precision(config, base_network))
+    return SteppingEngine(network, config.resolve_batch_tokens(network.device.type == "cuda"))
 
 
-def in_precision(config: GenerationConfig, reader: Reader) -> Reader:
+def with_precision(config: GenerationConfig, network: EncoderDecoderNetwork) -> EncoderDecoderNetwork:
     """With networks of their own where the precision is another one."""
-    kind, networks = _TYPES.get(config.precision), networks_of(reader)
+    kind, networks = _DTYPES.get(config.precision), member_networks(network)
     for each in networks:
-        settle_bf16(each.device, kind or each.output.weight.dtype)
+        configure_cpu_bf16(each.device, kind or each.output.weight.dtype)
     if kind is None or all(each.output.weight.dtype == kind for each in networks):
-        return reader
+        return network
     copies = [copy.deepcopy(each).to(kind) for each in networks]
-    if isinstance(reader, Ensemble):
-        return Ensemble(copies, reader.weights, reader.how)
-    return Tapped(copies[0], reader.tap) if isinstance(reader, Tapped) else copies[0]
+    if isinstance(network, Ensemble):
+        return Ensemble(copies, network.weights, network.how)
+    return TappedNetwork(copies[0], network.tap) if isinstance(network, TappedNetwork) else copies[0]
 
 
-def covering(config: GenerationConfig, reader: Reader) -> Network:
+def with_coverage(config: GenerationConfig, network: EncoderDecoderNetwork) -> Seq2SeqNetwork:
     """The same, keeping count of attention where that counts."""
     if config.coverage_penalty > 0:
-        if not isinstance(reader, Transformer):
-            raise UsageError("coverage_penalty_conflict", feature=_kind(reader))
-        return Covering(reader)
-    assert isinstance(reader, Network)  # networks and ensembles are
-    return reader
+        if not isinstance(network, Transformer):
+            raise UsageError("coverage_penalty_conflict", feature=_feature_name(network))
+        return CoverageNetwork(network)
+    assert isinstance(network, Seq2SeqNetwork)  # networks and ensembles are
+    return network
 
 
-def networks_of(reader: Reader) -> list[Transformer]:
-    members = reader.members if isinstance(reader, Ensemble) else (reader,)
-    bare = (each.network if isinstance(each, Tapped) else each for each in members)
+def member_networks(network: EncoderDecoderNetwork) -> list[Transformer]:
+    members = network.members if isinstance(network, Ensemble) else (network,)
+    bare = (each.network if isinstance(each, TappedNetwork) else each for each in members)
     return [each for each in bare if isinstance(each, Transformer)]
 
 
-def _kind(reader: Reader) -> str:
-    return "an ensemble" if isinstance(reader, Ensemble) else "scaled heads"
+def _feature_name(network: EncoderDecoderNetwork) -> str:
+    return "an ensemble" if isinstance(network, Ensemble) else "scaled heads"

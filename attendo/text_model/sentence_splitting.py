@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, script_of
+from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, find_script
 
 _WIDE_ENDS = "。！？｡"  # need no space behind them
 _ENDS = ".!?…؟।॥։۔"
@@ -15,11 +15,11 @@ _CLOSING = "\"'”’»)\\]）」』》】"
 # A sentence ends behind its signs and what closes with them: at once, or where a space follows.
 _END = re.compile(rf"[{_WIDE_ENDS}{_ENDS}]+[{_CLOSING}]*")
 # Abbreviations that no sentence ends with.
-_INSIDE = re.compile(
+_ABBREVIATION = re.compile(
     r"(?:^|[\s(\[\"'])(?:Mr|Mrs|Ms|Dr|Prof|St|vs|ca|bzw|Hr|Fr|Sr|Sra|Mme|Mlle|p\.ex|e\.g|i\.e|z\.B|d\.h)\.$"
 )
 # Abbreviations that end a sentence unless a lower-case letter follows, or a digit: "No. 5", but "No. I did not."
-_EITHER = re.compile(r"(?:^|[\s(\[\"'])(?:No|Nr|etc|usw|[^\W\d_]\.[^\W\d_])\.$")
+_AMBIGUOUS_ABBREVIATION = re.compile(r"(?:^|[\s(\[\"'])(?:No|Nr|etc|usw|[^\W\d_]\.[^\W\d_])\.$")
 _INITIAL = re.compile(r"(?:^|[\s(\[\"'])[^\W\d_]\.$")
 _LAST_WORD_I = re.compile(r"[a-z,] I\.$")  # "my wife and I." is no initial
 _NUMBER = re.compile(r"(?:^|[\s(\[\"'])\d{1,2}\.$")
@@ -27,36 +27,36 @@ _ENUMERATION = re.compile(r"\s*\d{1,2}")
 _MONTH = re.compile(
     r"(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b", re.IGNORECASE
 )
-_FEWEST = 20  # texts from which something is concluded
+_MIN_TEXTS = 20  # texts from which something is concluded
 _PERCENTILES = (50, 90, 99, 100)
-_LOOK_BACK = 8  # characters that hold any of these abbreviations and what stands before it
+_CONTEXT_CHARACTERS = 8  # characters that hold any of these abbreviations and what stands before it
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """In order, without the white space around them."""
     found: list[str] = []
     begin = 0
     for end in _END.finditer(text):
-        if _ends(text, begin, end):
+        if _is_sentence_end(text, begin, end):
             found.append(text[begin : end.end()])
             begin = end.end()
     return [each.strip() for each in (*found, text[begin:]) if each.strip()]
 
 
 class Segment(NamedTuple):
-    """One sentence of a text; `breaks` are the line breaks before it, none where it follows on the same line."""
+    """One sentence of a text; `line_breaks` are the line breaks before it, none where it follows on the same line."""
 
     text: str
-    breaks: str = ""
+    line_breaks: str = ""
 
 
-def segments(text: str) -> list[Segment]:
+def split_segments(text: str) -> list[Segment]:
     """The sentences of all lines. One without a letter or a digit stays with the one before it on its line."""
     found: list[Segment] = []
     breaks = ""
     for line in text.splitlines(keepends=True):
         first = len(found)
-        for sentence in sentences(line):
+        for sentence in split_sentences(line):
             if len(found) > first and not (_has_words(sentence) and _has_words(found[-1].text)):
                 found[-1] = found[-1]._replace(text=f"{found[-1].text} {sentence}")
             else:
@@ -65,16 +65,16 @@ def segments(text: str) -> list[Segment]:
     return found
 
 
-def join_segments(answers: Sequence[str], breaks: Sequence[str]) -> str:
+def join_segments(outputs: Sequence[str], line_breaks: Sequence[str]) -> str:
     """The answers to segments as one text, with the line breaks before each."""
     lines: list[list[str]] = [[]]
     ends: list[str] = []
-    for answer, before in zip(answers, breaks, strict=True):
+    for answer, before in zip(outputs, line_breaks, strict=True):
         if before:
             lines.append([])
             ends.append(before)
         lines[-1].append(answer)
-    return "".join(joined(line) + end for line, end in zip(lines, [*ends, ""], strict=True))
+    return "".join(join_texts(line) + end for line, end in zip(lines, [*ends, ""], strict=True))
 
 
 def ends_as_sentence(text: str) -> bool:
@@ -85,40 +85,40 @@ def ends_as_sentence(text: str) -> bool:
 def measure_sources(texts: Sequence[str], tokens: Sequence[int] = ()) -> dict[str, Any] | None:
     """Fields of `TrainingSources`, of texts and their lengths in tokens; None where there are too few texts."""
     texts = [text for text in texts if text.strip()]
-    if len(texts) < _FEWEST:
+    if len(texts) < _MIN_TEXTS:
         return None
     lengths = sorted(tokens)
     return {
         "counted": len(texts),
         "with_end": round(sum(map(ends_as_sentence, texts)) / len(texts), 4),
-        "several_sentences": round(sum(len(segments(text)) > 1 for text in texts) / len(texts), 4),
+        "several_sentences": round(sum(len(split_segments(text)) > 1 for text in texts) / len(texts), 4),
         "tokens": {str(each): lengths[(len(lengths) - 1) * each // 100] for each in _PERCENTILES if lengths},
     }
 
 
-def joined(texts: Sequence[str]) -> str:
+def join_texts(texts: Sequence[str]) -> str:
     """With a space between them, but not in scripts that have none, unless the texts have been cut into words."""
     parts, spaced = list[str](), False
     for text in filter(None, texts):
         spaced = spaced or " " in text
-        if parts and (spaced or not _without_spaces(parts[-1][-1])):
+        if parts and (spaced or not _is_unspaced(parts[-1][-1])):
             parts.append(" ")
             spaced = True
         parts.append(text)
     return "".join(parts)
 
 
-def _ends(text: str, begin: int, signs: re.Match[str]) -> bool:
+def _is_sentence_end(text: str, begin: int, signs: re.Match[str]) -> bool:
     """`begin`: where the sentence starts that may end here."""
     if any(sign in _WIDE_ENDS for sign in signs[0]):
         return True
     rest = text[signs.end() : signs.end() + 16]
     if not rest[:1].isspace():
         return False
-    before, after = text[max(begin, signs.end() - _LOOK_BACK) : signs.end()], rest.lstrip()
-    if _INSIDE.search(before):
+    before, after = text[max(begin, signs.end() - _CONTEXT_CHARACTERS) : signs.end()], rest.lstrip()
+    if _ABBREVIATION.search(before):
         return False
-    if _EITHER.search(before):
+    if _AMBIGUOUS_ABBREVIATION.search(before):
         return not (after[:1].islower() or after[:1].isdigit())
     if _NUMBER.search(before):  # "1. Open it", "am 5. Mai" and "im 3. und 4. Jahr", but "She is 5. He is 6."
         begins_with_it = _ENUMERATION.fullmatch(text, begin, signs.start())
@@ -130,7 +130,7 @@ def _has_words(text: str) -> bool:
     return any(character.isalnum() for character in text)
 
 
-def _without_spaces(character: str) -> bool:
+def _is_unspaced(character: str) -> bool:
     return (
-        character in _WIDE_ENDS or character in "，、；：」』》】）" or script_of(character) in SCRIPTS_WITHOUT_SPACES
+        character in _WIDE_ENDS or character in "，、；：」』》】）" or find_script(character) in SCRIPTS_WITHOUT_SPACES
     )

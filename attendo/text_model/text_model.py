@@ -12,30 +12,37 @@ import torch
 
 from attendo.decode.config import GenerationConfig
 from attendo.decode.engines import Engine
-from attendo.decode.networks import Ensemble, How, Tapped
-from attendo.decode.search_tree import Tree
-from attendo.decode.tree_recorder import Recorder
+from attendo.decode.networks import Ensemble, EnsembleMethod, TappedNetwork
+from attendo.decode.search_tree import SearchTree
+from attendo.decode.tree_recorder import TreeRecorder
 from attendo.errors import ModelError, UsageError
-from attendo.model.head_scaling import HeadScales, scaled_heads
+from attendo.model.head_scaling import HeadScales, scale_heads
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, load_model, save_model
 from attendo.nn.cpu_threads import tune_step
 from attendo.text import Tokenizer
 from attendo.text.model_card import TrainingSources
-from attendo.text.newlines import LineBreaks
-from attendo.text_model.alignment import aligned
-from attendo.text_model.backends import SEARCHED_BY_US, ExportedFolder, Runtime, TorchRuntime, engine_left_out, refusal
-from attendo.text_model.generation import Answering, Call
-from attendo.text_model.inputs import BeginningMaker, LineMaker, refuse_source
-from attendo.text_model.options import Wishes, divided, refuse_string
+from attendo.text.newlines import NewlineTokenizer
+from attendo.text_model.alignment import align
+from attendo.text_model.backends import (
+    NATIVE_SEARCH_ENGINES,
+    Backend,
+    ExportedFolder,
+    TorchBackend,
+    drop_engine_option,
+    unsupported_option_error,
+)
+from attendo.text_model.generation import Generation, PreparedCall
+from attendo.text_model.inputs import PromptEncoder, SourceEncoder, reject_source_options
+from attendo.text_model.options import GenerateOptions, check_text_list, split_options
 from attendo.text_model.results import Alternative, Result, ScoredTarget
-from attendo.text_model.scoring import checked, distinct, next_tokens, pairs_of
+from attendo.text_model.scoring import check_scores, encode_pairs, top_next_tokens, unique_alternatives
 from attendo.text_model.search_setup import pick_device
 from attendo.text_model.sentence_splitting import measure_sources
-from attendo.text_model.trace import GREEDY, Pair, Trace, merged, traced
+from attendo.text_model.trace import GREEDY_OPTIONS, EncodedPair, Trace, merge_head_scales, trace_pair
 
-_ENGINES_KEPT = 2  # one for most calls, and one for those with constraints or coverage
-_SHOWN = 12  # tags that a message names
+_MAX_CACHED_ENGINES = 2  # one for most calls, and one for those with constraints or coverage
+_MAX_NAMED_TAGS = 12  # tags that a message names
 
 
 class TextModel:
@@ -47,21 +54,21 @@ class TextModel:
         tokenizers: Tokenizer | Sequence[Tokenizer] | None = None,
         *,
         generation: Mapping[str, Any] | None = None,
-        runtime: Runtime | None = None,
+        runtime: Backend | None = None,
     ) -> None:
         """A network that you have trained yourself comes with its `tokenizers`: of source and target, or one for both.
 
         `generation` are the decoding settings that it answers by unless a call has others, such as {"beam": 4}.
         """
-        self._stored = stored = _store(model, tokenizers, generation)
+        self._stored = stored = _to_stored_model(model, tokenizers, generation)
         self.source_tokenizer: Tokenizer = stored.source_tokenizer
         self.target_tokenizer: Tokenizer = stored.target_tokenizer
         if self.decoder_only:  # one tokenizer, of running text
-            self.source_tokenizer = self.target_tokenizer = LineBreaks(stored.target_tokenizer)
+            self.source_tokenizer = self.target_tokenizer = NewlineTokenizer(stored.target_tokenizer)
         self.generation = GenerationConfig(**stored.generation)
         self.scores: dict[str, Any] = stored.scores
-        self.about: dict[str, Any] = stored.about  # fields of `About` that are known
-        self.runtime: Runtime = runtime or TorchRuntime(self.network)
+        self.about: dict[str, Any] = stored.about  # fields of `ModelCard` that are known
+        self.runtime: Backend = runtime or TorchBackend(self.network)
         self._engines: dict[Hashable, Engine] = {}
 
     def __repr__(self) -> str:
@@ -77,7 +84,7 @@ class TextModel:
         return f"<TextModel: {', '.join(filter(None, told))}>"
 
     @property
-    def stored(self) -> StoredModel:
+    def stored_model(self) -> StoredModel:
         """What the model folder holds. An exported folder has no network that could be trained or looked into."""
         if isinstance(self._stored, StoredModel):
             return self._stored
@@ -85,7 +92,7 @@ class TextModel:
 
     @property
     def network(self) -> Transformer:
-        return self.stored.network
+        return self.stored_model.network
 
     @property
     def decoder_only(self) -> bool:
@@ -99,7 +106,7 @@ class TextModel:
     @property
     def networks(self) -> list[Transformer]:
         """One, or the members of an ensemble."""
-        return self.runtime.networks if isinstance(self.runtime, TorchRuntime) else [self.network]
+        return self.runtime.networks if isinstance(self.runtime, TorchBackend) else [self.network]
 
     @cached_property
     def reads_single_sentences(self) -> bool | None:
@@ -114,16 +121,19 @@ class TextModel:
         self._require_single("saved: save its members")
         if self._heads:
             raise UsageError("save_with_scaled_heads")
-        save_model(Path(folder), self.stored)
+        save_model(Path(folder), self.stored_model)
 
     def ensemble(
-        self, others: "Sequence[TextModel]", weights: Sequence[float | int] | None = None, how: How = "probabilities"
+        self,
+        others: "Sequence[TextModel]",
+        weights: Sequence[float | int] | None = None,
+        how: EnsembleMethod = "probabilities",
     ) -> "TextModel":
         """A model that chooses every token together with others: this one's settings, and the mean of what all expect.
 
         `weights` are this one's first. The tokenizers must be the same.
         """
-        if outside := [each.runtime.name for each in (self, *others) if not isinstance(each.runtime, TorchRuntime)]:
+        if outside := [each.runtime.name for each in (self, *others) if not isinstance(each.runtime, TorchBackend)]:
             raise UsageError("ensemble_with_exported_folder", runtime=outside[0])
         for place, other in enumerate(others, start=2):
             for side in ("source", "target"):
@@ -131,11 +141,11 @@ class TextModel:
                     raise UsageError("ensemble_tokenizer_mismatch", position=place, side=side)
         networks = [*self.networks, *(network for other in others for network in other.networks)]
         shares = None if weights is None else [float(weight) for weight in weights]
-        return TextModel(self.stored, runtime=TorchRuntime(Ensemble(networks, shares, how)))
+        return TextModel(self.stored_model, runtime=TorchBackend(Ensemble(networks, shares, how)))
 
     def settings(self, **options: Any) -> GenerationConfig:
         """What a call with these options is answered by."""
-        return self._asked(options)[1]
+        return self._parse_options(options)[1]
 
     def generate(
         self, texts: Sequence[str], *, n_best: int = 1, max_length: int | None = None, **options: Any
@@ -145,29 +155,32 @@ class TextModel:
         A decoder-only model continues each text, also one that is empty: an answer is the text and what follows it.
         `n_best` is how many hypotheses each result has, fewer where fewer were found. `max_length` is the most tokens
         of an answer, what it is to begin with included; unless given, it follows the length of the source. `options`
-        are the other fields of `Wishes` (prefix="...", constraints=["..."], ban=["..."], min_length=5, split=True,
+        are the other fields of `GenerateOptions` (prefix="...", constraints=["..."], ban=["..."], min_length=5, split=True,
         alignments=True) and those of `GenerationConfig`, the model's own unless given (beam=4, sample=True,
         temperature=0.8 ...); like="marian" takes those of another system instead (`decode/likes.py`).
         """
-        call = self.call(texts, n_best=n_best, max_length=max_length, **options)
+        call = self.prepare_call(texts, n_best=n_best, max_length=max_length, **options)
         lines, config = call.lines, call.config
-        with self.runtime.evaluating(), call.naming_texts():
-            constrained = bool(call.wishes.constraints)
-            found = call.answering.hypotheses(lines, self._engine(config, constrained)) if lines else ()
+        with self.runtime.inference_mode(), call.name_text_in_errors():
+            constrained = bool(call.options.constraints)
+            found = call.generation.generate(lines, self._engine(config, constrained)) if lines else ()
             results = [Result(each) for each in found]
-            if call.wishes.alignments:
-                sources, positions = [line.source for line in lines], config.positions(self.device.type == "cuda")
-                results = aligned(results, sources, self.networks, positions, self.scores)
-        return call.results(results)
+            if call.options.alignments:
+                sources, positions = (
+                    [line.source for line in lines],
+                    config.resolve_batch_tokens(self.device.type == "cuda"),
+                )
+                results = align(results, sources, self.networks, positions, self.scores)
+        return call.collect_results(results)
 
-    def call(self, texts: Sequence[str], **options: Any) -> Call:
+    def prepare_call(self, texts: Sequence[str], **options: Any) -> PreparedCall:
         """What `generate` would be asked with these options, checked and in ids."""
-        refuse_string(texts)
-        wishes, config = self._asked(options)
-        warn_untagged(texts, self._stored, config)
-        maker, answering = self._lines(wishes, config), Answering(wishes, config, self.target_tokenizer)
+        check_text_list(texts)
+        wishes, config = self._parse_options(options)
+        warn_missing_tags(texts, self._stored, config)
+        maker, answering = self._make_source_encoder(wishes, config), Generation(wishes, config, self.target_tokenizer)
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
-        return Call(texts, wishes, config, maker, maker.of(texts), answering, tokenizers)
+        return PreparedCall(texts, wishes, config, maker, maker.encode(texts), answering, tokenizers)
 
     def stream(self, text: str, **options: Any) -> Generator[str, None, Result]:
         """The answer in pieces, each as soon as it is decided; joined, they are the text of the result returned.
@@ -176,43 +189,43 @@ class TextModel:
         is only known at the end comes whole: with mbr, with ban (an answer may have to be searched for again), with
         constraints, and from an engine that cannot be watched. A text that is split comes sentence by sentence.
         """
-        call = self.call([text], **options)
+        call = self.prepare_call([text], **options)
         call.check_stream()
-        engine = self.runtime.watched(call.config)
-        several = call.config.mbr != "none" or call.wishes.ban or call.wishes.constraints or len(call.lines) != 1
+        engine = self.runtime.stepping_engine(call.config)
+        several = call.config.mbr != "none" or call.options.ban or call.options.constraints or len(call.lines) != 1
         if engine is None or several:
-            return (yield from self._stream_whole(call, options))
-        teller = call.teller()
-        with self.runtime.evaluating():
-            frontiers = engine.frontiers(*call.search())
+            return (yield from self._stream_by_sentence(call, options))
+        teller = call.make_stream_decoder()
+        with self.runtime.inference_mode():
+            frontiers = engine.iter_frontiers(*call.prepare_search())
         while True:
-            with tune_step() if self.device.type == "cpu" else nullcontext(), self.runtime.evaluating():
+            with tune_step() if self.device.type == "cpu" else nullcontext(), self.runtime.inference_mode():
                 step = next(frontiers, None)
             if step is None:
                 break
             last = step
-            if new := teller.new(last):
+            if new := teller.push(last):
                 yield new
-        (result,) = call.results([call.told(last.hypotheses.cpu())])
-        if rest := teller.rest(result.text):
+        (result,) = call.collect_results([call.to_result(last.hypotheses.cpu())])
+        if rest := teller.flush(result.text):
             yield rest
         return result
 
     def alternatives(self, text: str, prefix: str = "", count: int = 5, **options: Any) -> list[Alternative]:
         """The most probable next words behind a prefix of the answer, each with the whole answer it leads to."""
-        wishes, config = self._asked({**options, "prefix": prefix, "split": False})
+        wishes, config = self._parse_options({**options, "prefix": prefix, "split": False})
         if wishes.ban or count < 1 or not (text.strip() or self.decoder_only):
             raise UsageError("alternatives_request_invalid")
-        ((line,),) = self._lines(wishes, config).of([text])
-        answering, reader = Answering(wishes, config, self.target_tokenizer), self.runtime.reader(config)
+        ((line,),) = self._make_source_encoder(wishes, config).encode([text])
+        answering, reader = Generation(wishes, config, self.target_tokenizer), self.runtime.network(config)
         if reader is None:
-            raise refusal(self.runtime.name, {"alternatives": SEARCHED_BY_US})
-        with self.runtime.evaluating():
-            tokens = next_tokens(line, reader, self.device, count)
+            raise unsupported_option_error(self.runtime.name, {"alternatives": NATIVE_SEARCH_ENGINES})
+        with self.runtime.inference_mode():
+            tokens = top_next_tokens(line, reader, self.device, count)
             lines = [replace(line, prefix=(*line.prefix, token)) for token, _ in tokens]
-            found = answering.hypotheses(lines, self._engine(config, bool(wishes.constraints)))
+            found = answering.generate(lines, self._engine(config, bool(wishes.constraints)))
         results = [Result(each) for each in found]
-        return distinct(tokens, results, line.prefix, self.target_tokenizer)[:count]
+        return unique_alternatives(tokens, results, line.prefix, self.target_tokenizer)[:count]
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """The log-probability of each target given its source, eos included: ∑ log p(yₜ | y₍<ₜ₎, x).
@@ -223,24 +236,24 @@ class TextModel:
 
     def score_tokens(self, sources: Sequence[str], targets: Sequence[str]) -> list[ScoredTarget]:
         """The same, token by token."""
-        refuse_string(sources)
-        refuse_string(targets)
-        pairs = pairs_of(sources, targets, self.generation, *self._tokenizers)
-        with self.runtime.evaluating():
-            return checked(self.runtime.scored(pairs, self.target_tokenizer), self.generation.precision)
+        check_text_list(sources)
+        check_text_list(targets)
+        pairs = encode_pairs(sources, targets, self.generation, *self._tokenizers)
+        with self.runtime.inference_mode():
+            return check_scores(self.runtime.score(pairs, self.target_tokenizer), self.generation.precision)
 
-    def search_tree(self, text: str, **options: Any) -> list[Tree]:
+    def search_tree(self, text: str, **options: Any) -> list[SearchTree]:
         """Every hypothesis that a search considers, and what became of it. A diverse beam has a tree a group."""
-        wishes, config = self._asked({**options, "split": options.get("split") or False})
+        wishes, config = self._parse_options({**options, "split": options.get("split") or False})
         if wishes.split or wishes.ban:
             raise UsageError("search_tree_option_conflict")
-        (lines,) = self._lines(wishes, config).of([text])
-        requests, strategy, rules = Answering(wishes, config, self.target_tokenizer).search(lines, ())
-        recorder, engine = Recorder(strategy), self.runtime.watched(config)
+        (lines,) = self._make_source_encoder(wishes, config).encode([text])
+        requests, strategy, rules = Generation(wishes, config, self.target_tokenizer).prepare_search(lines, ())
+        recorder, engine = TreeRecorder(strategy), self.runtime.stepping_engine(config)
         if engine is None:
-            raise refusal(self.runtime.name, {"a search tree": SEARCHED_BY_US})
-        with self.runtime.evaluating():
-            for _ in engine.answers(requests, recorder, rules):
+            raise unsupported_option_error(self.runtime.name, {"a search tree": NATIVE_SEARCH_ENGINES})
+        with self.runtime.inference_mode():
+            for _ in engine.generate(requests, recorder, rules):
                 pass
         return [replace(tree, sentence=0) for tree in recorder.trees]
 
@@ -259,30 +272,30 @@ class TextModel:
         """
         self._require_single("looked into: trace its members")
         model = self.with_heads(heads) if heads else self
-        said = model.generate([text], **GREEDY)[0].best if target is None else target
-        pair = Pair.of(text, said, self.generation, *self._tokenizers)
-        return traced(self.network, pair, model._heads, masked, layer)
+        said = model.generate([text], **GREEDY_OPTIONS)[0].best if target is None else target
+        pair = EncodedPair.encode(text, said, self.generation, *self._tokenizers)
+        return trace_pair(self.network, pair, model._heads, masked, layer)
 
     def with_heads(self, heads: HeadScales) -> "TextModel":
         """The same model with some heads scaled in all that it does: {"decoder.0.cross": {3: 0.0}} switches one off."""
         self._require_single("asked to do without heads: ask its members")
-        tapped = Tapped(self.network, scaled_heads(merged(self._heads, heads)))
-        return TextModel(self.stored, runtime=TorchRuntime(tapped))
+        tapped = TappedNetwork(self.network, scale_heads(merge_head_scales(self._heads, heads)))
+        return TextModel(self.stored_model, runtime=TorchBackend(tapped))
 
-    def _stream_whole(self, call: Call, options: dict[str, Any]) -> Generator[str, None, Result]:
+    def _stream_by_sentence(self, call: PreparedCall, options: dict[str, Any]) -> Generator[str, None, Result]:
         told: list[Result] = []
         for number, line in enumerate(call.lines):
-            before = call.maker.join([each.text for each in told], call.lines)
+            before = call.source_encoder.join([each.text for each in told], call.lines)
             rest = {} if number == 0 else {"prefix": None}  # which begins the first sentence
             told += self.generate([line.text], **{**options, **rest, "split": False})
-            if new := call.maker.join([each.text for each in told], call.lines).removeprefix(before):
+            if new := call.source_encoder.join([each.text for each in told], call.lines).removeprefix(before):
                 yield new
-        return call.results(told)[0]
+        return call.collect_results(told)[0]
 
-    def _lines(self, wishes: Wishes, config: GenerationConfig) -> LineMaker:
-        maker = BeginningMaker if self.decoder_only else LineMaker
+    def _make_source_encoder(self, options: GenerateOptions, config: GenerationConfig) -> SourceEncoder:
+        maker = PromptEncoder if self.decoder_only else SourceEncoder
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
-        return maker(wishes, config, *tokenizers, self.runtime.longest, bool(self.reads_single_sentences))
+        return maker(options, config, *tokenizers, self.runtime.max_sequence_length, bool(self.reads_single_sentences))
 
     def _engine(self, config: GenerationConfig, constrained: bool) -> Engine:
         """One of those used before, where nothing about it has changed: what it has recorded can be used again."""
@@ -290,18 +303,20 @@ class TextModel:
         machine = (config.engine, config.precision, config.batch_tokens, config.compile)
         key = (*machine, self.device, covered, constrained)
         if key not in self._engines:
-            while len(self._engines) >= _ENGINES_KEPT:
+            while len(self._engines) >= _MAX_CACHED_ENGINES:
                 del self._engines[next(iter(self._engines))]
             self._engines[key] = self.runtime.engine(config, constrained)
         return self._engines[key]
 
-    def _asked(self, options: dict[str, Any]) -> tuple[Wishes, GenerationConfig]:
+    def _parse_options(self, options: dict[str, Any]) -> tuple[GenerateOptions, GenerationConfig]:
         """What is asked for in a call, and the settings to answer it by."""
-        given = engine_left_out(self.runtime.name, {name: each for name, each in options.items() if each is not None})
-        wishes, config = divided(self.runtime.defaults(self.generation, given), given)
+        given = drop_engine_option(
+            self.runtime.name, {name: each for name, each in options.items() if each is not None}
+        )
+        wishes, config = split_options(self.runtime.defaults(self.generation, given), given)
         self.runtime.check(wishes, config)
         if self.decoder_only:
-            refuse_source(wishes, config, given)
+            reject_source_options(wishes, config, given)
         return wishes, config
 
     @property
@@ -311,14 +326,14 @@ class TextModel:
 
     @property
     def _heads(self) -> HeadScales:
-        return self.runtime.heads if isinstance(self.runtime, TorchRuntime) else {}
+        return self.runtime.heads if isinstance(self.runtime, TorchBackend) else {}
 
-    def _require_single(self, what: str) -> None:
+    def _require_single(self, operation: str) -> None:
         if len(self.networks) > 1:
-            raise UsageError("ensemble_operation_unsupported", count=len(self.networks), operation=what)
+            raise UsageError("ensemble_operation_unsupported", count=len(self.networks), operation=operation)
 
 
-def _store(
+def _to_stored_model(
     model: StoredModel | ExportedFolder | Transformer,
     tokenizers: Tokenizer | Sequence[Tokenizer] | None,
     generation: Mapping[str, Any] | None,
@@ -350,24 +365,24 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
         raise ModelError("generation_settings_invalid", path=Path(folder) / "generation.json", error=error) from None
 
 
-class UntaggedWarning(UserWarning):
+class MissingTagWarning(UserWarning):
     """A text without a tag, for a model that learned with one before every text."""
 
 
-def warn_untagged(texts: Sequence[str], stored: StoredModel | ExportedFolder, config: GenerationConfig) -> None:
+def warn_missing_tags(texts: Sequence[str], stored: StoredModel | ExportedFolder, config: GenerationConfig) -> None:
     """Tags are symbols that all sources in the model's sample begin with. Which is meant, only who asks can know."""
     symbols = set(stored.source_tokenizer.symbols)
     if not symbols or config.source_prefix or not isinstance(stored, StoredModel):
         return
-    if all(_first(text) in symbols for text in texts if text.strip()):
+    if all(_first_word(text) in symbols for text in texts if text.strip()):
         return
-    tags = {_first(source) for source, _ in stored.sample}
+    tags = {_first_word(source) for source, _ in stored.sample}
     if tags and tags <= symbols:
-        named = ", ".join(sorted(tags)[:_SHOWN])
+        named = ", ".join(sorted(tags)[:_MAX_NAMED_TAGS])
         message = f"this model learned with a tag before every text, such as {named}: begin each with one, and a space"
-        warnings.warn(message, UntaggedWarning, stacklevel=4)
+        warnings.warn(message, MissingTagWarning, stacklevel=4)
 
 
-def _first(text: str) -> str:
+def _first_word(text: str) -> str:
     """What stands before the first space."""
     return text.partition(" ")[0]

@@ -14,16 +14,16 @@ from attendo.decode.config import GenerationConfig
 from attendo.model.config import ModelConfig
 from attendo.model.head_scaling import HeadScales
 from attendo.model.trace import trace_network
-from attendo.model.trace_layers import Traced
+from attendo.model.trace_layers import TracedTensor
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS, Tokenizer
-from attendo.text.newlines import as_line
-from attendo.text_model.inputs import prefixes_of
+from attendo.text.newlines import strip_line_end
+from attendo.text_model.inputs import encode_prefixes
 from attendo.text_model.results import Hypothesis
 
 _WEIGHTS = re.compile(r"(encoder|decoder)\.(\d+)\.(self|cross)\.weights")
 # Whatever else the model's own settings are: what is shown of a step is then why its token was chosen.
-GREEDY: dict[str, Any] = {
+GREEDY_OPTIONS: dict[str, Any] = {
     "beam": 1,
     "groups": 1,
     "sample": False,
@@ -34,7 +34,7 @@ GREEDY: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TokenCandidate:
     """A token that might come next."""
 
     piece: str
@@ -53,7 +53,7 @@ class TracedStep:
     rank: int  # 1 where it was the most probable of all
     entropy: float  # in nats
     eos_probability: float
-    top: tuple[Candidate, ...]  # most probable first
+    top: tuple[TokenCandidate, ...]  # most probable first
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Trace(Mapping[str, Tensor]):
     target_pieces: tuple[str, ...]  # the tokens predicted, eos included unless the answer was cut
     source_ids: tuple[int, ...]
     target_ids: tuple[int, ...]
-    entries: Mapping[str, Traced] = field(repr=False)  # in the order of the calculation
+    entries: Mapping[str, TracedTensor] = field(repr=False)  # in the order of the calculation
     tokenizer: Tokenizer = field(repr=False)  # of the target
     text: str = ""  # of the target
     given: bool = False  # whether the target was given, or is the model's own answer
@@ -113,15 +113,15 @@ class Trace(Mapping[str, Tensor]):
 
     @property
     def encoder_self(self) -> Float[Tensor, "E H S S"]:
-        return self._stacked("encoder", "self")
+        return self._stack_weights("encoder", "self")
 
     @property
     def decoder_self(self) -> Float[Tensor, "L H T T"]:
-        return self._stacked("decoder", "self")
+        return self._stack_weights("decoder", "self")
 
     @property
     def cross(self) -> Float[Tensor, "L H T S"]:
-        return self._stacked("decoder", "cross")
+        return self._stack_weights("decoder", "cross")
 
     @property
     def logits(self) -> Float[Tensor, "T V"]:
@@ -170,7 +170,7 @@ class Trace(Mapping[str, Tensor]):
                     rank=int(ranks[t]),
                     entropy=entropy[t],
                     eos_probability=float(self.eos_probability[t]),
-                    top=tuple(Candidate(*each) for each in top),
+                    top=tuple(TokenCandidate(*each) for each in top),
                 )
             )
         return found
@@ -191,12 +191,12 @@ class Trace(Mapping[str, Tensor]):
             "read": {"pieces": list(self.read_pieces)},
             "predicted": {"pieces": list(self.target_pieces), "ids": list(self.target_ids)},
             "layers": {"encoder": list(self.encoder_layers), "decoder": list(self.decoder_layers)},
-            "loss": _rounded(self.loss),
-            "log_probability": _rounded(float(self.log_probabilities.sum())),
-            "steps": [_rounded(asdict(each)) for each in self.steps(count)],
-            "sizes": [_rounded(asdict(each)) for each in self.sizes()],
+            "loss": _round_values(self.loss),
+            "log_probability": _round_values(float(self.log_probabilities.sum())),
+            "steps": [_round_values(asdict(each)) for each in self.steps(count)],
+            "sizes": [_round_values(asdict(each)) for each in self.sizes()],
             "tensors": [
-                {"name": each.name, "formula": each.formula, "shape": list(each.shape), "values": _listed(each.value)}
+                {"name": each.name, "formula": each.formula, "shape": list(each.shape), "values": _to_list(each.value)}
                 for each in self.entries.values()
             ],
         }
@@ -205,13 +205,13 @@ class Trace(Mapping[str, Tensor]):
         """Of every sub-layer that was kept, in the order of the calculation."""
         return [self._sizes(name.removesuffix(".residual")) for name in self.entries if name.endswith(".residual")]
 
-    def _sizes(self, place: str) -> SubLayerSizes:
-        after, made, normed = (self[f"{place}.{each}"] for each in ("residual", "output", "norm"))
+    def _sizes(self, sublayer: str) -> SubLayerSizes:
+        after, made, normed = (self[f"{sublayer}.{each}"] for each in ("residual", "output", "norm"))
         before = after - made
         into_norm = before if self.config.norm == "pre" else after
         entering, adding, leaving = (each.norm(dim=-1) for each in (before, made, after))
         return SubLayerSizes(
-            place,
+            sublayer,
             entering=float(entering.mean()),
             adding=float(adding.mean()),
             leaving=float(leaving.mean()),
@@ -223,34 +223,34 @@ class Trace(Mapping[str, Tensor]):
         found = [_WEIGHTS.fullmatch(name) for name in self.entries]
         return tuple(int(each[2]) for each in found if each and (each[1], each[3]) == (stack, "self"))
 
-    def _stacked(self, stack: str, kind: str) -> Float[Tensor, "L H T S"]:
-        names = [f"{stack}.{n}.{kind}.weights" for n in self._layers(stack)]
+    def _stack_weights(self, stack: str, attention: str) -> Float[Tensor, "L H T S"]:
+        names = [f"{stack}.{n}.{attention}.weights" for n in self._layers(stack)]
         layers = [self[name] for name in names if name in self.entries]  # a decoder-only network has none to a source
         if layers:
             return torch.stack(layers)
         rows = len(self.source_pieces) if stack == "encoder" else len(self.target_pieces)
-        columns = len(self.source_pieces) if kind == "cross" or stack == "encoder" else rows
+        columns = len(self.source_pieces) if attention == "cross" or stack == "encoder" else rows
         return torch.zeros(0, self.config.num_heads, rows, columns)
 
 
-def _listed(tensor: Tensor) -> Any:
-    return tensor.tolist() if not tensor.is_floating_point() else _rounded(tensor.double().tolist())
+def _to_list(tensor: Tensor) -> Any:
+    return tensor.tolist() if not tensor.is_floating_point() else _round_values(tensor.double().tolist())
 
 
-def _rounded(value: Any) -> Any:
+def _round_values(value: Any) -> Any:
     """Six digits that count, however small the number; JSON knows no infinity."""
     match value:
         case float():
             return float(f"{value:.6g}") if math.isfinite(value) else None
         case dict():
-            return {key: _rounded(each) for key, each in value.items()}
+            return {key: _round_values(each) for key, each in value.items()}
         case list() | tuple():
-            return [_rounded(each) for each in value]
+            return [_round_values(each) for each in value]
     return value
 
 
 @dataclass(frozen=True)
-class Pair:
+class EncodedPair:
     """A source and a target as ids, with the tokenizers that name them; without an encoder a target alone."""
 
     source: Sequence[int]  # eos included
@@ -261,25 +261,25 @@ class Pair:
     unknown: Sequence[str]
 
     @staticmethod
-    def of(
-        text: str, said: str | Hypothesis, config: GenerationConfig, source: Tokenizer | None, target: Tokenizer
-    ) -> "Pair":
+    def encode(
+        text: str, output: str | Hypothesis, config: GenerationConfig, source: Tokenizer | None, target: Tokenizer
+    ) -> "EncodedPair":
         """A text and what is said to it: a text that is given, or an answer of the model.
 
         Without an encoder, whose tokenizer is then None, what is said stands behind the text and need not end there.
         """
         if source is None:
-            return _alone(text, said, config, target)
-        before, begin = prefixes_of(config, source, target)
-        text, given = as_line(text), isinstance(said, str)
-        answer = (*begin, *target.encode(as_line(said))) if isinstance(said, str) else said.ids
+            return _encode_decoder_only(text, output, config, target)
+        before, begin = encode_prefixes(config, source, target)
+        text, given = strip_line_end(text), isinstance(output, str)
+        answer = (*begin, *target.encode(strip_line_end(output))) if isinstance(output, str) else output.ids
         # An answer that was cut before its end never came to predict eos: its last token is the last row.
-        ends = isinstance(said, str) or said.has_end
+        ends = isinstance(output, str) or output.has_end
         ids = (*before, *source.encode(text), EOS), (*answer, *((EOS,) if ends else ()))
-        return Pair(*ids, source, target, given, source.unknown(text))
+        return EncodedPair(*ids, source, target, given, source.unknown(text))
 
 
-def traced(network: Transformer, pair: Pair, heads: HeadScales, masked: bool, layer: int | None) -> Trace:
+def trace_pair(network: Transformer, pair: EncodedPair, heads: HeadScales, masked: bool, layer: int | None) -> Trace:
     """The run that reads this source and predicts this target."""
     read = [BOS, *pair.target[:-1]]
     source, target = (torch.tensor(each, device=network.device) for each in (list(pair.source), read))
@@ -291,7 +291,7 @@ def traced(network: Transformer, pair: Pair, heads: HeadScales, masked: bool, la
         target_pieces=tuple(pair.target_tokenizer.pieces(list(pair.target))),
         source_ids=tuple(pair.source),
         target_ids=tuple(pair.target),
-        entries={name: _on_cpu(each) for name, each in entries.items()},
+        entries={name: _to_cpu(each) for name, each in entries.items()},
         tokenizer=pair.target_tokenizer,
         text=pair.target_tokenizer.decode(list(pair.target)),
         given=pair.given,
@@ -301,17 +301,23 @@ def traced(network: Transformer, pair: Pair, heads: HeadScales, masked: bool, la
     )
 
 
-def _alone(text: str, said: str | Hypothesis, config: GenerationConfig, tokenizer: Tokenizer) -> Pair:
-    begin = prefixes_of(config, tokenizer, tokenizer)[1]
-    if isinstance(said, str):
-        return Pair((), (*begin, *tokenizer.encode(text + said)), None, tokenizer, True, tokenizer.unknown(text + said))
-    return Pair((), (*said.ids, *((EOS,) if said.has_end else ())), None, tokenizer, False, tokenizer.unknown(text))
+def _encode_decoder_only(
+    text: str, output: str | Hypothesis, config: GenerationConfig, tokenizer: Tokenizer
+) -> EncodedPair:
+    begin = encode_prefixes(config, tokenizer, tokenizer)[1]
+    if isinstance(output, str):
+        return EncodedPair(
+            (), (*begin, *tokenizer.encode(text + output)), None, tokenizer, True, tokenizer.unknown(text + output)
+        )
+    return EncodedPair(
+        (), (*output.ids, *((EOS,) if output.has_end else ())), None, tokenizer, False, tokenizer.unknown(text)
+    )
 
 
-def merged(first: HeadScales, second: HeadScales) -> dict[str, dict[int, float]]:
+def merge_head_scales(first: HeadScales, second: HeadScales) -> dict[str, dict[int, float]]:
     """Both, and where they speak of the same head the second."""
     return {site: {**first.get(site, {}), **second.get(site, {})} for site in {**first, **second}}
 
 
-def _on_cpu(each: Traced) -> Traced:
+def _to_cpu(each: TracedTensor) -> TracedTensor:
     return each if each.value.device.type == "cpu" else replace(each, value=each.value.cpu())

@@ -22,9 +22,9 @@ from attendo.model.transformer import Transformer
 from attendo.nn.blocks import DecoderBlock
 from attendo.train.loss import training_loss
 
-_MOST_GRAPHS = 2000  # beyond them a batch of a new shape runs as it comes
-_WARM_UP = 5  # passes before the first recording: libraries set themselves up in them, which cannot be recorded
-Shape = tuple[torch.Size | None, ...]
+_MAX_GRAPHS = 2000  # beyond them a batch of a new shape runs as it comes
+_WARMUP_PASSES = 5  # passes before the first recording: libraries set themselves up in them, which cannot be recorded
+ShapeKey = tuple[torch.Size | None, ...]
 Work = Callable[[], None]
 
 
@@ -32,21 +32,23 @@ class CompiledBlocks:
     """The blocks of a network, lent to it for one pass, for whoever generates goes on with its own; and the loss."""
 
     def __init__(self, network: Transformer) -> None:
-        self.loss = for_any_shape(training_loss)
-        self._lent = [(owner, name, for_any_shape(getattr(owner, name))) for owner, name in _parts(network)]
+        self.loss = compile_dynamic(training_loss)
+        self._compiled = [
+            (owner, name, compile_dynamic(getattr(owner, name))) for owner, name in _methods_to_compile(network)
+        ]
 
     @contextmanager
-    def lent(self) -> Iterator[None]:
-        for owner, name, compiled in self._lent:
+    def applied(self) -> Iterator[None]:
+        for owner, name, compiled in self._compiled:
             setattr(owner, name, compiled)
         try:
             yield
         finally:
-            for owner, name, _ in self._lent:
+            for owner, name, _ in self._compiled:
                 delattr(owner, name)
 
 
-def _parts(network: Transformer) -> Iterator[tuple[nn.Module, str]]:
+def _methods_to_compile(network: Transformer) -> Iterator[tuple[nn.Module, str]]:
     """Methods that a pass calls, each with its owner."""
     for block in (*network.encoder, *network.decoder):
         yield block, "forward"
@@ -54,12 +56,12 @@ def _parts(network: Transformer) -> Iterator[tuple[nn.Module, str]]:
             yield block.cross_attention, "keys_values"
 
 
-def mask_of_all(source_ids: Int[Tensor, "B S"]) -> Bool[Tensor, "B S"]:
+def full_mask(source_ids: Int[Tensor, "B S"]) -> Bool[Tensor, "B S"]:
     """For a batch without padding: with no mask at all, everything would be compiled once more."""
     return torch.ones_like(source_ids, dtype=torch.bool)
 
 
-def for_any_shape(work: Callable[..., Any]) -> Callable[..., Any]:
+def compile_dynamic(work: Callable[..., Any]) -> Callable[..., Any]:
     """From the first batch on: kernels made for its shape alone would be other ones after a resume, which begins with
     another batch. And two sizes that are the same in the first batch are not taken for one.
     """
@@ -68,8 +70,8 @@ def for_any_shape(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @runtime_checkable
-class Recorder(Protocol):
-    """What can do work again as it was done before: a GPU (`CudaRecorder`), or what stands in for it in a test."""
+class GraphRecorder(Protocol):
+    """What can do work again as it was done before: a GPU (`CudaGraphRecorder`), or what stands in for it in a test."""
 
     @property
     def device(self) -> torch.device: ...
@@ -82,51 +84,51 @@ class Recorder(Protocol):
 
 
 @dataclass(frozen=True)
-class Recording:
+class CapturedGraph:
     """A recorded pass reads its batch from the same memory every time."""
 
-    replayed: Work
+    launch: Work
     batch: Batch
 
     def replay(self, batch: Batch) -> None:
-        for here, there in zip(tensors(self.batch), tensors(batch), strict=True):
+        for here, there in zip(batch_tensors(self.batch), batch_tensors(batch), strict=True):
             if here is not None and there is not None:
                 here.copy_(there, non_blocking=True)
-        self.replayed()
+        self.launch()
 
 
-class CapturedPasses:
-    """Does what `learn` does, once for each batch. The first batch of a shape runs as it comes, the second is recorded.
+class CudaGraphedPass:
+    """Does what `run_pass` does, once for each batch. The first batch of a shape runs as it comes, the second is recorded.
 
     What has run once can be recorded: whatever its shape must have compiled, tried out or made room for is there. In a
-    recording that fails. `learn` must read nothing but its batch and tensors that stay where they are, and must not
+    recording that fails. `run_pass` must read nothing but its batch and tensors that stay where they are, and must not
     wait for the device.
     """
 
-    def __init__(self, learn: Callable[[Batch], None], recorder: Recorder) -> None:
-        self._learn, self._recorder = learn, recorder
-        self._passes = 0
-        self._met: set[Shape] = set()
-        self._recordings: dict[Shape, Recording] = {}
+    def __init__(self, run_pass: Callable[[Batch], None], recorder: GraphRecorder) -> None:
+        self._run_pass, self._recorder = run_pass, recorder
+        self._num_passes = 0
+        self._seen_shapes: set[ShapeKey] = set()
+        self._graphs: dict[ShapeKey, CapturedGraph] = {}
 
     def __call__(self, batch: Batch) -> None:
-        self._passes += 1
-        shape = tuple(None if each is None else each.shape for each in tensors(batch))
-        if shape not in self._recordings and not self._may_record(shape):
-            self._met.add(shape)
-            self._recorder.run(partial(self._learn, batch))
+        self._num_passes += 1
+        shape = tuple(None if each is None else each.shape for each in batch_tensors(batch))
+        if shape not in self._graphs and not self._can_record(shape):
+            self._seen_shapes.add(shape)
+            self._recorder.run(partial(self._run_pass, batch))
             return
-        if shape not in self._recordings:
-            self._recordings[shape] = self._record(batch)
-        self._recordings[shape].replay(batch)
+        if shape not in self._graphs:
+            self._graphs[shape] = self._record(batch)
+        self._graphs[shape].replay(batch)
 
-    def _may_record(self, shape: Shape) -> bool:
-        return shape in self._met and self._passes > _WARM_UP and len(self._recordings) < _MOST_GRAPHS
+    def _can_record(self, shape: ShapeKey) -> bool:
+        return shape in self._seen_shapes and self._num_passes > _WARMUP_PASSES and len(self._graphs) < _MAX_GRAPHS
 
-    def _record(self, batch: Batch) -> Recording:
-        own = batch.to(self._recorder.device).repeated(1)  # a copy: every replay writes another batch into it
-        return Recording(self._recorder.record(partial(self._learn, own)), own)
+    def _record(self, batch: Batch) -> CapturedGraph:
+        own = batch.to(self._recorder.device).repeat(1)  # a copy: every replay writes another batch into it
+        return CapturedGraph(self._recorder.record(partial(self._run_pass, own)), own)
 
 
-def tensors(batch: Batch) -> tuple[Tensor | None, ...]:
+def batch_tensors(batch: Batch) -> tuple[Tensor | None, ...]:
     return batch.source_ids, batch.source_mask, batch.target_ids, batch.labels

@@ -10,11 +10,13 @@ from attendo.settings import Settings
 Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
-Share = Annotated[float, Field(ge=0, lt=1)]
-DEFAULT_PEAK = 1e-3
-Metric = Literal["bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "error_rate", "word_error_rate"]
-Part = Literal["embeddings", "encoder", "decoder", "output"]
-Best = Literal["loss", "bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "error_rate", "word_error_rate"]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+DEFAULT_PEAK_LR = 1e-3
+MetricName = Literal["bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "error_rate", "word_error_rate"]
+NetworkPart = Literal["embeddings", "encoder", "decoder", "output"]
+BestMetric = Literal[
+    "loss", "bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "error_rate", "word_error_rate"
+]
 
 
 class TrainConfig(Settings):
@@ -40,21 +42,23 @@ class TrainConfig(Settings):
         None, description="highest learning rate, at the end of the warm-up; 1e-3 unless set, noam computes its own"
     )
     warmup: Natural = Field(1000, description="steps of the straight way up to peak_lr")
-    final_lr: Share = Field(0.0, description="where cosine and linear end, as a share of peak_lr")
-    beta1: Share = Field(0.9, description="decay of the optimizer's mean of gradients")
-    beta2: Share = Field(0.98, description="decay of its mean of squared gradients")
+    final_lr: Fraction = Field(0.0, description="where cosine and linear end, as a share of peak_lr")
+    beta1: Fraction = Field(0.9, description="decay of the optimizer's mean of gradients")
+    beta2: Fraction = Field(0.98, description="decay of its mean of squared gradients")
     epsilon: Positive = Field(1e-9, description="added to the root of that mean before dividing by it")
     weight_decay: Annotated[float, Field(ge=0)] = Field(0.0, description="of matrices; norms and biases are left alone")
     clip_norm: Annotated[float, Field(ge=0)] = Field(1.0, description="largest gradient norm; 0 does not clip")
 
-    label_smoothing: Share = Field(0.1, description="share of the probability that is spread over all tokens alike")
+    label_smoothing: Fraction = Field(0.1, description="share of the probability that is spread over all tokens alike")
     r_drop: Annotated[float, Field(ge=0)] = Field(
         0.0, description="weight of the divergence between two passes with different dropout (R-Drop); 0 is one pass"
     )
-    freeze: tuple[Part, ...] = Field(
+    freeze: tuple[NetworkPart, ...] = Field(
         (), description="parts whose weights do not change; a weight that two parts share counts for both"
     )
-    ema: Share = Field(0.0, description="decay of the moving average of weights that is validated and saved; 0 is none")
+    ema: Fraction = Field(
+        0.0, description="decay of the moving average of weights that is validated and saved; 0 is none"
+    )
 
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "auto", description="of the passes; weights stay fp32. auto: bf16 or else fp16 on a GPU, fp32 on a CPU"
@@ -76,10 +80,10 @@ class TrainConfig(Settings):
     workers: Natural = Field(2, description="threads that prepare batches in the background; 0 prepares in the loop")
 
     validate_every: Count = Field(500, description="steps between looks at the validation data")
-    metrics: tuple[Metric, ...] = Field((), description="scores of decoded validation text")
+    metrics: tuple[MetricName, ...] = Field((), description="scores of decoded validation text")
     metric_pairs: Count = Field(1000, description="validation pairs decoded, at most")
     samples: Natural = Field(5, description="decoded sentences written down at every validation")
-    best: Best = Field(
+    best: BestMetric = Field(
         "loss", description="what makes a model the best one so far; the lower loss decides between equal scores"
     )
     patience: Natural = Field(0, description="validations without a better one before training stops; 0 never stops")
@@ -97,7 +101,7 @@ class TrainConfig(Settings):
         return tuple(dict.fromkeys((*self.metrics, *((self.best,) if self.best != "loss" else ()))))
 
     @property
-    def checkpoints_kept(self) -> int:
+    def num_checkpoints_to_keep(self) -> int:
         return max(self.keep_last, self.average) if self.final == "average" else self.keep_last
 
     @model_validator(mode="after")

@@ -15,13 +15,13 @@ def training_loss(
     It is half of their equation 4, so that a token weighs as much as without it.
     """
     if not r_drop:
-        return summed_loss(logits, labels, label_smoothing)
+        return cross_entropy_sum(logits, labels, label_smoothing)
     first, second = logits.chunk(2)
-    both = summed_loss(first, labels, label_smoothing) + summed_loss(second, labels, label_smoothing)
-    return (both + r_drop * summed_divergence(first, second, labels)) / 2
+    both = cross_entropy_sum(first, labels, label_smoothing) + cross_entropy_sum(second, labels, label_smoothing)
+    return (both + r_drop * divergence_sum(first, second, labels)) / 2
 
 
-def summed_loss(
+def cross_entropy_sum(
     logits: Float[Tensor, "B T V"], labels: Int[Tensor, "B T"], label_smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
     """Divide by the tokens of the whole batch, however many pieces it was computed in: a sum, not a mean of means."""
@@ -34,7 +34,7 @@ def summed_loss(
     )
 
 
-def summed_divergence(
+def divergence_sum(
     first: Float[Tensor, "B T V"], second: Float[Tensor, "B T V"], labels: Int[Tensor, "B T"]
 ) -> Float[Tensor, ""]:
     """(KL(p ‖ q) + KL(q ‖ p)) / 2 between two passes over the same tokens, summed over those that are not padding."""

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from attendo.errors import UsageError
-from attendo.train.config import DEFAULT_PEAK, Part, TrainConfig
+from attendo.train.config import DEFAULT_PEAK_LR, NetworkPart, TrainConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
-_MODULES: dict[Part, tuple[str, ...]] = {
+_MODULES: dict[NetworkPart, tuple[str, ...]] = {
     "embeddings": ("source", "target"),
     "encoder": ("encoder", "encoder_norm"),
     "decoder": ("decoder", "decoder_norm"),
@@ -19,7 +19,7 @@ _MODULES: dict[Part, tuple[str, ...]] = {
 }
 
 
-def freeze(network: nn.Module, parts: tuple[Part, ...]) -> None:
+def freeze(network: nn.Module, parts: tuple[NetworkPart, ...]) -> None:
     """The weights of these parts get no gradient. A part without weights of its own is a `UsageError`."""
     for part in parts:
         modules = [getattr(network, name, None) for name in _MODULES[part]]
@@ -66,22 +66,22 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, network: nn.Module) -> d
     }
 
 
-def expected_tensors(network: nn.Module) -> dict[str, Tensor]:
+def expected_optimizer_tensors(network: nn.Module) -> dict[str, Tensor]:
     """Tensors shaped like its memory after a step, to compare a file with."""
     step = torch.zeros(())
     return {
         f"{moment}/{name}": step if moment == "step" else weight
-        for name, weight in _trained(network)
+        for name, weight in _trainable_parameters(network)
         for moment in MOMENTS
     }
 
 
 def load_optimizer_tensors(optimizer: torch.optim.Optimizer, network: nn.Module, tensors: dict[str, Tensor]) -> None:
-    for name, weight in _trained(network):
+    for name, weight in _trainable_parameters(network):
         optimizer.state[weight] = {moment: tensors[f"{moment}/{name}"].to(weight.device).clone() for moment in MOMENTS}
 
 
-def _trained(network: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+def _trainable_parameters(network: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     return ((name, weight) for name, weight in network.named_parameters() if weight.requires_grad)
 
 
@@ -90,17 +90,17 @@ def learning_rate(step: int, config: TrainConfig, d_model: int) -> float:
     peak = peak_rate(config, d_model)
     if step < config.warmup:
         return peak * step / config.warmup
-    return peak * _share(step, config)
+    return peak * _decay_factor(step, config)
 
 
 def peak_rate(config: TrainConfig, d_model: int) -> float:
     """The highest rate. Noam's is 1/√(d_model · warmup) (section 5.3 of the paper)."""
     if config.schedule == "noam":
         return (d_model * config.warmup) ** -0.5
-    return DEFAULT_PEAK if config.peak_lr is None else config.peak_lr
+    return DEFAULT_PEAK_LR if config.peak_lr is None else config.peak_lr
 
 
-def _share(step: int, config: TrainConfig) -> float:
+def _decay_factor(step: int, config: TrainConfig) -> float:
     """What is left of the peak after the warm-up."""
     match config.schedule:
         case "constant":
@@ -118,7 +118,7 @@ def _progress(step: int, config: TrainConfig) -> float:
     return min(1.0, (step - config.warmup) / max(1, config.steps - config.warmup))
 
 
-class MovingAverage:
+class EMA:
     """average ← d · average + (1 - d) · weights after every step, where d grows to `decay` over the first steps."""
 
     def __init__(self, network: nn.Module, decay: float) -> None:
@@ -137,21 +137,21 @@ class MovingAverage:
         torch._foreach_add_(averages, torch._foreach_mul(list(trained.values()), 1 - keep))
 
     @contextmanager
-    def in_place(self) -> Iterator[None]:
+    def applied(self) -> Iterator[None]:
         """The network with the averaged weights, for validation and saving."""
         now = {name: weight.detach().clone() for name, weight in self.network.named_parameters()}
-        self.stay()
+        self.apply_permanently()
         try:
             yield
         finally:
-            _copy(self.network, now)
+            _copy_weights(self.network, now)
 
-    def stay(self) -> None:
+    def apply_permanently(self) -> None:
         """The network has the averaged weights from now on."""
-        _copy(self.network, self.weights)
+        _copy_weights(self.network, self.weights)
 
 
 @torch.no_grad()
-def _copy(network: nn.Module, weights: dict[str, Tensor]) -> None:
+def _copy_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
     for name, weight in network.named_parameters():
         weight.copy_(weights[name])

@@ -7,35 +7,35 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attendo.train.distributed import World
+from attendo.train.distributed import Distributed
 
 
-def seed_everything(seed: int, world: World) -> None:
+def seed_everything(seed: int, world: Distributed) -> None:
     """Dropout draws from torch's own generators, and each rank its own; nothing of ours draws from the other two."""
     torch.manual_seed(seed + 7919 * world.rank)
     random.seed(seed)
     np.random.seed(seed % 2**32)
 
 
-def use_deterministic(asked: bool) -> None:
+def use_deterministic(enabled: bool) -> None:
     """Only kernels that give the same bits each time. On a GPU matrix products refuse to without this setting."""
-    if asked:
+    if enabled:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(asked)
+    torch.use_deterministic_algorithms(enabled)
 
 
-def random_tensors(device: torch.device, world: World) -> dict[str, Tensor]:
+def random_state_tensors(device: torch.device, world: Distributed) -> dict[str, Tensor]:
     """Of every rank, since each draws its own dropout. All ranks must ask together."""
-    mine = _of_this_process(device)
-    gathered = {name: world.gathered(tensor) for name, tensor in mine.items()}
+    mine = _process_random_state(device)
+    gathered = {name: world.all_gather(tensor) for name, tensor in mine.items()}
     return {f"rank{rank}/{name}": part[rank] for name, part in gathered.items() for rank in range(world.size)}
 
 
-def restore_random(tensors: dict[str, Tensor], device: torch.device, world: World) -> bool:
+def restore_random_state(tensors: dict[str, Tensor], device: torch.device, world: Distributed) -> bool:
     """Go on drawing where the checkpoint stopped; False where it knows nothing of this rank or device."""
     prefix = f"rank{world.rank}/"
     mine = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-    if mine.keys() != _of_this_process(device).keys():
+    if mine.keys() != _process_random_state(device).keys():
         return False
     torch.set_rng_state(mine["torch"])
     if device.type == "cuda":
@@ -48,7 +48,7 @@ def restore_random(tensors: dict[str, Tensor], device: torch.device, world: Worl
     return True
 
 
-def _of_this_process(device: torch.device) -> dict[str, Tensor]:
+def _process_random_state(device: torch.device) -> dict[str, Tensor]:
     _, keys, place, *_ = np.random.get_state(legacy=True)
     assert isinstance(keys, np.ndarray)
     return {

@@ -17,60 +17,60 @@ from attendo.model.decoder_state import DecoderState, Memory
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import KeysValues
 from attendo.nn.blocks import DecoderBlock
-from attendo.train.distributed import Whole, World
+from attendo.train.distributed import Distributed, ReplicatedWeights
 
 
-class Sharded(Whole):
+class FSDPWeights(ReplicatedWeights):
     """What learns is a copy of the network, in parts. The network itself takes up memory only while it is filled."""
 
-    sharded = True
+    is_sharded = True
 
-    def __init__(self, network: Transformer, world: World) -> None:
-        self._world, self._whole = world, network
+    def __init__(self, network: Transformer, world: Distributed) -> None:
+        self._world, self._full_network = world, network
         self._mesh = init_device_mesh(network.device.type, (world.size,))
         learning = copy.deepcopy(network)
-        learning.__class__ = _InTurn
+        learning.__class__ = _LateMemoryTransformer
         for block in (*learning.encoder, *learning.decoder):
             if isinstance(block, DecoderBlock):
                 block.register_forward_pre_hook(_project_memory)
-                block.register_forward_hook(_let_go_of_past)
+                block.register_forward_hook(_detach_cache)
             fully_shard(block, mesh=self._mesh)
         fully_shard(learning, mesh=self._mesh)
         super().__init__(learning)
         for weight in network.parameters():
             weight.data = torch.empty_like(weight)  # memory of its own, which can be given back
-        self.empty()
+        self.release()
 
-    def gathered(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    def gather(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """On the leading rank, one after the other and off the GPU: all at once might not fit. Others keep parts."""
         found = {}
         for name, tensor in tensors.items():
-            whole = _gathered(tensor)
-            found[name] = whole.cpu() if self._world.leads else tensor
+            whole = _full_tensor(tensor)
+            found[name] = whole.cpu() if self._world.is_main else tensor
         return found
 
-    def parts(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {name: self._part(tensor) if tensor.dim() else tensor for name, tensor in tensors.items()}
+    def local_shards(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: self._shard(tensor) if tensor.dim() else tensor for name, tensor in tensors.items()}
 
-    def _part(self, whole: Tensor) -> Tensor:
-        on_device = whole.to(self._whole.device)
+    def _shard(self, tensor: Tensor) -> Tensor:
+        on_device = tensor.to(self._full_network.device)
         return distribute_tensor(on_device, self._mesh, [Shard(0)], src_data_rank=None)  # every rank has all of it
 
-    def total(self, norm: Tensor) -> Tensor:
-        return _gathered(norm)
+    def global_norm(self, norm: Tensor) -> Tensor:
+        return _full_tensor(norm)
 
     @torch.no_grad()
-    def fill(self) -> None:
-        for weight, part in zip(self._whole.parameters(), self.network.parameters(), strict=True):
+    def materialise(self) -> None:
+        for weight, part in zip(self._full_network.parameters(), self.network.parameters(), strict=True):
             weight.untyped_storage().resize_(weight.nbytes)
-            weight.copy_(_gathered(part))
+            weight.copy_(_full_tensor(part))
 
-    def empty(self) -> None:
-        for weight in self._whole.parameters():
+    def release(self) -> None:
+        for weight in self._full_network.parameters():
             weight.untyped_storage().resize_(0)
 
 
-class _InTurn(Transformer):
+class _LateMemoryTransformer(Transformer):
     """The decoder's blocks project the memory when they run: before, their weights are with the other ranks."""
 
     def start(self, memory: Memory | None = None) -> DecoderState:
@@ -87,11 +87,11 @@ def _project_memory(block: DecoderBlock, inputs: tuple[Any, ...]) -> tuple[Any, 
     return x, past, mask, memory, *rest
 
 
-def _let_go_of_past(block: DecoderBlock, inputs: tuple[Any, ...], outputs: tuple[Tensor, Any]) -> tuple[Tensor, Any]:
+def _detach_cache(block: DecoderBlock, inputs: tuple[Any, ...], outputs: tuple[Tensor, Any]) -> tuple[Tensor, Any]:
     """One step reads a whole target: no gradient comes back through what would be the past of a next one."""
     x, kv = outputs
     return x, KeysValues(kv.keys.detach(), kv.values.detach())
 
 
-def _gathered(tensor: Tensor) -> Tensor:
+def _full_tensor(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

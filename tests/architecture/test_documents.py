@@ -17,7 +17,7 @@ from documents import DOCUMENTS, ROOT, Block, Command, blocks, commands, documen
 from piped import QUIET
 
 from attendo.cli.main import COMMANDS
-from attendo.runs.config_reference import PLACE, reference
+from attendo.runs.config_reference import PAGE, make_reference
 from attendo.runs.demo import demo_config
 from attendo.runs.run import Run
 
@@ -63,7 +63,7 @@ def demo_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         train={"steps": 10, "batch_tokens": 256, "samples": 0},
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attendo.runs.corpora.BUILTIN_VALID", 50)
+        patch.setattr("attendo.runs.corpora.BUILTIN_VALID_PAIRS", 50)
         run = Run.begin(config, tmp_path_factory.mktemp("documents") / "run", torch.device("cpu"))
         for _ in run.prepare():
             pass
@@ -168,7 +168,7 @@ def test_lines_are_compared_but_for_their_numbers(expected: list[str], line: str
 
 def test_the_reference_of_the_run_file_is_that_of_the_settings() -> None:
     """Renewed by `python -m attendo.runs.config_reference`."""
-    assert (ROOT / PLACE).read_text("utf-8") == reference()
+    assert (ROOT / PAGE).read_text("utf-8") == make_reference()
 
 
 def test_every_command_is_documented() -> None:

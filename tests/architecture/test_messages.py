@@ -22,7 +22,7 @@ def placeholders(message: str) -> set[str]:
 
 
 def error_classes() -> set[str]:
-    """The names of `AttendoError` with all classes below it, of `MessagePart` and of the server's `Refusal`."""
+    """The names of `AttendoError` with all classes below it, of `MessagePart` and of the server's `ApiError`."""
     found = {AttendoError.__name__, MessagePart.__name__, "Refusal"}
     classes = [node for name in NAMES for node in ast.walk(parsed(name)) if isinstance(node, ast.ClassDef)]
     while more := {each.name for each in classes if found & {dotted(base) for base in each.bases}} - found:
@@ -31,7 +31,7 @@ def error_classes() -> set[str]:
 
 
 def errors_made() -> Iterator[tuple[str, ast.Call]]:
-    classes = error_classes() - {"NotTheSameError"}
+    classes = error_classes() - {"ModelMismatchError"}
     for name in NAMES:
         for node in ast.walk(parsed(name)):
             if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in classes:

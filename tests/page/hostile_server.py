@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from stub_server import trace_of
 
 from attendo.serve.explorer import catalogue_routes
-from attendo.serve.http.middleware import HEADERS
+from attendo.serve.http.middleware import SECURITY_HEADERS
 
 FAILS = "error:"  # a text that begins so is answered with an error that says the rest
 
@@ -66,7 +66,7 @@ def _error(text: str) -> JSONResponse:
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:
-    more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name != "cache-control"]
+    more = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items() if name != "cache-control"]
 
     async def answered(scope: Scope, receive: Receive, send: Send) -> None:
         async def sent(message: Message) -> None:

@@ -26,7 +26,7 @@ import uvicorn  # noqa: E402
 from starlette.types import ASGIApp  # noqa: E402
 
 from attendo.serve.app import create_app  # noqa: E402
-from attendo.serve.scheduling.registry import NamedModel  # noqa: E402
+from attendo.serve.scheduling.registry import ModelSpec  # noqa: E402
 from attendo.serve.settings import ServeSettings  # noqa: E402
 
 TEXT = "I saw the small cat"
@@ -51,7 +51,7 @@ def random_model(seed: int = 16) -> TextModel:
     return TextModel(StoredModel(network, source, target, {"max_length_extra": 7}, {}, sample))
 
 
-def finished_run(folder: Path) -> NamedModel:
+def finished_run(folder: Path) -> ModelSpec:
     """A model with checkpoints and curves beside it."""
     model = random_model()
     model.save(folder / "model")
@@ -62,7 +62,7 @@ def finished_run(folder: Path) -> NamedModel:
     steps = [{"kind": "step", "step": n, "loss": 5 / n, "lr": n / 1e4, "tokens": 9, "seconds": n} for n in range(1, 21)]
     told = [*steps, {"kind": "validation", "step": 20, "loss": 1.5, "scores": {"bleu": 12.5}, "best": True}]
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in told), "utf-8")
-    return NamedModel("run", model, folder / "model")
+    return ModelSpec("run", model, folder / "model")
 
 
 class Serving:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from page_server import VIEWS
 
-from attendo.serve.explorer.schemas import Decoder
+from attendo.serve.explorer.schemas import ExplorerDecodingOptions
 
 # Addresses that nobody would write, and that somebody's link may hold all the same.
 STRANGE: dict[str, dict[str, Any]] = {
@@ -143,7 +143,7 @@ def test_the_limits_of_the_page_are_those_of_the_server(visit: Any) -> None:
     for name, (low, high) in bounds.items():
         for value in (low, high):
             if (name, value) != ("max_length", 0):  # none is asked for then
-                Decoder.model_validate({"kind": "sample", name: value if value % 1 else int(value)})
+                ExplorerDecodingOptions.model_validate({"kind": "sample", name: value if value % 1 else int(value)})
     for name in ("beam", "n_best", "max_length"):
         with pytest.raises(ValueError, match=name):
-            Decoder.model_validate({name: int(bounds[name][1]) + 1})
+            ExplorerDecodingOptions.model_validate({name: int(bounds[name][1]) + 1})

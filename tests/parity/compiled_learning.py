@@ -12,7 +12,7 @@ from attendo.data.batch import Batch, Example, collate
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.train.config import TrainConfig
-from attendo.train.update import Learner
+from attendo.train.update import Updater
 
 
 def main(how: str, r_drop: float) -> None:
@@ -30,11 +30,11 @@ def main(how: str, r_drop: float) -> None:
     print(before)
 
 
-def learner(how: str, r_drop: float, layers: int) -> Learner:
+def learner(how: str, r_drop: float, layers: int) -> Updater:
     sizes = {"vocab_size": 17, "d_model": 16, "num_heads": 2, "d_ff": 24}
     config = ModelConfig(**sizes, num_encoder_layers=layers, num_decoder_layers=layers, dropout=0.0)
     settings = TrainConfig(steps=9, warmup=1, peak_lr=0.01, compile=how, r_drop=r_drop, workers=0)
-    return Learner(Transformer(config, torch.Generator().manual_seed(0)), settings)
+    return Updater(Transformer(config, torch.Generator().manual_seed(0)), settings)
 
 
 def batches() -> Iterator[Batch]:

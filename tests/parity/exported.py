@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 import torch
 
-from attendo.interop.certify import Sentences, random_sources
+from attendo.interop.certify import CertificateSentences, random_sources
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock
-from attendo.nn.devices import overflows_in_bytes
+from attendo.nn.devices import int8_saturates
 from attendo.text import BOS, EOS, PAD, SentencePiece, Tokenizer, Words
 from attendo.text_model import TextModel
 
 needs_exact_bytes = pytest.mark.skipif(
-    overflows_in_bytes(), reason="CTranslate2's products of bytes overflow on this processor, which has no VNNI"
+    int8_saturates(), reason="CTranslate2's products of bytes overflow on this processor, which has no VNNI"
 )
 SIZES: dict[str, Any] = {
     "d_model": 32,
@@ -46,9 +46,9 @@ def pieces(seed: int = 1, apart: bool = False, symbols: Sequence[str] = (), **ch
     return _model(source, target, seed, changes)
 
 
-def some_sentences(model: TextModel, count: int = 8) -> Sentences:
+def some_sentences(model: TextModel, count: int = 8) -> CertificateSentences:
     """Random ones: fewer and shorter than a certificate would take, to be quick."""
-    return Sentences([source[:3] for source in random_sources(model.source_tokenizer.vocab_size, count)])
+    return CertificateSentences([source[:3] for source in random_sources(model.source_tokenizer.vocab_size, count)])
 
 
 def some_texts(count: int = 20) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from attendo.bench.random_network import random_network
+from attendo.bench.random_network import make_random_network
 from attendo.model_folder import StoredModel
 from attendo.nn.blocks import DecoderBlock
 from attendo.text import BOS, EOS, PAD, Words
@@ -22,7 +22,7 @@ def talkative_model(seed: int = 1) -> TextModel:
     so that it is seen what a system makes of their share.
     """
     words = Words.build([" ".join(NAMES)])
-    network = random_network("tiny", words.vocab_size, seed)
+    network = make_random_network("tiny", words.vocab_size, seed)
     assert network.output.bias is not None
     network.output.bias[[PAD, BOS]] = 0.0
     network.output.bias[EOS] = 1.0

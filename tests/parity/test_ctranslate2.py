@@ -10,11 +10,11 @@ import torch
 from error_codes import has_code
 from exported import needs_exact_bytes
 
-from attendo.bench.systems import Work, answering
+from attendo.bench.systems import Workload, prepare_generation
 from attendo.data.batch import collate_sources
 from attendo.decode.engines import CachedEngine
 from attendo.errors import ModelError, UsageError
-from attendo.interop.ctranslate2.converter import obstacles, placeholder_pieces, to_ctranslate2
+from attendo.interop.ctranslate2.converter import incompatibilities, placeholder_pieces, to_ctranslate2
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS, PAD
 
@@ -67,7 +67,7 @@ def test_scores_and_what_is_found_are_equal(
     small_network: MakeNetwork, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     network = varied(small_network, changes)
-    assert obstacles(network.config) == []
+    assert incompatibilities(network.config) == []
     translator = exported(network, tmp_path)
     for given, target, expected in zip(
         translator.score_batch(named(SOURCES), named(TARGETS)), TARGETS, scores(network), strict=True
@@ -84,7 +84,9 @@ def test_of_one_length_our_own_search_finds_the_same(small_network: MakeNetwork,
         network.output.bias[[PAD, BOS, EOS]] = -1e4  # what is forbidden it takes out of the sum, and we do not
     translator = exported(network, tmp_path)
     for beam in (1, 4):
-        ours = answering(CachedEngine(network, 1 << 40), Work(SOURCES, beam, batch=2, least=STEPS, most=STEPS))()
+        ours = prepare_generation(
+            CachedEngine(network, 1 << 40), Workload(SOURCES, beam, batch=2, min_tokens=STEPS, max_tokens=STEPS)
+        )()
         assert ours == [ids for ids, _ in forced(translator, beam)]
         assert len({tuple(ids) for ids in ours}) > 1  # the sources are heard
 
@@ -119,7 +121,7 @@ def test_a_tied_table_is_stored_once_and_half_the_bits_take_half_the_room(
 ) -> None:
     sizes = {}
     for name, tie, precision in (("all", "all", "float32"), ("none", "none", "float32"), ("half", "all", "float16")):
-        to_ctranslate2(small_network(tie=tie, vocab_size=500, d_ff=2), tmp_path / name, precision, longest=8)  # type: ignore[arg-type]
+        to_ctranslate2(small_network(tie=tie, vocab_size=500, d_ff=2), tmp_path / name, precision, max_length=8)  # type: ignore[arg-type]
         sizes[name] = (tmp_path / name / "model.bin").stat().st_size
     table = 4 * 500 * 16
     assert 1.9 * table < sizes["none"] - sizes["all"] < 2.1 * table
@@ -138,7 +140,7 @@ def test_what_it_cannot_hold_is_refused_with_the_reason(
     small_network: MakeNetwork, tmp_path: Path, changes: dict[str, Any], reason: str
 ) -> None:
     network = small_network(**changes)
-    assert obstacles(network.config) == [reason]
+    assert incompatibilities(network.config) == [reason]
     with pytest.raises(ModelError, check=has_code("ctranslate2_network_unsupported", reasons=reason)):
         to_ctranslate2(network, tmp_path / "model")
     assert not (tmp_path / "model").exists()
@@ -152,7 +154,7 @@ def test_a_folder_that_holds_something_is_left_alone(small_network: MakeNetwork,
 
 
 def test_sequences_may_be_as_long_as_was_asked_for(small_network: MakeNetwork, tmp_path: Path) -> None:
-    to_ctranslate2(small_network(), tmp_path / "model", longest=8)
+    to_ctranslate2(small_network(), tmp_path / "model", max_length=8)
     translator = ctranslate2.Translator(str(tmp_path / "model"), intra_threads=1)
     assert translator.score_batch(named([[5] * 7]), named([[5] * 7]))  # eos or bos is the eighth
     with pytest.raises(RuntimeError, match="position encodings"):

@@ -12,8 +12,8 @@ from foreign_models import random_model, written
 from foreign_tokenizers import some_lines, write_bart, write_marian
 
 from attendo.errors import ModelError
-from attendo.interop.argos import Languages
-from attendo.interop.certify import sentences_of
+from attendo.interop.argos import LanguagePair
+from attendo.interop.certify import collect_sentences
 from attendo.interop.export import export
 from attendo.interop.huggingface.model_classes import BART
 from attendo.interop.import_model import from_folder
@@ -40,7 +40,7 @@ def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_marian_comes_back_with_the_same_texts_for_the_same_texts(marian: Path, tmp_path: Path) -> None:
-    model = from_folder(marian).model()
+    model = from_folder(marian).build_text_model()
     export(model, tmp_path / "back", "hf", "float32", some_sentences(model, 6))
     assert _told(tmp_path / "back") == _told(marian)
     assert len(set(_told(marian))) > 3
@@ -51,7 +51,7 @@ def test_marian_comes_back_with_the_same_texts_for_the_same_texts(marian: Path, 
 def test_bart_comes_back_with_the_same_texts_for_the_same_texts(tmp_path: Path, tied: bool) -> None:
     size = len(write_bart(tmp_path))
     bart = written(random_model("bart", vocab_size=size, tie_word_embeddings=tied), tmp_path)
-    model = from_folder(bart).model()
+    model = from_folder(bart).build_text_model()
     certificate = export(model, tmp_path / "back", "hf", "float32", some_sentences(model, 6))
     assert certificate.notes[0].startswith("BartForConditionalGeneration loads it")
     before, behind = (transformers.AutoTokenizer.from_pretrained(folder) for folder in (bart, tmp_path / "back"))
@@ -64,21 +64,21 @@ def test_what_bart_cannot_hold_is_told_in_full() -> None:
     changes = {"norm": "pre", "activation": "swiglu", "position_offset": 0}
     reasons = ["norm is pre, not post", "it has a norm behind each stack", "it has no norm on the embedding"]
     told = [*reasons, "position_offset is 0, not 2", "activation is swiglu, which has a gate"]
-    assert BART.obstacles(wordy(positions="learned", **changes).network.config) == told
+    assert BART.incompatibilities(wordy(positions="learned", **changes).network.config) == told
 
 
 @pytest.mark.slow
 def test_marian_goes_on_to_ctranslate2_and_argos(marian: Path, tmp_path: Path) -> None:
-    model = from_folder(marian).model()
+    model = from_folder(marian).build_text_model()
     sentences = some_sentences(model, 6)
     assert export(model, tmp_path / "ct2", "ctranslate2", "float32", sentences).notes == ()
     package = tmp_path / "a.argosmodel"
-    assert export(model, package, "argos", "float32", sentences, Languages("en", "de")).passed
+    assert export(model, package, "argos", "float32", sentences, LanguagePair("en", "de")).passed
 
 
 def test_prefixes_go_along_where_a_format_has_a_place_for_them(tmp_path: Path) -> None:
     model = _with_prefixes()
-    sentences = sentences_of(model, [" ".join(WORDS[:3]), WORDS[7]], least=8)
+    sentences = collect_sentences(model, [" ".join(WORDS[:3]), WORDS[7]], min_count=8)
     assert all(source[0] == 4 for source in sentences.sources)
     certificate = export(model, tmp_path / "ct2", "ctranslate2", "float32", sentences)
     assert [each.same_answers for each in certificate.searches] == [8, 8]
@@ -94,7 +94,7 @@ def test_prefixes_go_along_where_a_format_has_a_place_for_them(tmp_path: Path) -
 
 def test_sources_leave_room_for_their_answers(tmp_path: Path) -> None:
     model = wordy(positions="learned", max_length=24)
-    sentences = sentences_of(model, [" ".join(WORDS), WORDS[0]], least=6)
+    sentences = collect_sentences(model, [" ".join(WORDS), WORDS[0]], min_count=6)
     assert max(map(len, sentences.sources)) <= 8
     assert export(model, tmp_path / "out", "ctranslate2", "float32", sentences).sentences == 6
 
@@ -102,8 +102,8 @@ def test_sources_leave_room_for_their_answers(tmp_path: Path) -> None:
 def _with_prefixes() -> TextModel:
     words = Words.build([" ".join(WORDS)], symbols=["<en>", "<de>"])
     model = wordy(words=words)
-    generation = {**model.stored.generation, "source_prefix": ["<en>"], "target_prefix": ["<de>"]}
-    return TextModel(replace(model.stored, generation=generation))
+    generation = {**model.stored_model.generation, "source_prefix": ["<en>"], "target_prefix": ["<de>"]}
+    return TextModel(replace(model.stored_model, generation=generation))
 
 
 def _told_by_bart(folder: Path) -> list[str]:

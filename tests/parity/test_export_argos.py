@@ -12,14 +12,14 @@ from error_codes import has_code
 from exported import pieces, some_sentences, some_texts, wordy
 
 from attendo.errors import ModelError, UsageError
-from attendo.interop.argos import Languages
+from attendo.interop.argos import LanguagePair
 from attendo.interop.export import export
 from attendo.text import BOS, PAD
 from attendo.text_model import TextModel
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
-ENGLISH_GERMAN = Languages("en", "de", "English", "German")
+ENGLISH_GERMAN = LanguagePair("en", "de", "English", "German")
 
 
 def test_a_package_translates_the_way_argos_calls_it(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_a_package_cannot_hold_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, check=has_code("argos_file_name_invalid", suffix=".argosmodel", name="folder")):
         _export(pieces(), tmp_path / "folder")
     with pytest.raises(UsageError, check=has_code("language_code_invalid", language_code="../x")):
-        Languages("../x", "de")
+        LanguagePair("../x", "de")
     with pytest.raises(UsageError, check=has_code("export_languages_mismatch")):
         export(pieces(), tmp_path / "a.argosmodel", "argos")
     assert list(tmp_path.iterdir()) == []
@@ -91,9 +91,9 @@ def _export(model: TextModel, file: Path) -> Any:
 
 
 def _pieces(model: TextModel, ids: Any) -> list[str]:
-    from attendo.interop.huggingface.vocabulary import names_of
+    from attendo.interop.huggingface.vocabulary import vocabulary_names
 
-    return [names_of(model.target_tokenizer)[each] for each in ids]
+    return [vocabulary_names(model.target_tokenizer)[each] for each in ids]
 
 
 def _shown(pieces: list[str]) -> str:

@@ -11,10 +11,11 @@ from exported import needs_exact_bytes, pieces, some_sentences, some_texts, word
 
 from attendo.errors import ModelError
 from attendo.interop.certificate import Certificate
-from attendo.interop.compared_systems import OurNetwork
+from attendo.interop.compared_systems import TorchSystem
 from attendo.interop.ctranslate2 import folder as ctranslate2_folder
-from attendo.interop.export import NotTheSameError, Precision, export
-from attendo.interop.huggingface.vocabulary import names_of
+from attendo.interop.export import ModelMismatchError, export
+from attendo.interop.exported_files import ExportPrecision
+from attendo.interop.huggingface.vocabulary import vocabulary_names
 from attendo.text_model import TextModel
 
 ctranslate2 = pytest.importorskip("ctranslate2")
@@ -54,7 +55,7 @@ def test_the_certificate_passes(tmp_path: Path, changes: dict[str, Any]) -> None
 def test_the_answers_that_are_compared_differ_and_end(changes: dict[str, Any]) -> None:
     model = wordy(**changes)
     sources = some_sentences(model, 40).sources
-    answers = OurNetwork(model.network, "ctranslate2").answers(sources, beam=4, limit=16)
+    answers = TorchSystem(model.network, "ctranslate2").generate(sources, beam=4, max_length=16)
     assert len({answer.ids for answer in answers}) > 8
     assert len({len(answer.ids) for answer in answers}) > 2
 
@@ -86,7 +87,7 @@ def test_a_quarter_of_the_bits_passes_with_its_loss_stated(tmp_path: Path, chang
 
 def test_int8_on_a_processor_that_overflows_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for overflows, notes in ((True, 1), (False, 0)):
-        monkeypatch.setattr(ctranslate2_folder, "overflows_in_bytes", lambda told=overflows: told)
+        monkeypatch.setattr(ctranslate2_folder, "int8_saturates", lambda told=overflows: told)
         (tmp_path / str(overflows)).mkdir()
         told = ctranslate2_folder.write_ctranslate2(pieces(), tmp_path / str(overflows), "int8")
         assert sum("no VNNI" in note for note in told) == notes
@@ -98,7 +99,7 @@ def test_another_weight_in_the_folder_fails_and_leaves_nothing(tmp_path: Path, m
         other.network.encoder[0].get_submodule("feed_forward.contract").get_parameter("weight")[0, 0] += 1.0
     write = ctranslate2_folder.to_ctranslate2
     monkeypatch.setattr(ctranslate2_folder, "to_ctranslate2", lambda network, *rest: write(other.network, *rest))
-    with pytest.raises(NotTheSameError, check=has_code("converted_model_differs")) as raised:
+    with pytest.raises(ModelMismatchError, check=has_code("converted_model_differs")) as raised:
         _export(model, tmp_path / "out", "float32")
     assert raised.value.exit_code == 4
     assert not raised.value.certificate.passed
@@ -116,7 +117,7 @@ def test_the_folder_holds_what_other_programs_need(tmp_path: Path, apart: bool) 
         {"source_vocabulary.json", "target_vocabulary.json"} if apart else {"shared_vocabulary.json"}
     )
     named = json.loads((folder / ("source_vocabulary.json" if apart else "shared_vocabulary.json")).read_text("utf-8"))
-    assert named == names_of(model.source_tokenizer)
+    assert named == vocabulary_names(model.source_tokenizer)
     spm = sentencepiece.SentencePieceProcessor(model_file=str(folder / ("source.spm" if apart else "joint.spm")))
     out = sentencepiece.SentencePieceProcessor(model_file=str(folder / ("target.spm" if apart else "joint.spm")))
     translator = ctranslate2.Translator(str(folder), intra_threads=1)
@@ -154,5 +155,5 @@ def test_what_it_cannot_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def _export(model: TextModel, out: Path, precision: Precision) -> Certificate:
+def _export(model: TextModel, out: Path, precision: ExportPrecision) -> Certificate:
     return export(model, out, "ctranslate2", precision, some_sentences(model))

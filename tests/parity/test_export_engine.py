@@ -11,19 +11,19 @@ from exported import some_sentences
 from talkative import some_texts, talkative_model
 
 from attendo.decode.engines import Engine
-from attendo.decode.frontier import NOTHING
-from attendo.decode.requests import Request
+from attendo.decode.frontier import NEG_INF
+from attendo.decode.requests import DecodeRequest
 from attendo.decode.rules import Renormalise
 from attendo.decode.strategies import Greedy
 from attendo.errors import ModelError, UsageError
 from attendo.interop.ctranslate2.engine import CTranslate2Engine
-from attendo.interop.ctranslate2.folder import open_exported
-from attendo.interop.ctranslate2.options import check_options
+from attendo.interop.ctranslate2.folder import open_ctranslate2
+from attendo.interop.ctranslate2.options import check_ctranslate2_options
 from attendo.interop.export import export
 from attendo.text_model import Hypothesis, TextModel
-from attendo.text_model.generation import Answering
-from attendo.text_model.inputs import LineMaker
-from attendo.text_model.options import divided
+from attendo.text_model.generation import Generation
+from attendo.text_model.inputs import SourceEncoder
+from attendo.text_model.options import split_options
 
 pytest.importorskip("ctranslate2")
 
@@ -82,7 +82,7 @@ def folder(model: TextModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def engine(folder: Path) -> CTranslate2Engine:
-    return CTranslate2Engine(open_exported(folder, threads=1))
+    return CTranslate2Engine(open_ctranslate2(folder, threads=1))
 
 
 @pytest.mark.short(2)
@@ -112,7 +112,7 @@ def test_what_it_cannot_honour_is_refused_by_name(
     model: TextModel, options: dict[str, Any], reason: str, engines: str
 ) -> None:
     with pytest.raises(UsageError) as raised:
-        check_options(*divided(model.generation, options))
+        check_ctranslate2_options(*split_options(model.generation, options))
     assert str(raised.value) == f"the engine ctranslate2 cannot honour {reason}: leave it out, or take {engines}"
 
 
@@ -124,41 +124,47 @@ def test_the_engine_itself_refuses_too(model: TextModel, engine: CTranslate2Engi
 
 def test_what_it_can_honour_is_not_refused(model: TextModel) -> None:
     for options in HONOURED:
-        check_options(*divided(model.generation, options))
+        check_ctranslate2_options(*split_options(model.generation, options))
 
 
 def test_it_is_an_engine_whose_requests_may_be_in_any_order(engine: CTranslate2Engine) -> None:
     assert isinstance(engine, Engine)
-    requests = [Request(7, (10, 11), 4), Request(3, (12,), 6), Request(5, (), 4)]
+    requests = [DecodeRequest(7, (10, 11), 4), DecodeRequest(3, (12,), 6), DecodeRequest(5, (), 4)]
     found = {
-        request.number: frontier
-        for answers in engine.answers(requests, Greedy(free_end=True), [Renormalise()])
-        for request, frontier in answers.one_by_one()
+        request.request_id: frontier
+        for answers in engine.generate(requests, Greedy(free_end=True), [Renormalise()])
+        for request, frontier in answers.split()
     }
     assert found.keys() == {3, 5, 7}
-    assert all(float(each.log_probability[0]) != NOTHING for each in found.values())
-    assert list(engine.answers([], Greedy(), [])) == []
+    assert all(float(each.log_probability[0]) != NEG_INF for each in found.values())
+    assert list(engine.generate([], Greedy(), [])) == []
 
 
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
-        (Request(1, (10,) * 2048, 4), has_code("export_sequence_too_long", side="a source", tokens=2048, limit=2047)),
-        (Request(1, (10,), 2048), has_code("export_sequence_too_long", side="an answer", tokens=2048, limit=2047)),
+        (
+            DecodeRequest(1, (10,) * 2048, 4),
+            has_code("export_sequence_too_long", side="a source", tokens=2048, limit=2047),
+        ),
+        (
+            DecodeRequest(1, (10,), 2048),
+            has_code("export_sequence_too_long", side="an answer", tokens=2048, limit=2047),
+        ),
     ],
 )
 def test_what_is_longer_than_its_positions_is_refused(
-    engine: CTranslate2Engine, request_: Request, error: ErrorCheck
+    engine: CTranslate2Engine, request_: DecodeRequest, error: ErrorCheck
 ) -> None:
     with pytest.raises(UsageError, check=error):
-        next(engine.answers([request_], Greedy(), []))
+        next(engine.generate([request_], Greedy(), []))
 
 
 def test_an_exported_folder_brings_its_tokenizers_and_defaults(model: TextModel, folder: Path) -> None:
-    exported = open_exported(folder, threads=1)
+    exported = open_ctranslate2(folder, threads=1)
     assert exported.source_tokenizer == model.source_tokenizer
     assert exported.source_tokenizer is exported.target_tokenizer
-    assert exported.generation == model.stored.generation
+    assert exported.generation == model.stored_model.generation
 
 
 def test_a_folder_that_is_none_or_is_damaged_is_told(model: TextModel, folder: Path, tmp_path: Path) -> None:
@@ -167,17 +173,19 @@ def test_a_folder_that_is_none_or_is_damaged_is_told(model: TextModel, folder: P
         ModelError,
         check=has_code("manifest_version_mismatch", kind="attendo.export", version=1, found="attendo.model version 1"),
     ):
-        open_exported(tmp_path / "ours")
+        open_ctranslate2(tmp_path / "ours")
     shutil.copytree(folder, tmp_path / "copy")
     with (tmp_path / "copy" / "model.bin").open("r+b") as file:
         file.seek(1000)
         file.write(b"x")
     with pytest.raises(ModelError, check=has_code("file_checksum_mismatch")):
-        open_exported(tmp_path / "copy")
+        open_ctranslate2(tmp_path / "copy")
 
 
 def answered(model: TextModel, engine: CTranslate2Engine, options: dict[str, Any]) -> Sequence[tuple[Hypothesis, ...]]:
-    wishes, config = divided(model.generation, options)
-    maker = LineMaker(wishes, config, model.source_tokenizer, model.target_tokenizer, model.runtime.longest)
-    lines = [line for each in maker.of(TEXTS) for line in each]
-    return Answering(wishes, config, model.target_tokenizer).hypotheses(lines, engine)
+    wishes, config = split_options(model.generation, options)
+    maker = SourceEncoder(
+        wishes, config, model.source_tokenizer, model.target_tokenizer, model.runtime.max_sequence_length
+    )
+    lines = [line for each in maker.encode(TEXTS) for line in each]
+    return Generation(wishes, config, model.target_tokenizer).generate(lines, engine)

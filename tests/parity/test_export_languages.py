@@ -20,13 +20,13 @@ from attendo.interop.export import export
 from attendo.interop.huggingface.model_classes import M2M100, MBART
 from attendo.interop.huggingface.write_folder import write_transformers
 from attendo.interop.huggingface.write_tokenizers import (
-    fairseq_order,
+    fairseq_permutation,
     has_language_prefix,
     write_multilingual_tokenizer,
 )
 from attendo.interop.import_model import from_folder
 from attendo.text import BOS, Words
-from attendo.text.imported_sentencepiece import ForeignPieces
+from attendo.text.imported_sentencepiece import ImportedSentencePiece
 from attendo.text_model import TextModel
 
 transformers = pytest.importorskip("transformers")
@@ -80,7 +80,7 @@ def test_it_comes_back_as_it_was(
 ) -> None:
     first, before = made(name, **changes)
     found = from_folder(first, True, *languages)
-    certificate = _export(found.model(), tmp_path / "back")
+    certificate = _export(found.build_text_model(), tmp_path / "back")
     assert certificate.notes[0].startswith(f"{type(before).__name__} loads it")
     assert not any("stay behind" in note for note in certificate.notes)
 
@@ -109,8 +109,8 @@ def test_it_comes_back_as_it_was(
 def test_a_tokenizer_that_came_in_one_file_goes_back(made: Callable[..., Folder], tmp_path: Path, name: str) -> None:
     first, _ = made(name)
     (first / "sentencepiece.bpe.model").unlink()
-    model = from_folder(first).model()
-    assert write_multilingual_tokenizer(model, tmp_path, fairseq_order(model)) == []
+    model = from_folder(first).build_text_model()
+    assert write_multilingual_tokenizer(model, tmp_path, fairseq_permutation(model)) == []
     before, behind = _tokenizer(first), _tokenizer(tmp_path)
     for text in strange_texts(7):
         assert behind(text).input_ids == before(text).input_ids, text
@@ -121,19 +121,19 @@ def test_a_mask_that_no_file_tells_of_has_the_id_that_it_has_there(made: Callabl
     expected = _tokenizer(first).get_vocab()
     (first / "tokenizer.json").unlink()
     (first / "special_tokens_map.json").write_text('{"additional_special_tokens": ["eng_Latn", "fra_Latn"]}', "utf-8")
-    model = from_folder(first).model()
+    model = from_folder(first).build_text_model()
     assert "<mask>" not in model.source_tokenizer.symbols
-    assert write_multilingual_tokenizer(model, tmp_path, fairseq_order(model)) == []
+    assert write_multilingual_tokenizer(model, tmp_path, fairseq_permutation(model)) == []
     assert _tokenizer(tmp_path).get_vocab() == expected
 
 
 def test_a_language_that_is_not_told_can_be_told_there(made: Callable[..., Folder], tmp_path: Path) -> None:
     first, untold = made("m2m100")
     found = from_folder(written(untold, first))
-    assert found.unnamed_languages() == ["source", "target"]
-    model = found.model()
+    assert found.sides_without_language() == ["source", "target"]
+    model = found.build_text_model()
     assert has_language_prefix(model)
-    assert write_multilingual_tokenizer(model, tmp_path, fairseq_order(model)) == []
+    assert write_multilingual_tokenizer(model, tmp_path, fairseq_permutation(model)) == []
     assert _tokenizer(tmp_path, "de")(TEXTS[0]).input_ids == _tokenizer(first, "de")(TEXTS[0]).input_ids
 
 
@@ -141,7 +141,7 @@ def test_a_language_that_is_not_told_can_be_told_there(made: Callable[..., Folde
 def test_what_answers_begin_from_may_be_a_token_of_its_own(made: Callable[..., Folder], tmp_path: Path) -> None:
     """As it is once a model has been trained on."""
     first, before = made("mbart")
-    model = from_folder(first).model()
+    model = from_folder(first).build_text_model()
     with torch.no_grad():
         model.network.target.tokens.weight[BOS] += 0.3
     certificate = _export(model, tmp_path / "back")
@@ -152,7 +152,7 @@ def test_what_answers_begin_from_may_be_a_token_of_its_own(made: Callable[..., F
 
 
 def test_a_bias_that_m2m100_has_no_place_for_is_refused(made: Callable[..., Folder], tmp_path: Path) -> None:
-    model = from_folder(made("nllb")[0]).model()
+    model = from_folder(made("nllb")[0]).build_text_model()
     with torch.no_grad():
         model.network.output.bias[20] = 0.1
     with pytest.raises(
@@ -166,13 +166,13 @@ def test_a_bias_that_m2m100_has_no_place_for_is_refused(made: Callable[..., Fold
 
 
 def test_a_tokenizer_with_other_languages_stays_behind(made: Callable[..., Folder], tmp_path: Path) -> None:
-    model = from_folder(made("m2m100")[0], source_language="en").model()
+    model = from_folder(made("m2m100")[0], source_language="en").build_text_model()
     tokenizer = model.source_tokenizer
-    assert isinstance(tokenizer, ForeignPieces)
+    assert isinstance(tokenizer, ImportedSentencePiece)
     swapped = {"__de__": "__fr__", "__fr__": "__de__"}
     names, symbols = ([swapped.get(each, each) for each in row] for row in (tokenizer.entries, tokenizer.symbols))
     other = replace(tokenizer, entries=tuple(names), symbols=tuple(symbols))
-    stored = replace(model.stored, source_tokenizer=other, target_tokenizer=other)
+    stored = replace(model.stored_model, source_tokenizer=other, target_tokenizer=other)
     *_, left, sources = write_transformers(TextModel(stored), tmp_path, "float32")
     fault = "2 of 261 tokens have another id, '__fr__' for example"
     assert left == f"the tokenizers stay behind: by M2M100Tokenizer {fault}"
@@ -185,8 +185,8 @@ def test_a_tokenizer_that_would_cut_otherwise_there_stays_behind(tmp_path: Path)
     """Theirs has a space before every text."""
     (folder := tmp_path / "mbart").mkdir()
     count = write_mbart(folder, add_dummy_prefix=False)
-    model = from_folder(written(random_model("mbart", vocab_size=count), folder)).model()
-    (told,) = write_multilingual_tokenizer(model, tmp_path, fairseq_order(model))
+    model = from_folder(written(random_model("mbart", vocab_size=count), folder)).build_text_model()
+    (told,) = write_multilingual_tokenizer(model, tmp_path, fairseq_permutation(model))
     assert re.fullmatch(r"the tokenizers stay behind: by MBart50Tokenizer \d+ of \d+ texts have the same .*", told)
     assert [path.name for path in tmp_path.iterdir()] == ["mbart"]
 
@@ -210,7 +210,7 @@ def test_a_network_of_ours_can_be_one_of_theirs(tmp_path: Path) -> None:
 
 def test_what_they_cannot_hold_is_told_in_full() -> None:
     config = wordy(norm="post", embedding_norm=True, norm_kind="rms").network.config
-    assert M2M100.obstacles(config) == [
+    assert M2M100.incompatibilities(config) == [
         "norm is post, not pre",
         "it has no norm behind each stack",
         "it has a norm on the embedding",
@@ -218,7 +218,7 @@ def test_what_they_cannot_hold_is_told_in_full() -> None:
         "position_layout is interleaved, not fairseq",
         "norm_kind is rms, not layer",
     ]
-    assert MBART.obstacles(config) == [
+    assert MBART.incompatibilities(config) == [
         "norm is post, not pre",
         "it has no norm behind each stack",
         "positions are sinusoidal, not learned",

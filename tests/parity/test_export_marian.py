@@ -12,8 +12,9 @@ from exported import MARIAN, WORDS, pieces, some_sentences, some_texts, wordy
 
 from attendo.errors import ModelError, UsageError
 from attendo.interop.certificate import Certificate
-from attendo.interop.export import NotTheSameError, Precision, export
-from attendo.interop.huggingface.model_classes import Kind
+from attendo.interop.export import ModelMismatchError, export
+from attendo.interop.exported_files import ExportPrecision
+from attendo.interop.huggingface.model_classes import HFModelClass
 from attendo.text import BOS, EOS, PAD, Words
 from attendo.text_model import TextModel
 
@@ -98,9 +99,9 @@ def test_another_weight_in_the_folder_fails_and_leaves_nothing(tmp_path: Path, m
     model, other = wordy(**MARIAN), wordy(**MARIAN)
     with torch.no_grad():
         other.network.decoder[0].get_submodule("cross_attention.output").get_parameter("bias")[0] += 0.5
-    made = Kind.made
-    monkeypatch.setattr(Kind, "made", lambda kind, network, *more: made(kind, other.network, *more))
-    with pytest.raises(NotTheSameError, check=has_code("converted_model_differs")):
+    made = HFModelClass.build
+    monkeypatch.setattr(HFModelClass, "build", lambda kind, network, *more: made(kind, other.network, *more))
+    with pytest.raises(ModelMismatchError, check=has_code("converted_model_differs")):
         _export(model, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
@@ -153,10 +154,10 @@ def test_what_every_answer_begins_with_goes_along(tmp_path: Path) -> None:
 
 
 def _storing(model: TextModel, generation: dict[str, Any]) -> TextModel:
-    return TextModel(replace(model.stored, generation=generation))
+    return TextModel(replace(model.stored_model, generation=generation))
 
 
-def _export(model: TextModel, out: Path, precision: Precision = "float32") -> Certificate:
+def _export(model: TextModel, out: Path, precision: ExportPrecision = "float32") -> Certificate:
     sentences = some_sentences(model, 6)
     return export(model, out, "hf", precision, sentences)
 

@@ -12,7 +12,7 @@ from exported import MARIAN, some_sentences, wordy
 from attendo.data.batch import collate_sources
 from attendo.errors import ModelError
 from attendo.interop.certificate import Certificate
-from attendo.interop.export import Format, export
+from attendo.interop.export import ExportFormat, export
 from attendo.text import BOS, EOS, PAD
 from attendo.text_model import TextModel
 
@@ -70,20 +70,20 @@ def test_samples_are_drawn_there_too(tmp_path: Path) -> None:
     ids=str,
 )
 def test_what_transformers_does_not_have_is_told(stored: dict[str, Any], note: str) -> None:
-    from attendo.interop.huggingface.generation import transformers_settings
-    from attendo.interop.huggingface.vocabulary import unchanged
+    from attendo.interop.huggingface.generation import export_generation
+    from attendo.interop.huggingface.vocabulary import identity_permutation
 
-    _, notes = transformers_settings(_storing(wordy(), stored).generation, 1024, unchanged(60))
+    _, notes = export_generation(_storing(wordy(), stored).generation, 1024, identity_permutation(60))
     assert any(each.startswith(f"transformers has no counterpart for {note}") for each in notes)
 
 
 def test_tokens_are_named_by_their_ids_there() -> None:
-    from attendo.interop.huggingface.generation import transformers_settings
-    from attendo.interop.huggingface.vocabulary import rearranged
+    from attendo.interop.huggingface.generation import export_generation
+    from attendo.interop.huggingface.vocabulary import build_permutation
 
     stored = {**FIXED, "at_limit": "end", "allow_unk": False}
-    order = rearranged(60, pad=1, unk=7, start=5, eos=5)
-    settings, _ = transformers_settings(_storing(wordy(), stored).generation, 1024, order)
+    order = build_permutation(60, pad=1, unk=7, start=5, eos=5)
+    settings, _ = export_generation(_storing(wordy(), stored).generation, 1024, order)
     assert (settings["forced_eos_token_id"], settings["bad_words_ids"]) == (5, [[7]])
 
 
@@ -100,9 +100,9 @@ def test_tokens_are_named_by_their_ids_there() -> None:
     ids=str,
 )
 def test_what_ctranslate2_means_otherwise_is_told(stored: dict[str, Any], told: str | None) -> None:
-    from attendo.interop.backends import ctranslate2_notes
+    from attendo.interop.backends import describe_ctranslate2_changes
 
-    notes = ctranslate2_notes(stored)
+    notes = describe_ctranslate2_changes(stored)
     assert notes == [] if told is None else told in " ".join(notes)
 
 
@@ -126,7 +126,7 @@ def test_it_is_told_in_the_certificate(tmp_path: Path) -> None:
     ids=str,
 )
 def test_an_engine_that_could_not_answer_by_default_gets_no_folder(
-    tmp_path: Path, to: Format, stored: dict[str, Any], what: str
+    tmp_path: Path, to: ExportFormat, stored: dict[str, Any], what: str
 ) -> None:
     pytest.importorskip(to)
     with pytest.raises(ModelError) as refused:
@@ -147,9 +147,9 @@ def _said(theirs: Any) -> list[str]:
     return [tokenizer.decode([each for each in row if each not in (PAD, BOS, EOS)]) for row in rows]
 
 
-def _export(model: TextModel, out: Path, to: Format) -> Certificate:
+def _export(model: TextModel, out: Path, to: ExportFormat) -> Certificate:
     return export(model, out, to, sentences=some_sentences(model, 3))
 
 
 def _storing(model: TextModel, generation: dict[str, Any]) -> TextModel:
-    return TextModel(replace(model.stored, generation=generation))
+    return TextModel(replace(model.stored_model, generation=generation))

@@ -12,7 +12,7 @@ from foreign_models import random_model, written
 from foreign_tokenizers import some_lines, write_bart, write_m2m100, write_marian
 
 from attendo.errors import ModelError
-from attendo.interop.huggingface.imported import Imported
+from attendo.interop.huggingface.imported import ImportedModel
 from attendo.interop.import_model import from_folder
 
 transformers = pytest.importorskip("transformers")
@@ -37,16 +37,16 @@ def marian(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     return make
 
 
-def said_there(folder: Path, found: Imported) -> list[tuple[int, ...]]:
+def said_there(folder: Path, found: ImportedModel) -> list[tuple[int, ...]]:
     """In our ids, by the defaults of the folder."""
     network = transformers.MarianMTModel.from_pretrained(folder)
     pad, tokenizer = found.target.rows[0], found.source_tokenizer
     assert tokenizer is not None
     answers = []
     for text in TEXTS:
-        ids = found.source.theirs([*tokenizer.encode(text), 3])
+        ids = found.source.to_theirs([*tokenizer.encode(text), 3])
         row = network.generate(input_ids=torch.tensor([ids]))[0].tolist()
-        answers.append(tuple(found.target.ours(each for each in row[1:] if each not in (0, pad))))
+        answers.append(tuple(found.target.to_ours(each for each in row[1:] if each not in (0, pad))))
     return answers
 
 
@@ -69,7 +69,7 @@ def said_there(folder: Path, found: Imported) -> list[tuple[int, ...]]:
 def test_answers_are_those_of_generate(marian: Folder, settings: dict[str, Any]) -> None:
     folder = marian(**settings)
     found = from_folder(folder)
-    assert [result.ids for result in found.model().generate(TEXTS)] == said_there(folder, found)
+    assert [result.ids for result in found.build_text_model().generate(TEXTS)] == said_there(folder, found)
     assert not any(note.startswith("not taken over") for note in found.notes)
 
 
@@ -78,9 +78,9 @@ def test_a_beginning_that_is_a_symbol_is_taken_over(marian: Folder) -> None:
     folder = marian(forced_bos_token_id=2, num_beams=2)
     found = from_folder(folder)
     assert found.generation["target_prefix"] == [">>de<<"]
-    answers = [result.ids for result in found.model().generate(TEXTS)]
+    answers = [result.ids for result in found.build_text_model().generate(TEXTS)]
     assert answers == said_there(folder, found)
-    assert {ids[0] for ids in answers} == set(found.target.ours([2]))
+    assert {ids[0] for ids in answers} == set(found.target.to_ours([2]))
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pytest
 import torch
 from foreign_models import VOCABULARY, assert_passed, certificate, random_model, short_sources, written
 
-from attendo.interop.compared_systems import OurNetwork
-from attendo.interop.huggingface.imported import Imported
+from attendo.interop.compared_systems import TorchSystem
+from attendo.interop.huggingface.imported import ImportedModel
 from attendo.interop.huggingface.model_classes import to_marian
-from attendo.interop.huggingface.vocabulary import NEVER
+from attendo.interop.huggingface.vocabulary import SUPPRESS_BIAS
 from attendo.interop.import_model import from_folder
 from attendo.text import BOS, EOS, PAD, UNK
 
@@ -35,7 +35,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def imported(folder: Path, kind: str, **changes: Any) -> Imported:
+def imported(folder: Path, kind: str, **changes: Any) -> ImportedModel:
     return from_folder(written(random_model(kind, **changes), folder), with_tokenizers=False)
 
 
@@ -64,7 +64,7 @@ def test_answers_are_lively(tmp_path: Path) -> None:
     """Or the tests above would see little."""
     for kind in KINDS:
         found = imported(tmp_path / kind, kind)
-        answers = OurNetwork(found.network, "hf").answers(short_sources(found, 40), 1, 20)
+        answers = TorchSystem(found.network, "hf").generate(short_sources(found, 40), 1, 20)
         assert len({each.ids for each in answers}) > 10, kind
         assert len({token for each in answers for token in each.ids}) > 10, kind
 
@@ -104,7 +104,7 @@ def test_the_control_tokens_are_where_ours_are(tmp_path: Path) -> None:
     table = found.network.target.tokens.weight
     assert table.size(0) == VOCABULARY + 1
     assert torch.equal(table[BOS], table[PAD])
-    assert found.network.output.bias[BOS] == NEVER
+    assert found.network.output.bias[BOS] == SUPPRESS_BIAS
     assert all(found.network.output.bias[each] > -100 for each in (PAD, UNK, EOS))
 
 

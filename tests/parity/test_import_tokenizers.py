@@ -13,13 +13,13 @@ from foreign_models import random_model, written
 from foreign_tokenizers import pieces_model, some_lines, strange_texts, write_bart, write_m2m100, write_marian
 
 from attendo.errors import ModelError
-from attendo.interop.huggingface.imported import Imported
+from attendo.interop.huggingface.imported import ImportedModel
 from attendo.interop.import_model import from_folder
 from attendo.text import EOS, UNK, Tokenizer, load_tokenizer
 
 transformers = pytest.importorskip("transformers")
 
-Make = Callable[..., tuple[Imported, dict[str, int]]]
+Make = Callable[..., tuple[ImportedModel, dict[str, int]]]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def quietly(make: Callable[..., Any], *names: str, **settings: Any) -> Any:
 def assert_same_ids(ours: Tokenizer, theirs: Any, order: Any, texts: list[str]) -> None:
     for text in texts:
         expected = theirs(text, add_special_tokens=False).input_ids
-        assert order.theirs(ours.encode(text)) == expected, text
+        assert order.to_theirs(ours.encode(text)) == expected, text
 
 
 @pytest.mark.parametrize("languages", [False, True])
@@ -58,10 +58,12 @@ def test_marian(made: Make, tmp_path: Path, languages: bool) -> None:
     texts += [f">>fr<< {text}" for text in some_lines(3, 4)] if languages else []
     assert_same_ids(source, theirs, found.source, texts)
     for text in strange_texts(6):
-        assert found.target.theirs(target.encode(text)) == theirs(text_target=text, add_special_tokens=False).input_ids
+        assert (
+            found.target.to_theirs(target.encode(text)) == theirs(text_target=text, add_special_tokens=False).input_ids
+        )
     for text in some_lines(1, 30):
         ids = target.encode(text)
-        assert target.decode(ids) == theirs.decode(found.target.theirs(ids), skip_special_tokens=True)
+        assert target.decode(ids) == theirs.decode(found.target.to_theirs(ids), skip_special_tokens=True)
     assert any(UNK in source.encode(text) for text in texts)
 
 
@@ -77,7 +79,7 @@ def test_m2m100(made: Make, tmp_path: Path) -> None:
     assert found.generation["source_prefix"] == ["__en__"]
     assert found.generation["target_prefix"] == ["__fr__"]
     french = EOS + 1 + ours.symbols.index("__fr__")
-    assert found.target.theirs([french]) == [theirs.get_lang_id("fr")]
+    assert found.target.to_theirs([french]) == [theirs.get_lang_id("fr")]
     ids = ours.encode(some_lines(0, 1)[0])
     assert ours.decode([french, *ids]) == some_lines(0, 1)[0]
     assert ours.pieces([french]) == ["__fr__"]
@@ -90,7 +92,7 @@ def test_m2m100_asked_for_text_is_given_the_languages(made: Make, tmp_path: Path
     found, _ = made("m2m_100", write_m2m100, extra=108, source_language="en", target_language="fr")
     with torch.no_grad():  # so that answers end at different lengths
         found.network.output.bias[EOS] = 2.7
-    model, texts = found.model(), some_lines(0, 12)
+    model, texts = found.build_text_model(), some_lines(0, 12)
     results = model.generate(texts, like="hf", beam=beam, max_length=9)
     theirs = transformers.M2M100Tokenizer(
         str(tmp_path / "vocab.json"), str(tmp_path / "sentencepiece.bpe.model"), src_lang="en"
@@ -107,7 +109,7 @@ def test_m2m100_asked_for_text_is_given_the_languages(made: Make, tmp_path: Path
         suppress_tokens=[1],
     )
     for result, row in zip(results, said.tolist(), strict=True):
-        assert found.target.theirs(result.ids) == [each for each in row[1:] if each not in (1, 2)]
+        assert found.target.to_theirs(result.ids) == [each for each in row[1:] if each not in (1, 2)]
         assert result.pieces[0] == "__fr__"
         assert "__fr__" not in result.text
     assert len({len(result.ids) for result in results}) > 1
@@ -136,7 +138,7 @@ def test_bart(made: Make, tmp_path: Path, in_one_file: bool) -> None:
     assert found.generation["source_prefix"] == ["<<s>>"]
     begin = EOS + 1 + ours.symbols.index("<<s>>")
     text = some_lines(0, 1)[0]
-    assert found.source.theirs([begin, *ours.encode(text), EOS]) == theirs(text).input_ids
+    assert found.source.to_theirs([begin, *ours.encode(text), EOS]) == theirs(text).input_ids
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_nllb(made: Make, tmp_path: Path, files: tuple[str, ...]) -> None:
     assert_same_ids(ours, theirs, found.source, [*some_lines(0, 30), "Äh, ß!", "猫 ab", "ﬁx  it…"])
     english = EOS + 1 + ours.symbols.index("eng_Latn")
     text = some_lines(0, 1)[0]
-    assert found.source.theirs([english, *ours.encode(text), EOS]) == theirs(text).input_ids
+    assert found.source.to_theirs([english, *ours.encode(text), EOS]) == theirs(text).input_ids
     assert set(ours.symbols) >= {"eng_Latn", "fra_Latn", "<mask>"}
 
 
@@ -188,7 +190,7 @@ def test_mbart_of_50_languages(made: Make, tmp_path: Path, files: tuple[str, ...
     assert_same_ids(ours, theirs, found.source, [*some_lines(0, 30), "Äh, ß!", "猫 ab", "ﬁx  it…"])
     english = EOS + 1 + ours.symbols.index("en_XX")
     text = some_lines(0, 1)[0]
-    assert found.source.theirs([english, *ours.encode(text), EOS]) == theirs(text).input_ids
+    assert found.source.to_theirs([english, *ours.encode(text), EOS]) == theirs(text).input_ids
     assert ours.decode(ours.encode(text)) == text
 
 

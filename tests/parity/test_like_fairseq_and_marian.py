@@ -8,11 +8,11 @@ import torch
 from talkative import Found, assert_same
 from trigrams import Before, Trigrams
 
-from attendo.decode.frontier import NOTHING, Asked, Frontier
-from attendo.decode.presets import like
+from attendo.decode.frontier import NEG_INF, Frontier, RowLimits
+from attendo.decode.presets import preset
 from attendo.decode.search import search
 from attendo.text import BOS, EOS, PAD, UNK
-from attendo.text_model.search_setup import ranking_of, rules_of, strategy_of
+from attendo.text_model.search_setup import make_ranking, make_rules, make_strategy
 
 COUNT = 60
 TABLES = Trigrams(COUNT)
@@ -95,15 +95,15 @@ def _best_first(finished: list[Row]) -> Found:
 
 def _found(system: str, limit: int, **settings: Any) -> list[Found]:
     """By our search; the limit is that of the tokens before the last step."""
-    config = like(system, settings)
-    asked = Asked.of(torch.full((COUNT,), limit), least=config.min_length_extra)
-    rules = rules_of(config, least=config.min_length_extra > 0)
-    told = search(TABLES, Before(torch.arange(COUNT)), asked, strategy_of(config, config.beam), rules)
+    config = preset(system, settings)
+    asked = RowLimits.make(torch.full((COUNT,), limit), min_length=config.min_length_extra)
+    rules = make_rules(config, min_length=config.min_length_extra > 0)
+    told = search(TABLES, Before(torch.arange(COUNT)), asked, make_strategy(config, config.beam), rules)
     hypotheses = deque(told, maxlen=1).pop().hypotheses
-    ranking = ranking_of(config)
+    ranking = make_ranking(config)
     scores = ranking.score(hypotheses).tolist()
     return [
-        [(_said(hypotheses, row), scores[row]) for row in rows if hypotheses.log_probability[row] != NOTHING]
+        [(_said(hypotheses, row), scores[row]) for row in rows if hypotheses.log_probability[row] != NEG_INF]
         for rows in (ranking.order(hypotheses) + hypotheses.width * torch.arange(COUNT)[:, None]).tolist()
     ]
 

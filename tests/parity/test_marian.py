@@ -7,7 +7,7 @@ import pytest
 import torch
 from error_codes import has_code
 
-from attendo.bench.systems import Work, answering
+from attendo.bench.systems import Workload, prepare_generation
 from attendo.data.batch import collate_sources
 from attendo.decode.engines import CachedEngine
 from attendo.errors import ModelError
@@ -64,7 +64,7 @@ INEXPRESSIBLE: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize("changes", EXPRESSIBLE, ids=str)
 def test_logits_are_equal(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
     network = small_network(**{**MARIAN, **changes})
-    assert KIND.obstacles(network.config) == []
+    assert KIND.incompatibilities(network.config) == []
     ids, mask = collate_sources(SOURCES)
     assert mask is not None
     with torch.no_grad():
@@ -82,7 +82,12 @@ def test_generate_begins_with_our_bos_ends_at_our_eos_and_says_the_same(
     said = to_marian(network).generate(ids, attention_mask=mask, max_new_tokens=12, do_sample=False)
     assert set(said[:, 0].tolist()) == {BOS}
     spoken = [[each for each in row if each not in (PAD, BOS, EOS)] for row in said.tolist()]
-    assert spoken == answering(CachedEngine(network, 1 << 40), Work(SOURCES, beam=1, batch=4, least=0, most=12))()
+    assert (
+        spoken
+        == prepare_generation(
+            CachedEngine(network, 1 << 40), Workload(SOURCES, beam=1, batch=4, min_tokens=0, max_tokens=12)
+        )()
+    )
     assert any(spoken)
 
 
@@ -93,7 +98,9 @@ def test_of_one_length_both_find_the_same(small_network: MakeNetwork, beam: int)
     said = to_marian(network).generate(ids, attention_mask=mask, num_beams=beam, min_new_tokens=6, max_new_tokens=6)
     assert (
         said[:, 1:].tolist()
-        == answering(CachedEngine(network, 1 << 40), Work(SOURCES, beam, batch=2, least=6, most=6))()
+        == prepare_generation(
+            CachedEngine(network, 1 << 40), Workload(SOURCES, beam, batch=2, min_tokens=6, max_tokens=6)
+        )()
     )
 
 
@@ -118,14 +125,14 @@ def test_what_it_cannot_hold_is_refused_with_the_reason(
     small_network: MakeNetwork, changes: dict[str, Any], reason: str
 ) -> None:
     network = small_network(**{**MARIAN, **changes})
-    assert KIND.obstacles(network.config) == [reason]
+    assert KIND.incompatibilities(network.config) == [reason]
     with pytest.raises(ModelError, check=has_code("transformers_network_unsupported", model="a MarianMTModel")):
         to_marian(network)
 
 
 def test_all_reasons_are_told() -> None:
     config = ModelConfig(vocab_size=17, norm_kind="rms", positions="none")
-    assert len(KIND.obstacles(config)) == 4  # the norm's kind and place, the final norm, the positions
+    assert len(KIND.incompatibilities(config)) == 4  # the norm's kind and place, the final norm, the positions
 
 
 def test_the_callers_randomness_does_not_move_on(small_network: MakeNetwork) -> None:
@@ -140,7 +147,7 @@ def test_a_sequence_may_be_as_long_as_was_asked_for(small_network: MakeNetwork) 
     network = small_network(**MARIAN)
     ids, _ = collate_sources([[5, 6, 7, 8] * 8])
     with torch.no_grad():
-        theirs = to_marian(network, longest=33)(ids, decoder_input_ids=ids).logits
+        theirs = to_marian(network, max_length=33)(ids, decoder_input_ids=ids).logits
         torch.testing.assert_close(theirs, network(ids, ids), atol=1e-4, rtol=1e-4)
         with pytest.raises(IndexError):
-            to_marian(network, longest=32)(ids, decoder_input_ids=ids)
+            to_marian(network, max_length=32)(ids, decoder_input_ids=ids)

@@ -17,10 +17,10 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 from onnxruntime import InferenceSession
 
 from attendo.errors import ModelError
-from attendo.interop.exported_files import FORMAT, VERSION
+from attendo.interop.exported_files import MANIFEST_FORMAT, MANIFEST_VERSION
 from attendo.interop.onnx import folder
 from attendo.interop.onnx.folder import open_onnx, to_onnx
-from attendo.interop.onnx.graph_builder import Graph, steps_of
+from attendo.interop.onnx.graph_builder import GraphBuilder, int8_scales
 from attendo.model_folder import write_manifest
 
 
@@ -37,7 +37,7 @@ def test_no_two_neighbours_add_up_to_more_than_16_bits_hold(
     matrix = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed)) * size
     if alike:  # of one sign and nearly one size: every pair is a large one
         matrix = size + 1e-3 * matrix
-    whole = (matrix / steps_of(matrix)).round()
+    whole = (matrix / int8_scales(matrix)).round()
     assert whole.abs().max() <= 127
     pairs = torch.nn.functional.pad(whole, (0, columns % 2)).unflatten(1, (-1, 2)).sum(-1)
     assert 255 * pairs.abs().max() < 2**15
@@ -50,13 +50,13 @@ def test_pairs_that_lie_between_two_steps_are_not_both_rounded_up() -> None:
     larger = torch.arange(64, 128, dtype=torch.float64) + 0.5
     scales = torch.rand(64, 2_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.01
     pairs = (torch.stack((128 - larger, larger), dim=1)[:, None] * scales[..., None]).float().flatten(0, 1)
-    whole = (pairs / steps_of(pairs)).round()
+    whole = (pairs / int8_scales(pairs)).round()
     assert whole.abs().max() <= 127
     assert 255 * whole.sum(1).max() < 2**15
 
 
 def test_a_matrix_of_zeros_stays_one() -> None:
-    assert not (torch.zeros(2, 4) / steps_of(torch.zeros(2, 4))).any()
+    assert not (torch.zeros(2, 4) / int8_scales(torch.zeros(2, 4))).any()
 
 
 @pytest.mark.parametrize("never_negative", [False, True])
@@ -70,11 +70,11 @@ def test_the_runtime_computes_what_the_bytes_say_where_all_is_as_large_as_can_be
     pattern, width = patterns[kind], 512
     random = torch.randn(24, width, generator=torch.Generator().manual_seed(1))
     weight = random if pattern is None else torch.tensor(pattern, dtype=torch.float32).repeat(24, width // 4)
-    graph = Graph({"x": 1.0})
+    graph = GraphBuilder({"x": 1.0})
     product = graph.linear(graph.input("x", "float", ["M", width]), "x", weight, None, never_negative)
     graph.output("y", "float", ["M", 24], product)
     session = InferenceSession(graph.model().SerializeToString(), providers=["CPUExecutionProvider"])
-    step = steps_of(weight)
+    step = int8_scales(weight)
     if kind in ("alternating", "one in two", "two in four"):
         assert float(step.max()) == pytest.approx(1 / 127)
     for x in (torch.ones(16, width), -torch.ones(16, width), torch.rand(16, width, generator=torch.Generator())):
@@ -93,9 +93,9 @@ def test_int8_of_an_earlier_version_is_refused_where_it_would_overflow(
     facts = json.loads(manifest.read_text("utf-8"))["facts"]
     manifest.unlink()
     assert facts.pop("pairs_fit_16_bits") is True
-    write_manifest(tmp_path / "model", FORMAT, VERSION, facts)
+    write_manifest(tmp_path / "model", MANIFEST_FORMAT, MANIFEST_VERSION, facts)
     for overflows in (False, True):
-        monkeypatch.setattr(folder, "overflows_in_bytes", lambda told=overflows: told)
+        monkeypatch.setattr(folder, "int8_saturates", lambda told=overflows: told)
         if overflows:
             with pytest.raises(ModelError, check=has_code("onnx_int8_overflow")):
                 open_onnx(tmp_path / "model")

@@ -10,7 +10,7 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 from attendo.data.batch import collate
-from attendo.interop.onnx.quantization import evened, observed, random_examples, sizes
+from attendo.interop.onnx.quantization import activation_ranges, max_abs, random_examples, smooth_quant
 from attendo.interop.onnx.session import OnnxNetwork
 from attendo.model.transformer import Transformer
 
@@ -61,11 +61,11 @@ def uneven(network: Transformer) -> Transformer:
 def test_it_computes_the_same_and_leaves_the_network_alone(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
     network = uneven(small_network(**changes))
     before = {name: weight.clone() for name, weight in network.state_dict().items()}
-    even = evened(network, random_examples(network))
+    even = smooth_quant(network, random_examples(network))
     torch.testing.assert_close(logits(even), logits(network), atol=2e-4, rtol=1e-4)
     assert all(torch.equal(weight, before[name]) for name, weight in network.state_dict().items())
     if changes.get("norm") != "post":
-        spread, evener = (sizes(each, random_examples(each)) for each in (network, even))
+        spread, evener = (max_abs(each, random_examples(each)) for each in (network, even))
         before_it, behind_it = spread[site(network)], evener[site(even)]
         assert behind_it.max() / behind_it.min() < 0.5 * before_it.max() / before_it.min()
 
@@ -74,8 +74,8 @@ def test_it_loses_less_in_bytes(small_network: MakeNetwork) -> None:
     network = uneven(small_network(d_model=64, d_ff=128))
     exact, batch = logits(network), collate(random_examples(network, seed=2)[:8])
     lost = []
-    for each in (network, evened(network, random_examples(network))):
-        rounded = OnnxNetwork.of(each, observed(each, random_examples(each)), threads=1)
+    for each in (network, smooth_quant(network, random_examples(network))):
+        rounded = OnnxNetwork.from_network(each, activation_ranges(each, random_examples(each)), threads=1)
         state, told = rounded.start(rounded.encode(batch.source_ids, batch.source_mask)), []
         for column in range(batch.target_ids.size(1)):
             step, state = rounded.step(batch.target_ids[:, column : column + 1], state)

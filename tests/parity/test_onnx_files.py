@@ -11,17 +11,17 @@ from tiny import SOURCES, TARGETS, tiny_model
 
 from attendo.data.batch import Example
 from attendo.decode.config import GenerationConfig
-from attendo.decode.engines import SearchEngine
-from attendo.decode.requests import Request
+from attendo.decode.engines import SteppingEngine
+from attendo.decode.requests import DecodeRequest
 from attendo.errors import ModelError, UsageError
 from attendo.interop.certificate import Bounds
 from attendo.interop.certify import certify, random_sources
-from attendo.interop.compared_systems import OnnxParty, OurNetwork
+from attendo.interop.compared_systems import OnnxSystem, TorchSystem
 from attendo.interop.onnx import folder
 from attendo.interop.onnx.folder import open_onnx, to_onnx
 from attendo.model_folder import StoredModel
 from attendo.text_model import TextModel
-from attendo.text_model.search_setup import rules_of, strategy_of
+from attendo.text_model.search_setup import make_rules, make_strategy
 
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -48,7 +48,7 @@ def test_fp32_is_certified(tmp_path: Path) -> None:
     model = tiny_model()
     to_onnx(model, tmp_path / "out", "fp32")
     proof = certify(
-        OurNetwork(model.network, None), OnnxParty(tmp_path / "out"), random_sources(9, 20), Bounds(same_tokens=1.0)
+        TorchSystem(model.network, None), OnnxSystem(tmp_path / "out"), random_sources(9, 20), Bounds(same_tokens=1.0)
     )
     assert proof.reasons == ()
     assert proof.largest_difference is not None
@@ -60,11 +60,11 @@ def test_int8_is_certified_and_smaller(tmp_path: Path) -> None:
     model = tiny_model(d_model=64, d_ff=128)
     for precision in ("fp32", "int8"):
         to_onnx(model, tmp_path / precision, precision)  # type: ignore[arg-type]
-    party = OnnxParty(tmp_path / "int8")
+    party = OnnxSystem(tmp_path / "int8")
     assert party.name.endswith("in int8")
     bounds = Bounds(same_tokens=0.6, mean_difference=0.1)
-    assert certify(OurNetwork(model.network, None), party, random_sources(9, 10), bounds).reasons == ()
-    ours, theirs = OurNetwork(model.network, None).logits([4, 5], [6]), party.logits([4, 5], [6])
+    assert certify(TorchSystem(model.network, None), party, random_sources(9, 10), bounds).reasons == ()
+    ours, theirs = TorchSystem(model.network, None).logits([4, 5], [6]), party.logits([4, 5], [6])
     assert 0 < (ours - theirs).abs().max() < 0.1 * ours.abs().max()
     assert (tmp_path / "int8" / "step.onnx").stat().st_size < 0.6 * (tmp_path / "fp32" / "step.onnx").stat().st_size
 
@@ -72,7 +72,7 @@ def test_int8_is_certified_and_smaller(tmp_path: Path) -> None:
 def test_int8_is_fitted_to_the_sample_or_to_what_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[Example]] = []
     monkeypatch.setattr(
-        "attendo.interop.onnx.quantization.observed", lambda network, examples: seen.append(list(examples))
+        "attendo.interop.onnx.quantization.activation_ranges", lambda network, examples: seen.append(list(examples))
     )
     model = tiny_model()
     pairs = list(zip(SOURCES, TARGETS, strict=True))
@@ -87,12 +87,15 @@ def test_int8_is_fitted_to_the_sample_or_to_what_is_given(tmp_path: Path, monkey
 
 
 def test_weights_lie_beside_a_graph_that_would_be_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(folder, "_MAX_FILE_BYTES", 1000)
     model = tiny_model()
     to_onnx(model, tmp_path / "out")
     assert (tmp_path / "out" / "step.weights").stat().st_size > 1000
     assert "step.weights" in json.loads((tmp_path / "out" / "manifest.json").read_text())["files"]
-    ours, theirs = OurNetwork(model.network, None).logits([4, 5], [6]), OnnxParty(tmp_path / "out").logits([4, 5], [6])
+    ours, theirs = (
+        TorchSystem(model.network, None).logits([4, 5], [6]),
+        OnnxSystem(tmp_path / "out").logits([4, 5], [6]),
+    )
     torch.testing.assert_close(theirs, ours, atol=1e-4, rtol=0.0)
 
 
@@ -100,17 +103,22 @@ def test_requests_are_answered_through_our_engine(tmp_path: Path) -> None:
     model = tiny_model()
     to_onnx(model, tmp_path / "out")
     network, config = open_onnx(tmp_path / "out").network, GenerationConfig(beam=3)
-    requests = [Request(0, (4, 5), 6), Request(1, (6,), 0), Request(2, (), 3), Request(3, (5, 4, 6), 40)]
+    requests = [
+        DecodeRequest(0, (4, 5), 6),
+        DecodeRequest(1, (6,), 0),
+        DecodeRequest(2, (), 3),
+        DecodeRequest(3, (5, 4, 6), 40),
+    ]
     answers = [
         {
-            request.number: (found.ids.tolist(), found.cut.tolist())
-            for some in SearchEngine(each, 64).answers(requests, strategy_of(config, 1), rules_of(config))
-            for request, found in some.one_by_one()
+            request.request_id: (found.ids.tolist(), found.cut.tolist())
+            for some in SteppingEngine(each, 64).generate(requests, make_strategy(config, 1), make_rules(config))
+            for request, found in some.split()
         }
         for each in (model.network, network)
     ]
     assert answers[0] == answers[1]
-    assert list(SearchEngine(network, 64).answers([], strategy_of(config, 1), rules_of(config))) == []
+    assert list(SteppingEngine(network, 64).generate([], make_strategy(config, 1), make_rules(config))) == []
 
 
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:

@@ -12,20 +12,20 @@ from torch import Tensor
 
 from attendo.decode.beam import Beam
 from attendo.decode.diverse_beam import DiverseBeam
-from attendo.decode.frontier import Asked, Frontier
+from attendo.decode.frontier import Frontier, RowLimits
 from attendo.decode.ranking import Ranking
-from attendo.decode.rules import Forbid, NoRepeatNgram, Prefix
-from attendo.decode.search import Network, Strategy, search
-from attendo.decode.strategies import Greedy, Sample
+from attendo.decode.rules import ForcedPrefix, NoRepeatNgram, SuppressTokens
+from attendo.decode.search import Seq2SeqNetwork, Strategy, search
+from attendo.decode.strategies import Greedy, Sampling
 from attendo.errors import ModelError, UsageError
 from attendo.model.transformer import Transformer
-from attendo.nn.linear import by_one_kernel
+from attendo.nn.linear import fused_linear_relu
 
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
-from attendo.interop.onnx.graphs import encoder_graph, obstacles, step_graph
-from attendo.interop.onnx.quantization import observed, random_examples
+from attendo.interop.onnx.graphs import encoder_graph, incompatibilities, step_graph
+from attendo.interop.onnx.quantization import activation_ranges, random_examples
 from attendo.interop.onnx.session import OnnxNetwork
 
 MakeNetwork = Callable[..., Transformer]
@@ -62,7 +62,7 @@ STRATEGIES: list[Strategy] = [
     Beam(4),
     Beam(3, Ranking(), "exhaustive"),
     DiverseBeam(4, 2, 0.5, Ranking()),
-    Sample(3, seed=5),
+    Sampling(3, seed=5),
 ]
 LENGTHS = (7, 4, 1)
 CLOSE = {"atol": 1e-4, "rtol": 0.0}
@@ -72,13 +72,13 @@ CLOSE = {"atol": 1e-4, "rtol": 0.0}
 @pytest.mark.parametrize("changes", OPTIONS, ids=str)
 def test_logits_are_equal_at_every_step(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
     network = small_network(**changes)
-    ours, theirs = both(network, OnnxNetwork.of(network, threads=1), rows=2, steps=6)
+    ours, theirs = both(network, OnnxNetwork.from_network(network, threads=1), rows=2, steps=6)
     torch.testing.assert_close(theirs, ours, **CLOSE)
 
 
 def test_a_step_goes_on_beyond_the_first_room(small_network: MakeNetwork) -> None:
     network = small_network()
-    ours, theirs = both(network, OnnxNetwork.of(network, threads=1), rows=2, steps=70)
+    ours, theirs = both(network, OnnxNetwork.from_network(network, threads=1), rows=2, steps=70)
     torch.testing.assert_close(theirs, ours, **CLOSE)
 
 
@@ -86,7 +86,7 @@ def test_what_lay_in_the_memory_of_a_state_does_not_matter(
     small_network: MakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = small_network()
-    onnx = OnnxNetwork.of(network, threads=1)
+    onnx = OnnxNetwork.from_network(network, threads=1)
     monkeypatch.setattr(torch, "empty", lambda *shape, **_: torch.full(shape, torch.nan))
     monkeypatch.setattr(torch, "empty_like", lambda like: torch.full_like(like, torch.nan))
     ours, theirs = both(network, onnx, rows=2, steps=70)
@@ -99,23 +99,23 @@ def test_what_lay_in_the_memory_of_a_state_does_not_matter(
 def test_searches_find_the_same(small_network: MakeNetwork, strategy: Strategy, changes: dict[str, Any]) -> None:
     network = small_network(**changes)
     ours = found(network, strategy)
-    theirs = found(OnnxNetwork.of(network, threads=1), strategy)
+    theirs = found(OnnxNetwork.from_network(network, threads=1), strategy)
     assert torch.equal(ours.ids, theirs.ids)
     torch.testing.assert_close(theirs.value, ours.value, atol=1e-4, rtol=1e-4)
 
 
 def test_a_state_tells_the_log_probabilities_of_the_next_tokens(small_network: MakeNetwork) -> None:
-    onnx = OnnxNetwork.of(small_network(), threads=1)
+    onnx = OnnxNetwork.from_network(small_network(), threads=1)
     logits, state = onnx.step(torch.full((6, 1), 2), onnx.start(onnx.encode(*sources(17))))
     assert state.log_probs is not None
     torch.testing.assert_close(state.log_probs, logits[:, -1].log_softmax(-1), **CLOSE)
 
 
 def test_steps_in_place_are_steps(small_network: MakeNetwork) -> None:
-    onnx = OnnxNetwork.of(small_network(), threads=1)
+    onnx = OnnxNetwork.from_network(small_network(), threads=1)
     ids = torch.randint(4, 17, (3, 70), generator=seeded(3))
     plain = onnx.start(onnx.encode(*sources(17)))
-    steps = onnx.in_place(onnx.start(onnx.encode(*sources(17))))
+    steps = onnx.in_place_stepper(onnx.start(onnx.encode(*sources(17))))
     for column in ids.split(1, dim=1):
         logits, plain = onnx.step(column.contiguous(), plain)
         found = steps.step(column.numpy())
@@ -137,17 +137,17 @@ def test_graphs_of_earlier_exports_that_do_not_tell_them_will_do(
     earlier = OnnxNetwork(
         encoder_graph(network).SerializeToString(), graph.SerializeToString(), network.config, threads=1
     )
-    now, before = found(OnnxNetwork.of(network, threads=1), strategy), found(earlier, strategy)
+    now, before = found(OnnxNetwork.from_network(network, threads=1), strategy), found(earlier, strategy)
     assert torch.equal(now.ids, before.ids)
     torch.testing.assert_close(now.value, before.value, atol=1e-4, rtol=1e-4)
-    told = earlier.in_place(earlier.start(earlier.encode(*sources(17)))).step(np.full((3, 1), 2))
+    told = earlier.in_place_stepper(earlier.start(earlier.encode(*sources(17)))).step(np.full((3, 1), 2))
     torch.testing.assert_close(torch.from_numpy(told).exp().sum(dim=-1), torch.ones(3))
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm": "post", "activation": "gelu"}, {"positions": "rotary"}], ids=str)
 def test_int8_is_close(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
     network = small_network(d_model=64, d_ff=128, **changes)
-    rounded = OnnxNetwork.of(network, observed(network, random_examples(network)), threads=1)
+    rounded = OnnxNetwork.from_network(network, activation_ranges(network, random_examples(network)), threads=1)
     ours, theirs = both(network, rounded, rows=2, steps=6)
     difference = (theirs - ours).abs()
     assert 0 < difference.mean() < 0.05 * ours.std()
@@ -155,7 +155,7 @@ def test_int8_is_close(small_network: MakeNetwork, changes: dict[str, Any]) -> N
 
 def test_in_int8_a_sentence_ignores_its_neighbours(small_network: MakeNetwork) -> None:
     network = small_network()
-    rounded = OnnxNetwork.of(network, observed(network, random_examples(network)), threads=1)
+    rounded = OnnxNetwork.from_network(network, activation_ranges(network, random_examples(network)), threads=1)
     ids, mask = sources(17)
     together, _ = rounded.step(torch.full((3, 1), 2), rounded.start(rounded.encode(ids, mask)))
     alone, _ = rounded.step(torch.full((1, 1), 2), rounded.start(rounded.encode(ids[1:2, :4])))
@@ -166,7 +166,7 @@ def test_a_range_is_the_largest_number_that_a_product_is_given(small_network: Ma
     network = small_network(norm="post")
     seen: list[float] = []
     network.output.register_forward_pre_hook(lambda _, given: seen.append(float(given[0].abs().max())))
-    ranges = observed(network, random_examples(network))
+    ranges = activation_ranges(network, random_examples(network))
     assert ranges[network.output] == max(seen)
 
 
@@ -174,14 +174,14 @@ def test_a_product_that_is_bent_by_the_same_kernel_is_seen_too(
     small_network: MakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = small_network()
-    plain = observed(network, random_examples(network))
-    monkeypatch.setattr("attendo.nn.feedforward.bent_product", by_one_kernel)
-    assert observed(network, random_examples(network)) == pytest.approx(plain, rel=1e-4)
+    plain = activation_ranges(network, random_examples(network))
+    monkeypatch.setattr("attendo.nn.feedforward.linear_relu", fused_linear_relu)
+    assert activation_ranges(network, random_examples(network)) == pytest.approx(plain, rel=1e-4)
 
 
 def test_a_source_of_padding_alone_is_seen_as_nothing(small_network: MakeNetwork) -> None:
     network = small_network()
-    onnx, ids = OnnxNetwork.of(network, threads=1), torch.full((2, 5), 6)
+    onnx, ids = OnnxNetwork.from_network(network, threads=1), torch.full((2, 5), 6)
     mask = torch.tensor([[True] * 5, [False] * 5])
     with torch.no_grad():
         ours, _ = network.step(torch.full((2, 1), 2), network.start(network.encode(ids, mask)))
@@ -190,21 +190,21 @@ def test_a_source_of_padding_alone_is_seen_as_nothing(small_network: MakeNetwork
 
 
 def test_rows_share_the_memory_of_their_sentence(small_network: MakeNetwork) -> None:
-    onnx = OnnxNetwork.of(small_network(), threads=1)
+    onnx = OnnxNetwork.from_network(small_network(), threads=1)
     state = onnx.start(onnx.encode(*sources(17)))
     _, state = onnx.step(torch.full((12, 1), 2), state)
     assert state.memory.tensors["keys.0"].size(0) == 3
 
 
 def test_it_is_a_network_for_our_search(small_network: MakeNetwork) -> None:
-    onnx = OnnxNetwork.of(small_network(), threads=1)
-    assert isinstance(onnx, Network)
+    onnx = OnnxNetwork.from_network(small_network(), threads=1)
+    assert isinstance(onnx, Seq2SeqNetwork)
     with pytest.raises(UsageError, check=has_code("onnx_fixed_size_unsupported")):
-        onnx.room(1, 1, 1, 1)
+        onnx.allocate_state(1, 1, 1, 1)
 
 
 def test_what_it_cannot_do_is_said_in_our_words(small_network: MakeNetwork) -> None:
-    onnx = OnnxNetwork.of(small_network(positions="learned", max_length=4), threads=1)
+    onnx = OnnxNetwork.from_network(small_network(positions="learned", max_length=4), threads=1)
     with pytest.raises(UsageError, check=has_code("token_id_outside_vocabulary", token_id=17, size=17)):
         onnx.encode(torch.tensor([[17]]))
     with pytest.raises(UsageError, check=has_code("token_id_outside_vocabulary", token_id=-1)):
@@ -218,7 +218,7 @@ def test_what_it_cannot_do_is_said_in_our_words(small_network: MakeNetwork) -> N
         _, state = onnx.step(torch.full((1, 1), 6), state)
     with pytest.raises(UsageError, check=has_code("sequence_exceeds_max_length", count=5)):
         onnx.step(torch.full((1, 1), 6), state)
-    steps = onnx.in_place(onnx.start(state.memory))
+    steps = onnx.in_place_stepper(onnx.start(state.memory))
     for _ in range(4):
         steps.step(np.full((1, 1), 6))
     with pytest.raises(UsageError, check=has_code("sequence_exceeds_max_length", count=5)):
@@ -227,7 +227,7 @@ def test_what_it_cannot_do_is_said_in_our_words(small_network: MakeNetwork) -> N
 
 def test_a_network_without_an_encoder_is_refused(small_network: MakeNetwork) -> None:
     network = small_network(num_encoder_layers=0)
-    assert obstacles(network.config) == ["it has no encoder (num_encoder_layers is 0)"]
+    assert incompatibilities(network.config) == ["it has no encoder (num_encoder_layers is 0)"]
     with pytest.raises(ModelError, check=has_code("onnx_network_unsupported")):
         step_graph(network)
 
@@ -248,18 +248,18 @@ def both(network: Transformer, onnx: OnnxNetwork, rows: int, steps: int) -> tupl
                 made, state = each.step(read[:, step : step + 1], state)
                 logits[name].append(made.flatten().clone())  # the next ones may be written in their place
                 if step == 2:
-                    state, read = state.keep(staying, kept), read[kept]
+                    state, read = state.select(staying, kept), read[kept]
                 elif step > 2 and step % 2:
-                    state = state.follow(parents)
+                    state = state.reorder(parents)
     return torch.cat(logits["ours"]), torch.cat(logits["theirs"])
 
 
 def found(network: Any, strategy: Strategy) -> Frontier:
     """With answers of different lengths, prefixes and rules."""
-    asked = Asked.of(torch.tensor([9, 5, 40]), prefix=[(5, 6), (), (7,)])
+    asked = RowLimits.make(torch.tensor([9, 5, 40]), prefix=[(5, 6), (), (7,)])
     with torch.no_grad():
         state = network.start(network.encode(*sources(17)))
-    rules = (NoRepeatNgram(3), Forbid(), Prefix())
+    rules = (NoRepeatNgram(3), SuppressTokens(), ForcedPrefix())
     return deque(search(network, state, asked, strategy, rules), maxlen=1).pop().hypotheses
 
 

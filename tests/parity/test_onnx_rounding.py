@@ -15,10 +15,10 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 from attendo.data.batch import Example, collate
 from attendo.interop import export as exporting
-from attendo.interop.compared_systems import OnnxParty, OurNetwork
-from attendo.interop.export import NotTheSameError, export
+from attendo.interop.compared_systems import OnnxSystem, TorchSystem
+from attendo.interop.export import ModelMismatchError, export
 from attendo.interop.onnx.folder import to_onnx
-from attendo.interop.onnx.quantization import losses, observed, random_examples
+from attendo.interop.onnx.quantization import activation_ranges, quantization_sensitivity, random_examples
 from attendo.interop.onnx.session import OnnxNetwork
 from attendo.model.transformer import Transformer
 
@@ -42,13 +42,13 @@ def test_a_loss_is_what_the_graph_loses_with_that_product_alone_in_bytes(
 ) -> None:
     network = small_network(**changes).eval()
     examples = random_examples(network)[:8]
-    ranges = observed(network, examples)
-    found = losses(network, ranges, examples)
+    ranges = activation_ranges(network, examples)
+    found = quantization_sensitivity(network, ranges, examples)
     assert found.keys() == ranges.keys()
     with torch.no_grad():
         exact = log_probs(network, examples)
         for site in ranges:
-            rounded = log_probs(OnnxNetwork.of(network, {site: ranges[site]}, threads=1), examples)
+            rounded = log_probs(OnnxNetwork.from_network(network, {site: ranges[site]}, threads=1), examples)
             assert found[site] == pytest.approx(float((exact.exp() * (exact - rounded)).sum()), rel=0.1, abs=1e-5)
     assert max(found.values()) > 5 * min(found.values()) > 0  # or all would be one
 
@@ -58,10 +58,10 @@ def test_the_products_that_stay_are_those_that_lose_most(tmp_path: Path) -> None
     model = wordy(d_model=64, d_ff=128)
     differences = []
     for exact in (0.0, 0.2, 1.0):
-        count = to_onnx(model, tmp_path / str(exact), "int8", exact=exact)
+        count = to_onnx(model, tmp_path / str(exact), "int8", float32_share=exact)
         facts = json.loads((tmp_path / str(exact) / "manifest.json").read_text())["facts"]
         assert facts.get("exact_products", 0) == count
-        parties = OurNetwork(model.network, None), OnnxParty(tmp_path / str(exact))
+        parties = TorchSystem(model.network, None), OnnxSystem(tmp_path / str(exact))
         ours, theirs = (party.logits([4, 5, 6], [5, 4]) for party in parties)
         assert theirs is not None
         differences.append(float((ours - theirs).abs().mean()))
@@ -90,6 +90,6 @@ def test_int8_that_would_lose_too_much_leaves_products_in_float32_and_says_so(
     assert "mean" in because
 
     monkeypatch.setitem(exporting.BOUNDS, "int8", replace(wide, mean_difference=1e-9))
-    with pytest.raises(NotTheSameError, match="is not written"):
+    with pytest.raises(ModelMismatchError, match="is not written"):
         export(model, tmp_path / "worse", "onnx", "int8", sentences)
     assert not (tmp_path / "worse").exists()

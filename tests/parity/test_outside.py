@@ -18,7 +18,7 @@ from attendo.interop import export as exporting
 from attendo.interop.export import export
 from attendo.interop.load import load
 from attendo.text import BOS, EOS, Words
-from attendo.text_model import Result, Runtime, TextModel
+from attendo.text_model import Backend, Result, TextModel
 
 for needed in ("ctranslate2", "onnx", "onnxruntime"):
     pytest.importorskip(needed)
@@ -112,7 +112,7 @@ def test_a_beam_by_ctranslate2_has_its_meaning_and_the_models_lengths(
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
 def test_prefixes_of_the_model_stand_before_sources_and_answers(to: str, out: Callable[..., Path]) -> None:
     plain = wordy(words=Words.build([" ".join(WORDS)], symbols=("<en>", "<de>")))
-    model = TextModel(replace(plain.stored, generation={**plain.stored.generation, **PREFIXES}))
+    model = TextModel(replace(plain.stored_model, generation={**plain.stored_model.generation, **PREFIXES}))
     folder = out(model, to, 24)
     exported = load(folder)
     notes = json.loads((folder / "certificate.json").read_text("utf-8"))["notes"]
@@ -129,7 +129,7 @@ def test_both_sides_of_an_onnx_folder_are_compared_behind_the_prefix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = wordy(words=Words.build([" ".join(WORDS)], symbols=("<en>", "<de>")))
-    model = TextModel(replace(plain.stored, generation={**plain.stored.generation, **PREFIXES}))
+    model = TextModel(replace(plain.stored_model, generation={**plain.stored_model.generation, **PREFIXES}))
     asked: list[Any] = []
     certify = exporting.certify
     monkeypatch.setattr(exporting, "certify", lambda *given: asked.append(given) or certify(*given))
@@ -138,7 +138,7 @@ def test_both_sides_of_an_onnx_folder_are_compared_behind_the_prefix(
     meant = model.network(torch.tensor([[9, 10, EOS]]), torch.tensor([[BOS, german, 11]]))[0, 1:]
     for party in asked[0][:2]:
         torch.testing.assert_close(party.logits([9, 10], [11]), meant, atol=1e-4, rtol=0)
-        assert german not in party.answers([[9, 10]], 1, 1)[0].ids
+        assert german not in party.generate([[9, 10]], 1, 1)[0].ids
 
 
 @pytest.mark.parametrize("name", ["onnx", "ctranslate2"])
@@ -224,7 +224,7 @@ def test_what_cannot_be_honoured_is_refused_with_who_can(
 
 def test_it_has_no_network_to_be_looked_into(model: TextModel, onnx: TextModel, ctranslate2: TextModel) -> None:
     for exported in (onnx, ctranslate2):
-        assert isinstance(exported.runtime, Runtime)
+        assert isinstance(exported.runtime, Backend)
         name = exported.runtime.name
         for ask in (lambda each: each.network, lambda each: each.save("x"), lambda each: each.trace("w01")):
             with pytest.raises(UsageError, check=has_code("exported_folder_without_network", runtime=name)):
@@ -236,7 +236,9 @@ def test_it_has_no_network_to_be_looked_into(model: TextModel, onnx: TextModel, 
 
 def test_settings_for_the_machine_of_the_model_stay_with_it(model: TextModel, out: Callable[..., Path]) -> None:
     of_machine = {"engine": "fast", "precision": "bf16", "compile": True, "batch_tokens": 9}
-    told = TextModel(replace(model.stored, generation={"beam": 2, "at_limit": "end", "stop": "settled", **of_machine}))
+    told = TextModel(
+        replace(model.stored_model, generation={"beam": 2, "at_limit": "end", "stop": "settled", **of_machine})
+    )
     exported = load(out(told, "ctranslate2"))
     assert (exported.generation.beam, exported.generation.precision) == (2, "auto")
     assert exported.generate(TEXTS[:2])

@@ -17,11 +17,11 @@ class Before:
     tables: Tensor
     token: Tensor | None = None
 
-    def follow(self, parents: Tensor) -> "Before":
+    def reorder(self, parents: Tensor) -> "Before":
         assert self.token is not None
         return replace(self, token=self.token[parents])
 
-    def keep(self, sentences: Tensor, rows: Tensor) -> "Before":
+    def select(self, sentences: Tensor, rows: Tensor) -> "Before":
         return Before(self.tables[sentences], None if self.token is None else self.token[rows])
 
 

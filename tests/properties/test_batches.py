@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from prepared_data import from_lengths
 
 from attendo.data import sampler as pools_module
-from attendo.data.prepared import Prepared
-from attendo.data.sampler import BatchStream, Placed, Position
+from attendo.data.prepared import PreparedData
+from attendo.data.sampler import BatchStream, BatchWithPosition, Position
 from attendo.text import EOS
 
 Sizes = list[list[tuple[int, int]]]
@@ -47,7 +47,7 @@ def test_a_stream_goes_on_from_any_position_as_if_never_left(
         stream = BatchStream(prepared, budget, seed)
         whole = list(islice(stream.batches(), 25))
         left = data.draw(st.integers(0, 20))
-        resumed = BatchStream(prepared, budget, seed).batches(whole[left].after)
+        resumed = BatchStream(prepared, budget, seed).batches(whole[left].next_position)
         for placed, expected in zip(resumed, whole[left + 1 :], strict=False):
             assert_equal(placed, expected)
 
@@ -67,23 +67,23 @@ def test_R9_the_order_is_the_same_for_any_number_of_processes(sizes: Sizes, budg
     with small_pools(), TemporaryDirectory() as folder:
         stream = BatchStream(from_lengths(Path(folder), sizes), budget, 1)
         for placed in islice(stream.batches(), 15):
-            shares = [placed.batch.share(rank, world).numbers for rank in range(world)]
+            shares = [placed.batch.shard(rank, world).numbers for rank in range(world)]
             rows = len(placed.batch.numbers)
             assert tuple(shares[row % world][row // world] for row in range(rows)) == placed.batch.numbers
 
 
-def first_epochs(prepared: Prepared, budget: int, seed: int, count: int) -> list[list[Placed]]:
-    epochs: list[list[Placed]] = [[] for _ in range(count)]
+def first_epochs(prepared: PreparedData, budget: int, seed: int, count: int) -> list[list[BatchWithPosition]]:
+    epochs: list[list[BatchWithPosition]] = [[] for _ in range(count)]
     position = Position()
     for placed in BatchStream(prepared, budget, seed).batches():
         epochs[position.epoch].append(placed)
-        position = placed.after
+        position = placed.next_position
         if position.epoch == count:
             break
     return epochs
 
 
-def assert_rows_are_their_pairs(placed: Placed, lengths: list[tuple[int, int]]) -> None:
+def assert_rows_are_their_pairs(placed: BatchWithPosition, lengths: list[tuple[int, int]]) -> None:
     """The ids of a pair tell its number."""
     for row, number in enumerate(placed.batch.numbers):
         source, target = lengths[number]
@@ -91,8 +91,8 @@ def assert_rows_are_their_pairs(placed: Placed, lengths: list[tuple[int, int]]) 
         assert placed.batch.labels[row, : target + 1].tolist() == [4 + number] * target + [EOS]
 
 
-def assert_equal(placed: Placed, expected: Placed) -> None:
-    assert placed.after == expected.after
+def assert_equal(placed: BatchWithPosition, expected: BatchWithPosition) -> None:
+    assert placed.next_position == expected.next_position
     assert placed.batch.numbers == expected.batch.numbers
     assert torch.equal(placed.batch.source_ids, expected.batch.source_ids)
     assert torch.equal(placed.batch.labels, expected.batch.labels)
@@ -103,7 +103,7 @@ class small_pools(pytest.MonkeyPatch):  # noqa: N801
 
     def __enter__(self) -> None:
         self.setattr(pools_module, "BLOCK_PAIRS", 3)
-        self.setattr(pools_module, "POOL_PAIRS", 12)
+        self.setattr(pools_module, "BUFFER_PAIRS", 12)
 
     def __exit__(self, *fault: object) -> None:
         self.undo()

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 from hypothesis import given
 from hypothesis import strategies as some
 
-from attendo.text.markup import Kind, Markup
+from attendo.text.markup import Markup, MarkupFormat
 
 WORDS = ["one", "two", "H2O", "您好", "ไทย", "नमस्ते", "가나다", "don't", ",", "。", "&", "<", "x > y", "", " ", "\n  "]
 ATOMS = ["%s", "{{ name }}", "{0}", "%1$d"]
@@ -46,7 +46,7 @@ TRAPS = [
     "&amp;",
     "&#1;",
 ]
-KINDS: list[Kind] = ["html", "xml"]
+KINDS: list[MarkupFormat] = ["html", "xml"]
 
 WILD = some.lists(some.sampled_from([*WORDS, *ATOMS, *TAGS, *TRAPS, "{{", "&e;", "<pre>", "</pre>"])).map("".join)
 # What a model may say: its own words with others, less or more of them.
@@ -75,16 +75,18 @@ def well_formed(draw: Callable[..., Any]) -> str:
 
 
 @given(WILD | some.text(), some.sampled_from(KINDS))
-def test_texts_that_stay_as_they_are_leave_the_input_as_it_was(document: str, kind: Kind) -> None:
+def test_texts_that_stay_as_they_are_leave_the_input_as_it_was(document: str, kind: MarkupFormat) -> None:
     markup = Markup(document, kind, ["x"])
-    assert markup.translated(markup.texts) == document
+    assert markup.insert_translations(markup.texts) == document
 
 
 @given(WILD, some.sampled_from(KINDS), SAID, LINKS)
-def test_every_tag_is_kept_once(document: str, kind: Kind, said: str, links: list[tuple[int, int]] | None) -> None:
+def test_every_tag_is_kept_once(
+    document: str, kind: MarkupFormat, said: str, links: list[tuple[int, int]] | None
+) -> None:
     markup = Markup(document, kind, ["x"])
     translations = [f"{said} {text}" for text in markup.texts]
-    answer = markup.translated(translations, [links] * len(translations))
+    answer = markup.insert_translations(translations, [links] * len(translations))
     for tag in TAGS:
         assert answer.count(tag) == document.count(tag)
     assert set(ATOMS) & set(re.findall(r"%s|\{\{ name \}\}|\{0\}|%1\$d", document)) <= {
@@ -94,10 +96,10 @@ def test_every_tag_is_kept_once(document: str, kind: Kind, said: str, links: lis
 
 @given(well_formed(), some.sampled_from(KINDS), SAID, LINKS)
 def test_what_was_well_formed_stays_so_with_every_element(
-    document: str, kind: Kind, said: str, links: list[tuple[int, int]] | None
+    document: str, kind: MarkupFormat, said: str, links: list[tuple[int, int]] | None
 ) -> None:
     markup = Markup(document, kind, ["x"])
-    answer = markup.translated([said] * len(markup.texts), [links] * len(markup.texts))
+    answer = markup.insert_translations([said] * len(markup.texts), [links] * len(markup.texts))
     assert elements(answer) == elements(document)
 
 
@@ -105,7 +107,7 @@ def test_what_was_well_formed_stays_so_with_every_element(
 def test_no_word_is_lost_when_all_change_their_order(document: str, links: list[tuple[int, int]] | None) -> None:
     markup = Markup(document, "xml", ["x"])
     texts = markup.texts
-    answer = markup.translated([" ".join(reversed(text.split(" "))) for text in texts], [links] * len(texts))
+    answer = markup.insert_translations([" ".join(reversed(text.split(" "))) for text in texts], [links] * len(texts))
     assert signs(answer) == signs(document)
 
 

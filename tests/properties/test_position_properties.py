@@ -84,7 +84,7 @@ def _rotation(layout: Layout, width: int, shift: int) -> Tensor:
 def _turned(vector: Tensor, position: int) -> Tensor:
     rotation = RotaryPositions(vector.numel()).rotation(torch.zeros(1, 1, vector.numel()), position)
     assert rotation is not None
-    return rotation.turn(vector[None, None, None, :]).flatten()
+    return rotation.rotate(vector[None, None, None, :]).flatten()
 
 
 def test_rotary_scores_depend_on_distance_only_in_bfloat16_too() -> None:
@@ -98,7 +98,7 @@ def test_rotary_scores_depend_on_distance_only_in_bfloat16_too() -> None:
         turned_query, turned_key = positions.rotation(x, start + 5), positions.rotation(x, start)
         assert turned_query is not None
         assert turned_key is not None
-        return float((turned_query.turn(query).double() * turned_key.turn(key).double()).sum())
+        return float((turned_query.rotate(query).double() * turned_key.rotate(key).double()).sum())
 
     scores = [score(start) for start in (0, 10, 100, 1000)]
     exact = float((query.double() * key.double()).abs().sum())

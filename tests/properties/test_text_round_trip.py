@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from attendo.text import BOS, EOS, PAD, UNK, Bytes, Characters, SentencePiece, Tokenizer, Words
-from attendo.text.words import cut
+from attendo.text.words import split_pieces
 
 CONTROL_LIKE = ["<pad>", "<unk>", "<s>", "</s>", "<0x0A>", "<0xE2>", "⁇", " ⁇ ", "▁", "▅", "\\▁"]
 FRAGMENTS = [
@@ -28,7 +28,7 @@ MIXED = ["the cat sat on the mat", "I love natural language processing", "你喜
 
 @given(ANY_LINE)
 def test_the_pieces_of_a_text_joined_are_the_text(text: str) -> None:
-    assert "".join(cut(text))[1:] == text
+    assert "".join(split_pieces(text))[1:] == text
 
 
 @given(KNOWN_TEXT)

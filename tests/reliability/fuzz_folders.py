@@ -30,9 +30,9 @@ from tiny import SIZES, SOURCES, TARGETS  # noqa: E402
 from attendo import model_folder  # noqa: E402
 from attendo.errors import AttendoError  # noqa: E402
 from attendo.interop import exported_files  # noqa: E402
-from attendo.interop.argos import Languages  # noqa: E402
-from attendo.interop.certify import Sentences  # noqa: E402
-from attendo.interop.compared_systems import TransformersParty  # noqa: E402
+from attendo.interop.argos import LanguagePair  # noqa: E402
+from attendo.interop.certify import CertificateSentences  # noqa: E402
+from attendo.interop.compared_systems import TransformersSystem  # noqa: E402
 from attendo.interop.export import export  # noqa: E402
 from attendo.interop.import_model import from_folder  # noqa: E402
 from attendo.interop.load import load  # noqa: E402
@@ -79,8 +79,8 @@ def exported(to: Any, **sizes: Any) -> Callable[[Path], Path]:
             model,
             out,
             to,
-            sentences=Sentences([[5, 6], [7]]),
-            languages=Languages("en", "zh") if to == "argos" else None,
+            sentences=CertificateSentences([[5, 6], [7]]),
+            languages=LanguagePair("en", "zh") if to == "argos" else None,
         )
         return out
 
@@ -103,9 +103,9 @@ def answer(path: Path, dice: random.Random) -> None:
 
 def bring_in(path: Path, dice: random.Random) -> None:
     imported = from_folder(path)
-    imported.model().generate(["ab cd"], max_length=3)
+    imported.build_text_model().generate(["ab cd"], max_length=3)
     if dice.random() < 0.25:
-        TransformersParty.of(imported)
+        TransformersSystem.from_import(imported)
 
 
 def look_at_package(path: Path, dice: random.Random) -> None:

@@ -24,11 +24,11 @@ import attendo.train.checkpoint
 import attendo.train.update
 from attendo import atomic_files
 from attendo.cli.progress import TrainingProgress
-from attendo.runs.config import RunConfig, read_run_file, stored_config
+from attendo.runs.config import RunConfig, load_run_config, read_run_file
 from attendo.runs.run import Run
 from attendo.train import checkpoint
 from attendo.train.checkpoint import Checkpoints
-from attendo.train.distributed import joined
+from attendo.train.distributed import init_distributed
 from attendo.train.loop import Report, Step
 
 __all__ = ["hold_steps", "serving_fault", "slow_steps"]  # found here by their names, as all jobs are
@@ -105,14 +105,14 @@ def forget_random_state() -> None:
 
 def record_pairs(file: str) -> None:
     """The numbers of the pairs that this rank learns from, one line a batch."""
-    learn = attendo.train.update.Learner._learn_as_it_comes
+    learn = attendo.train.update.Updater._forward_backward
 
     def recording(self: Any, batch: Any) -> None:
         with Path(file).open("a") as lines:
             lines.write(json.dumps(batch.numbers) + "\n")
         learn(self, batch)
 
-    attendo.train.update.Learner._learn_as_it_comes = recording  # type: ignore[method-assign]
+    attendo.train.update.Updater._forward_backward = recording  # type: ignore[method-assign]
 
 
 def limit_file_size(limit: int) -> None:
@@ -177,13 +177,13 @@ def measure_memory(run_file: str, folder: str, result: str) -> None:
 
 def save_again(run: str, target: str) -> None:
     """What a run was resumed from, sharded where there are others, and how many numbers this process holds of it."""
-    with joined(CPU) as (world, device):
-        config = stored_config(Path(run), ["train.sharding=full"])
+    with init_distributed(CPU) as (world, device):
+        config = load_run_config(Path(run), ["train.sharding=full"])
         resumed = built(Run.resume(Path(run), device, world, config))
-        learner, snapshot = resumed.trainer.learner, resumed.trainer.snapshot()
-        if world.leads:
+        learner, snapshot = resumed.trainer.updater, resumed.trainer.snapshot()
+        if world.is_main:
             Checkpoints(Path(target)).save(snapshot)
-        learning = [_numbers(each) for each in learner.holding.network.parameters()]
+        learning = [_numbers(each) for each in learner.placement.network.parameters()]
         moments = [_numbers(state["exp_avg"]) for state in learner.optimizer.state.values()]
         whole = [each.untyped_storage().nbytes() for each in learner.network.parameters()]
         print(json.dumps({"weights": sum(learning), "moments": sum(moments), "whole": sum(whole) // 4}))
@@ -191,8 +191,12 @@ def save_again(run: str, target: str) -> None:
 
 def hear_the_leader() -> None:
     """Every process says another number and decides otherwise; what it hears is printed."""
-    with joined(CPU) as (world, _):
-        print(json.dumps([world.told(world.rank + 0.1), world.agreed(world.leads), world.any(world.leads)]))
+    with init_distributed(CPU) as (world, _):
+        print(
+            json.dumps(
+                [world.broadcast(world.rank + 0.1), world.broadcast_bool(world.is_main), world.any(world.is_main)]
+            )
+        )
 
 
 def _numbers(tensor: Any) -> int:

@@ -19,16 +19,16 @@ from tiny import SOURCES, tiny_model
 from attendo.bench.load_test import (
     Address,
     Api,
+    HttpClient,
+    HttpRequest,
     Load,
-    Outcome,
-    Question,
-    Started,
-    Wire,
-    answers,
-    loaded,
-    ready,
-    shape_for,
-    started,
+    RequestOutcome,
+    RunningServer,
+    make_adapter,
+    request_all,
+    run_load,
+    start_server,
+    wait_until_ready,
 )
 from attendo.text import EOS
 
@@ -49,7 +49,7 @@ def save_model(folder: Path) -> Path:
         model.network.output.weight.mul_(3.0)
         model.network.output.weight[EOS].mul_(2.0)
     about = {"task": "translation", "source_language": "en", "target_language": "zh"}
-    replaced = replace(model.stored, about=about)
+    replaced = replace(model.stored_model, about=about)
     type(model)(replaced).save(folder)
     return folder
 
@@ -58,9 +58,9 @@ def save_model(folder: Path) -> Path:
 class Loaded:
     """A server that can be loaded and looked at."""
 
-    started: Started
+    started: RunningServer
 
-    def put(self, load: Load, api: Api = "own", texts: Sequence[str] = (), **fields: Any) -> list[Outcome]:
+    def put(self, load: Load, api: Api = "own", texts: Sequence[str] = (), **fields: Any) -> list[RequestOutcome]:
         return self._with(lambda wire: self._put(wire, load, api, texts or sentences(50), fields))
 
     def capacity(self, texts: Sequence[str], **fields: Any) -> float:
@@ -72,20 +72,20 @@ class Loaded:
     def _steadily(self, load: Load, texts: Sequence[str], **fields: Any) -> float:
         """Answers a second without those of the first third, in which seats fill."""
         told = self.put(load, texts=texts, **fields)
-        steady = [each for each in told if each.end == "answered" and load.seconds / 3 < each.over <= load.seconds]
+        steady = [each for each in told if each.end == "answered" and load.seconds / 3 < each.ended_at <= load.seconds]
         return len(steady) / (load.seconds * 2 / 3)
 
-    def answers(self, texts: Sequence[str], clients: int, api: Api = "own", **fields: Any) -> list[Outcome]:
+    def answers(self, texts: Sequence[str], clients: int, api: Api = "own", **fields: Any) -> list[RequestOutcome]:
         """Every text once."""
 
-        async def work(wire: Wire) -> list[Outcome]:
-            return await answers(wire, await shape_for(api, wire, fields), texts, clients, deadline=600)
+        async def work(wire: HttpClient) -> list[RequestOutcome]:
+            return await request_all(wire, await make_adapter(api, wire, fields), texts, clients, deadline=600)
 
         return self._with(work)
 
     def get(self, path: str) -> str:
-        async def work(wire: Wire) -> str:
-            return (await wire.ask(Question(path))).body.decode()
+        async def work(wire: HttpClient) -> str:
+            return (await wire.send(HttpRequest(path))).body.decode()
 
         return self._with(work)
 
@@ -115,12 +115,14 @@ class Loaded:
         counts = self.counts()
         return all(value == 0 for key, value in counts.items() if key[0] in gauges)
 
-    async def _put(self, wire: Wire, load: Load, api: Api, texts: Sequence[str], fields: Any) -> list[Outcome]:
-        return await loaded(wire, await shape_for(api, wire, fields), texts, load)
+    async def _put(
+        self, wire: HttpClient, load: Load, api: Api, texts: Sequence[str], fields: Any
+    ) -> list[RequestOutcome]:
+        return await run_load(wire, await make_adapter(api, wire, fields), texts, load)
 
-    def _with(self, work: Callable[[Wire], Coroutine[Any, Any, T]]) -> T:
+    def _with(self, work: Callable[[HttpClient], Coroutine[Any, Any, T]]) -> T:
         async def main() -> T:
-            wire = Wire(Address.of(self.started.url))
+            wire = HttpClient(Address.parse(self.started.url))
             try:
                 return await work(wire)
             finally:
@@ -132,8 +134,8 @@ class Loaded:
 @contextmanager
 def serving(folder: Path, *options: str) -> Iterator[Loaded]:
     """In a process that has imported everything itself, with the limits that a server has unless told otherwise."""
-    with started([save_model(folder)], "--threads", "1", *options) as server:
-        asyncio.run(ready(server.url))
+    with start_server([save_model(folder)], "--threads", "1", *options) as server:
+        asyncio.run(wait_until_ready(server.url))
         yield Loaded(server)
 
 
@@ -142,7 +144,7 @@ def forked(children: Children, folder: Path, *options: str, before: Sequence[Job
     """In a forked process, which imports nothing, with limits that a busy machine never reaches."""
     with Service(children, save_model(folder), "--threads", "1", *options, before=before) as service:
         service.until_ready()
-        yield Loaded(Started(f"http://127.0.0.1:{service.port}", service.pid))
+        yield Loaded(RunningServer(f"http://127.0.0.1:{service.port}", service.pid))
 
 
 def grown(before: Counts, after: Counts, *names: str) -> dict[tuple[str, ...], int]:

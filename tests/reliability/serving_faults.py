@@ -11,8 +11,8 @@ import torch
 import attendo.serve.app
 import attendo.serve.http.connections
 import attendo.serve.scheduling.registry  # noqa: F401
-from attendo.decode.continuous_batch import Crowd
-from attendo.decode.requests import Answers, Request
+from attendo.decode.continuous_batch import ContinuousBatch
+from attendo.decode.requests import DecodeRequest, FinishedBatch
 from attendo.text import Words
 
 MARK = 13  # max_length
@@ -57,13 +57,13 @@ def serving_fault(kind: str, seconds: float = 0.0) -> None:
 
 def _before_steps(do: Callable[[list[int]], None]) -> None:
     """`do` is told the most tokens that each request may have."""
-    original = Crowd.advance
+    original = ContinuousBatch.step
 
-    def advance(self: Crowd, waiting: "deque[Request]") -> Iterator[Answers]:
-        do([each.limit for each in (*self._serving, *waiting) if each is not None])
+    def step(self: ContinuousBatch, waiting: "deque[DecodeRequest]") -> Iterator[FinishedBatch]:
+        do([each.max_length for each in (*self._requests, *waiting) if each is not None])
         return original(self, waiting)
 
-    Crowd.advance = advance  # type: ignore[method-assign]
+    ContinuousBatch.step = step  # type: ignore[method-assign]
 
 
 def _fault_in_tokenizer() -> None:

@@ -12,8 +12,8 @@ from tiny import SOURCES, tiny_model
 
 from attendo.decode.engines import FastEngine
 from attendo.errors import ModelError
-from attendo.serve.http.errors import Refusal
-from attendo.serve.scheduling.worker import Batcher, BatchLimits
+from attendo.serve.http.errors import ApiError
+from attendo.serve.scheduling.worker import BatchLimits, ModelWorker
 from attendo.text_model import NotANumberError, TextModel, load
 
 BAD = "I love NLP"  # one of its words is no number
@@ -60,15 +60,15 @@ def test_streams_alternatives_and_scores_do_too(model: TextModel) -> None:
 def test_who_comes_behind_it_is_answered_as_ever(model: TextModel) -> None:
     """Also in the place that it had: what it left there is not read, not even by a weight of zero."""
     expected = [result.ids for result in model.generate(SOURCES[1:])]
-    call = model.call([BAD, *SOURCES[1:]])
-    requests, strategy, rules = call.search()
+    call = model.prepare_call([BAD, *SOURCES[1:]])
+    requests, strategy, rules = call.prepare_search()
     engine = FastEngine(model.network, 1)
     found: dict[int, Sequence[int]] = {}
     for each in requests:
-        for answers in engine.answers([each], strategy, rules):
-            for request, frontier in answers.one_by_one():
-                found[request.number] = frontier.ids[0].tolist()
-    assert [tuple(i for i in found[each.number][1:] if i > 3) for each in requests[1:]] == [
+        for answers in engine.generate([each], strategy, rules):
+            for request, frontier in answers.split():
+                found[request.request_id] = frontier.ids[0].tolist()
+    assert [tuple(i for i in found[each.request_id][1:] if i > 3) for each in requests[1:]] == [
         tuple(i for i in ids if i > 3) for ids in expected
     ]
 
@@ -78,7 +78,7 @@ def test_who_comes_behind_it_is_answered_as_ever(model: TextModel) -> None:
 @pytest.mark.parametrize("options", [{}, {"beam": 2}], ids=["greedy", "beam"])
 def test_of_a_server_one_request_fails(model: TextModel, fixed: bool, options: dict[str, Any]) -> None:
     expected = [each.text for each in model.generate(SOURCES[1:], **options)]
-    batcher = Batcher(model, BatchLimits(side_by_side=2), fixed)
+    batcher = ModelWorker(model, BatchLimits(max_batch_size=2), fixed)
 
     async def all_of_them() -> list[Any]:
         tasks = [batcher.generate([text], **options) for text in TEXTS]
@@ -88,7 +88,7 @@ def test_of_a_server_one_request_fails(model: TextModel, fixed: bool, options: d
             await batcher.drain()
 
     found = asyncio.run(all_of_them())
-    assert isinstance(found[3], Refusal | NotANumberError)
+    assert isinstance(found[3], ApiError | NotANumberError)
     assert [each[0].text for n, each in enumerate(found) if n != 3] == expected * 2
 
 

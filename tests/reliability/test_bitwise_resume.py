@@ -24,7 +24,7 @@ from small_run import (
 
 import attendo.train.update
 import attendo.train.validation
-from attendo.cli.progress import follow
+from attendo.cli.progress import run_training
 from attendo.runs.config import RunConfig
 from attendo.runs.run import Run
 from attendo.train.loop import Report, Step, Validation
@@ -67,7 +67,7 @@ def in_short(*case: str, short: set[Any]) -> Any:
 
 
 def at_the_end_of_an_epoch(report: Report, run: Run) -> bool:
-    position = run.trainer.standing.position
+    position = run.trainer.state.position
     return isinstance(report, Step) and (position.epoch, position.batch) == (1, 0)
 
 
@@ -129,7 +129,7 @@ def test_R1_a_signal_between_two_batches_of_an_update_waits_for_its_end(
 ) -> None:
     run = Run.begin(configs(variant, accumulate=3), tmp_path / "run", CPU)
     learned = 0
-    learn = attendo.train.update.Learner._learn_as_it_comes
+    learn = attendo.train.update.Updater._forward_backward
 
     def signalling(*arguments: Any) -> None:
         nonlocal learned
@@ -138,8 +138,8 @@ def test_R1_a_signal_between_two_batches_of_an_update_waits_for_its_end(
             os.kill(os.getpid(), signal.SIGTERM)
         learn(*arguments)
 
-    monkeypatch.setattr(attendo.train.update.Learner, "_learn_as_it_comes", signalling)
-    done = follow(run)
+    monkeypatch.setattr(attendo.train.update.Updater, "_forward_backward", signalling)
+    done = run_training(run)
     assert (done.stopped, done.exit_code, run.trainer.step) == (True, 143, 5)
     monkeypatch.undo()
     train_to_the_end(resume(run.folder))
@@ -151,7 +151,7 @@ def test_R1_a_fault_amid_an_update_leaves_no_checkpoint_of_half_of_it(
 ) -> None:
     run = Run.begin(configs("dropout"), tmp_path / "run", CPU)
     learned = 0
-    learn = attendo.train.update.Learner._learn_as_it_comes
+    learn = attendo.train.update.Updater._forward_backward
 
     def failing(*arguments: Any) -> None:
         nonlocal learned
@@ -160,9 +160,9 @@ def test_R1_a_fault_amid_an_update_leaves_no_checkpoint_of_half_of_it(
             raise RuntimeError("out of memory")
         learn(*arguments)
 
-    monkeypatch.setattr(attendo.train.update.Learner, "_learn_as_it_comes", failing)
+    monkeypatch.setattr(attendo.train.update.Updater, "_forward_backward", failing)
     with pytest.raises(RuntimeError, match="out of memory"):
-        follow(run)
+        run_training(run)
     monkeypatch.undo()
     assert 13 not in run.checkpoints.steps()
     train_to_the_end(resume(run.folder))
@@ -183,10 +183,10 @@ def test_R1_who_asks_for_an_end_does_not_wait_for_a_validation(
         return loss(*arguments)
 
     monkeypatch.setattr(attendo.train.validation, "summed_loss", signalling)
-    done = follow(run)
+    done = run_training(run)
     monkeypatch.undo()
     assert (done.stopped, done.exit_code, run.trainer.step) == (True, 143, VALIDATED_AT)
-    assert run.trainer.standing.validated == 0
+    assert run.trainer.state.validated == 0
     train_to_the_end(resume(run.folder))
     assert outcome(run.folder) == uninterrupted("moving average", **scored)
 

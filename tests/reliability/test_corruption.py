@@ -118,7 +118,7 @@ def test_R6_where_all_are_damaged_every_reason_is_named_in_one_line(checkpoints:
     for step in (10, 20):
         (checkpoints.path(step) / "model.safetensors").write_bytes(b"")
     with pytest.raises(ModelError, check=has_code("all_checkpoints_damaged")) as caught:
-        checkpoints.newest()
+        checkpoints.load_newest()
     assert "\n" not in str(caught.value)
 
 
@@ -144,10 +144,10 @@ def test_R6_the_command_line_passes_over_a_damaged_checkpoint_and_says_why(
 
 
 def assert_the_older_one_serves(checkpoints: Checkpoints, reason: str = "") -> None:
-    found = checkpoints.newest()
+    found = checkpoints.load_newest()
     assert found is not None
     assert equal(found.snapshot, snapshot(10))
-    (told,) = found.passed_over
+    (told,) = found.skipped_reasons
     assert str(checkpoints.path(20)) in told
     assert reason in told
 

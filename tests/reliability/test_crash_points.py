@@ -52,11 +52,11 @@ def test_R4_wherever_the_process_dies_the_newest_whole_checkpoint_is_found(
 
 def check_that_it_goes_on(checkpoints: Checkpoints, finished: bool, damaged: set[int]) -> None:
     """`damaged` may still be what they were before; everything else is whole or not there."""
-    atomic_files.sweep(checkpoints.folder)
+    atomic_files.remove_leftovers(checkpoints.folder)
     assert not list(checkpoints.folder.glob(".*"))
-    halves = {step for step in checkpoints.steps() if not checkpoints._is_whole(step)}
+    halves = {step for step in checkpoints.steps() if not checkpoints._is_intact(step)}
     assert halves <= damaged
-    found = checkpoints.newest()
+    found = checkpoints.load_newest()
     assert found is not None
     assert found.snapshot.step in ((NEW,) if finished else (30, NEW))
     assert equal(found.snapshot, snapshot(found.snapshot.step))

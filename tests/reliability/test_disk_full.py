@@ -102,7 +102,7 @@ def test_R5_what_was_there_before_is_untouched_and_can_be_gone_on_from(
         if isinstance(report, Saved):
             break
     with fault(5_000):
-        run.trainer.learner.step += 1
+        run.trainer.updater.step += 1
         assert isinstance(run.save(), SaveFailed)
     assert sorted(path.name for path in run.checkpoints.folder.iterdir()) == ["step-00000003"]
     train_to_the_end(resume(run.folder))

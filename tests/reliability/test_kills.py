@@ -55,9 +55,9 @@ class Storm:
         assert ended.code == -9, ended.errors
         self.kills += 1
         self.kills_in_saves += disk_call is not None
-        found = Checkpoints(self.run / "checkpoints").newest()
+        found = Checkpoints(self.run / "checkpoints").load_newest()
         assert (found.snapshot.step if found else 0) >= acknowledged(self.run)
-        assert found is None or found.passed_over == ()
+        assert found is None or found.skipped_reasons == ()
 
     def calm_down(self) -> None:
         """The last run to its end; the first step after a restart finds nothing left over."""

@@ -61,13 +61,13 @@ def test_R10_a_step_without_a_number_changes_no_bit_and_is_counted(
             assert all(torch.equal(before[name], after[name]) for name in before)
         if isinstance(report, Skipped):
             assert report == Skipped(3, pairs_of(run, first=4, count=2))
-    assert (run.trainer.standing.skipped, run.trainer.standing.skipped_in_a_row) == (1, 0)
+    assert (run.trainer.state.skipped, run.trainer.state.skipped_in_a_row) == (1, 0)
     assert not any(torch.equal(before[name], weight) for name, weight in learned(run).items() if "weight" in name)
     (written,) = (run.folder / "skipped.jsonl").read_text("utf-8").splitlines()
     assert json.loads(written) == {"step": 3, "pairs": list(pairs_of(run, first=4, count=2))}
     skipped = [line for line in reports(run.folder) if line["kind"] == "step" and line["skipped"]]
     assert [(line["step"], line["loss"]) for line in skipped] == [(3, None)]
-    assert run.trainer.standing.tokens == sum(
+    assert run.trainer.state.tokens == sum(
         line["tokens"] for line in reports(run.folder) if line["kind"] == "step" and not line["skipped"]
     )
 
@@ -77,7 +77,7 @@ def test_R10_the_very_first_step_may_be_skipped_and_saved(prepared: Path, tmp_pa
     broken({1}, float("nan"))
     next(iter(run.train()))
     run.save()
-    found = run.checkpoints.newest()
+    found = run.checkpoints.load_newest()
     assert found is not None
     assert found.snapshot.state["skipped_in_a_row"] == 1
     assert all(not tensor.any() for name, tensor in found.snapshot.optimizer.items() if "exp_avg" in name)
@@ -109,12 +109,14 @@ def test_R10_an_overflow_in_fp16_halves_the_loss_scale_and_is_no_divergence(
 ) -> None:
     run = begin(run_config({"prepared": prepared}, {"precision": "fp16", "steps": 12}), tmp_path / "run")
     broken({2, 3, 4, 5, 6, 7, 8}, float("inf"))
-    scales = [(report.skipped, float(run.trainer.learner.scale)) for report in run.train() if isinstance(report, Step)]
+    scales = [
+        (report.skipped, float(run.trainer.updater.loss_scale)) for report in run.train() if isinstance(report, Step)
+    ]
     first = 2.0**16
     halved = [(True, first / 2**n) for n in range(1, 8)]
     assert scales == [(False, first), *halved, *[(False, first / 2**7)] * 4]
-    assert float(run.trainer.learner.good_steps) == 4
-    assert run.trainer.learner.precision == "fp16"
+    assert float(run.trainer.updater.good_steps) == 4
+    assert run.trainer.updater.precision == "fp16"
 
 
 def learned(run: Run) -> dict[str, Tensor]:

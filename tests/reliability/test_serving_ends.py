@@ -12,7 +12,7 @@ from loaded_server import Loaded, until
 from small_service import LONG, Asking, Service, different
 from tiny import tiny_model
 
-from attendo.bench.load_test import Load, started
+from attendo.bench.load_test import Load, start_server
 
 SLOW: tuple[str, dict[str, float]] = ("slow_steps", {"seconds": 0.01})
 VERY_SLOW: tuple[str, dict[str, float]] = ("slow_steps", {"seconds": 0.1})
@@ -181,14 +181,14 @@ def ready_after_a_kill(folder: Path) -> float:
 
     As whoever looks after a server would start it: `started` yields when all models have answered once.
     """
-    with started([folder], "--threads", "1") as first:
+    with start_server([folder], "--threads", "1") as first:
         port, loaded = first.url.rpartition(":")[2], Loaded(first)
         load = threading.Thread(target=loaded.put, args=(Load(clients=8, seconds=1),), kwargs=LONG)
         load.start()
         until(lambda: loaded.number("attendo_running_requests") > 0)
         os.kill(first.pid, signal.SIGKILL)
         begin = time.monotonic()
-        with started([folder], "--threads", "1", "--port", port) as second:
+        with start_server([folder], "--threads", "1", "--port", port) as second:
             again = Loaded(second)
             assert '"ready":true' in again.get("/readyz")
             taken = time.monotonic() - begin

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from small_run import STEPS, reports, sha256, write_run_file
 from together import Trained, assert_same_network, at_once, config, snapshot, started_together
 
-from attendo.train.checkpoint import averaged_weights
+from attendo.train.checkpoint import eval_weights
 
 # The rest has no say in what is learned: the weights of the model folder are those of the end, and text is decoded.
 SHARDED: dict[str, Any] = {"sharding": "full", "final": "last", "samples": 2, "metrics": ("exact_match",)}
@@ -30,7 +30,7 @@ def test_R9_a_sharded_run_writes_the_model_that_it_validated(trained: Trained) -
     """The averaged weights."""
     folder = trained(2, **SHARDED)
     written = load_file(folder / "run" / "model" / "weights.safetensors")
-    learned = averaged_weights(snapshot(folder))
+    learned = eval_weights(snapshot(folder))
     assert written.keys() == learned.keys()
     assert all(torch.equal(written[name], learned[name]) for name in learned)
 

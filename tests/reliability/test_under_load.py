@@ -9,7 +9,7 @@ import pytest
 from children import Children
 from loaded_server import Loaded, forked, grown, label_values, sentences, serving, until
 
-from attendo.bench.load_test import Api, Load, Outcome, Summary
+from attendo.bench.load_test import Api, Load, LoadSummary, RequestOutcome
 
 LONG = {"min_length": 512, "max_length": 512}  # runs until it is told to stop
 WORK = {"min_length": 200, "max_length": 200}  # more for the model than for the connection
@@ -42,7 +42,7 @@ def patient(children: Children, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield started
 
 
-def ends(outcomes: list[Outcome]) -> Counter[Any]:
+def ends(outcomes: list[RequestOutcome]) -> Counter[Any]:
     return Counter(each.status or each.end for each in outcomes)
 
 
@@ -69,10 +69,10 @@ def test_S5_thirty_seconds_of_more_than_it_can_take(roomy: Loaded, times: int) -
     """
     goodput, slower, refused = (0.9, 2.0, 0.05) if CORES >= 4 else (0.5, 3.0, 0.1)
     capacity = roomy.capacity(texts=MANY, **WORK)
-    easy = Summary.of(roomy.put(Load(rate=0.8 * capacity, seconds=15), texts=MANY, **WORK), 15).latency
+    easy = LoadSummary.from_outcomes(roomy.put(Load(rate=0.8 * capacity, seconds=15), texts=MANY, **WORK), 15).latency
     outcomes = roomy.put(Load(rate=times * capacity, seconds=30), texts=MANY, **WORK)
-    idle = Summary.of(roomy.put(Load(clients=1, seconds=2), texts=MANY, **WORK), 2).latency
-    hard = Summary.of(outcomes, 30)
+    idle = LoadSummary.from_outcomes(roomy.put(Load(clients=1, seconds=2), texts=MANY, **WORK), 2).latency
+    hard = LoadSummary.from_outcomes(outcomes, 30)
     assert set(ends(outcomes)) == {200, 429}
     assert easy is not None
     assert idle is not None
@@ -144,8 +144,8 @@ def same(server: Loaded, texts: list[str], clients: int, api: Api, fields: dict[
     alone = server.answers(texts, 1, api, **fields)
     together = server.answers(texts, clients, api, **fields)
     assert ends(alone) == ends(together) == {200: len(texts)}
-    said = [each.said.text for each in alone if each.said is not None]
-    assert said == [each.said.text for each in together if each.said is not None]
+    said = [each.response.text for each in alone if each.response is not None]
+    assert said == [each.response.text for each in together if each.response is not None]
     assert len(set(said)) > len(texts) / 4  # a model that says the same to all would prove nothing
 
 

@@ -18,7 +18,7 @@ from attendo.cli.verify import verify_resume
 from attendo.errors import AttendoError, DataError, UsageError
 from attendo.runs import verify_resume as recipe
 from attendo.runs.config import RunConfig
-from attendo.runs.verify_resume import ResumeComparison, Trying, Verification, advice, compare
+from attendo.runs.verify_resume import ResumeComparison, ResumeVerification, TrialStep, compare_runs, suggest_fix
 
 Verify = Callable[..., list[str]]
 
@@ -69,7 +69,7 @@ def test_a_run_is_found_to_be_the_same(
 
 def test_the_settings_of_the_run_stay_but_for_what_would_end_it_early(prepared: Path) -> None:
     config = run_config({"prepared": prepared}, {"steps": 500, "patience": 3, "schedule": "linear", "ema": 0.5})
-    trial = Verification(config, prepared, 20, "cpu").config
+    trial = ResumeVerification(config, prepared, 20, "cpu").config
     assert (trial.train.steps, trial.train.patience, trial.train.validate_every) == (500, 0, 10)
     same = {"patience", "validate_every", "save_every", "metric_pairs", "samples", "final"}
     assert trial.train.model_dump(exclude=same) == config.train.model_dump(exclude=same)
@@ -78,14 +78,14 @@ def test_the_settings_of_the_run_stay_but_for_what_would_end_it_early(prepared: 
 
 @pytest.mark.parametrize(("steps", "stops"), [(2, [1]), (3, [1, 2]), (20, [1, 10, 15]), (1000, [1, 12, 18])])
 def test_there_are_stops_between_the_first_step_and_the_last(prepared: Path, steps: int, stops: list[int]) -> None:
-    verification = Verification(run_config({"prepared": prepared}), prepared, steps, "cpu")
+    verification = ResumeVerification(run_config({"prepared": prepared}), prepared, steps, "cpu")
     assert verification.steps == min(steps, 24)
     assert verification.stops == stops
 
 
 def test_a_run_of_one_step_cannot_be_stopped(prepared: Path) -> None:
     with pytest.raises(UsageError, check=has_code("resume_check_too_short", steps=1)):
-        Verification(run_config({"prepared": prepared}, {"steps": 1}), prepared, 20, "cpu")
+        ResumeVerification(run_config({"prepared": prepared}, {"steps": 1}), prepared, 20, "cpu")
 
 
 @pytest.mark.slow
@@ -118,16 +118,16 @@ def test_dropout_that_is_drawn_anew_is_found_out(
 
 def test_every_kind_of_difference_is_named(tmp_path: Path, prepared: Path, commands: list[Sequence[str]]) -> None:
     config = run_config({"prepared": prepared})
-    reports = list(Verification(config, prepared, 2, "cpu", recipe.run_attendo).run(tmp_path))
-    assert [type(report) for report in reports[:3]] == [Trying] * 3
+    reports = list(ResumeVerification(config, prepared, 2, "cpu", recipe.run_attendo).run(tmp_path))
+    assert [type(report) for report in reports[:3]] == [TrialStep] * 3
     assert all(report.equal for report in reports[3:] if isinstance(report, ResumeComparison))
     metrics = tmp_path / "stopped" / "metrics.jsonl"
     lines = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()]
     lines[0]["loss"] += 0.5
     metrics.write_text("".join(json.dumps(line) + "\n" for line in lines[:-1]), "utf-8")
-    told = {each.what: each for each in compare(tmp_path / "whole", tmp_path / "stopped", 2)}
+    told = {each.name: each for each in compare_runs(tmp_path / "whole", tmp_path / "stopped", 2)}
     losses = told["losses and gradients of 2 steps"]
-    assert (losses.equal, losses.largest, losses.where) == (False, pytest.approx(0.5), "step 1 loss")
+    assert (losses.equal, losses.largest, losses.location) == (False, pytest.approx(0.5), "step 1 loss")
     assert losses.unequal == 1 + 3, "a step that is missing differs too"
     assert told["weights"].equal
 
@@ -139,12 +139,12 @@ def test_one_bit_and_a_zero_of_another_sign_are_differences(tmp_path: Path) -> N
     )
     for name, tensors in (("one", one), ("other", other)):
         save_file(tensors, tmp_path / name)
-    compared = recipe._compared("weights", load_file(tmp_path / "one"), load_file(tmp_path / "other"))
-    assert (compared.count, compared.unequal, compared.where) == (2, 1, "a")
-    same = recipe._compared("weights", one, one)
-    assert (same.equal, same.largest, same.where) == (True, 0.0, "")
-    assert not recipe._compared("weights", one, {**one, "c": torch.ones(1)}).equal
-    assert not recipe._compared("weights", one, {**one, "b": torch.ones(4)}).equal
+    compared = recipe._compare_values("weights", load_file(tmp_path / "one"), load_file(tmp_path / "other"))
+    assert (compared.count, compared.unequal, compared.location) == (2, 1, "a")
+    same = recipe._compare_values("weights", one, one)
+    assert (same.equal, same.largest, same.location) == (True, 0.0, "")
+    assert not recipe._compare_values("weights", one, {**one, "c": torch.ones(1)}).equal
+    assert not recipe._compare_values("weights", one, {**one, "b": torch.ones(4)}).equal
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_one_bit_and_a_zero_of_another_sign_are_differences(tmp_path: Path) -> N
 )
 def test_what_to_try_depends_on_the_device_and_the_settings(train: dict[str, Any], device: str, word: str) -> None:
     config = RunConfig(data={"task": "builtin"}, train=train)
-    assert word in advice(config, device)
+    assert word in suggest_fix(config, device)
 
 
 def test_mistakes_are_told_before_anything_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

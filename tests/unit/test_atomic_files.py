@@ -87,17 +87,17 @@ def test_too_little_room_is_told_before_anything_is_written(tmp_path: Path, monk
     monkeypatch.setattr("attendo.atomic_files.shutil.disk_usage", lambda path: type("Usage", (), {"free": 1234}))
     with (
         pytest.raises(DiskFullError, check=has_code("disk_space_too_small", free=1234, needed=5000, folder=tmp_path)),
-        atomic_files.new_folder(tmp_path / "not" / "yet" / "new", needed=5000),
+        atomic_files.new_folder(tmp_path / "not" / "yet" / "new", bytes_needed=5000),
     ):
         raise AssertionError("never here")
     assert names(tmp_path) == []
-    atomic_files.check_room(tmp_path / "not" / "yet", 1234)
+    atomic_files.check_free_space(tmp_path / "not" / "yet", 1234)
 
 
 def test_room_is_that_of_the_real_disk(tmp_path: Path) -> None:
-    atomic_files.check_room(tmp_path / "not" / "yet", 1)
+    atomic_files.check_free_space(tmp_path / "not" / "yet", 1)
     with pytest.raises(DiskFullError):
-        atomic_files.check_room(tmp_path / "not" / "yet", 2**62)
+        atomic_files.check_free_space(tmp_path / "not" / "yet", 2**62)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
@@ -112,7 +112,7 @@ def test_a_disk_that_fills_up_is_named_with_the_size(tmp_path: Path, number: int
 
 
 def test_another_fault_of_the_disk_is_passed_on_as_it_is(tmp_path: Path) -> None:
-    with pytest.raises(PermissionError), atomic_files.explained(tmp_path, 10):
+    with pytest.raises(PermissionError), atomic_files.explain_disk_full(tmp_path, 10):
         raise PermissionError(errno.EACCES, "Permission denied")
 
 
@@ -123,9 +123,9 @@ def test_sweeping_removes_what_interrupted_writers_left_and_nothing_else(tmp_pat
     (tmp_path / "step").mkdir()
     (tmp_path / ".old-model").mkdir()
     (tmp_path / "tmp-mine").write_text("mine")
-    assert atomic_files.sweep(tmp_path) == [tmp_path / ".tmp-file", tmp_path / ".tmp-step"]
+    assert atomic_files.remove_leftovers(tmp_path) == [tmp_path / ".tmp-file", tmp_path / ".tmp-step"]
     assert names(tmp_path) == [".old-model", "step", "tmp-mine"]
-    assert atomic_files.sweep(tmp_path) == atomic_files.sweep(tmp_path / "missing") == []
+    assert atomic_files.remove_leftovers(tmp_path) == atomic_files.remove_leftovers(tmp_path / "missing") == []
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path, verbs: list[Verb]) -> None:
@@ -198,9 +198,12 @@ def test_removing_takes_files_folders_and_links_but_never_what_a_link_leads_to(t
 
 
 def test_a_locked_folder_keeps_other_processes_out_until_it_is_let_go(tmp_path: Path) -> None:
-    other = "from attendo.atomic_files import locked\nfrom pathlib import Path\nwith locked(Path('.')): print('inside')"
+    other = (
+        "from attendo.atomic_files import folder_lock\nfrom pathlib import Path\nwith "
+        "folder_lock(Path('.')): print('inside')"
+    )
     command = [sys.executable, "-c", other]
-    with atomic_files.locked(tmp_path):
+    with atomic_files.folder_lock(tmp_path):
         refused = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
         assert (refused.returncode, refused.stdout) == (1, "")
         assert "another process is at work" in refused.stderr
@@ -210,7 +213,7 @@ def test_a_locked_folder_keeps_other_processes_out_until_it_is_let_go(tmp_path: 
 
 
 def test_a_lock_is_let_go_after_an_error_too(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="wrong"), atomic_files.locked(tmp_path):
+    with pytest.raises(ValueError, match="wrong"), atomic_files.folder_lock(tmp_path):
         raise ValueError("wrong")
     assert names(tmp_path) == []
 
@@ -218,16 +221,17 @@ def test_a_lock_is_let_go_after_an_error_too(tmp_path: Path) -> None:
 def test_a_place_is_written_by_one_at_a_time(tmp_path: Path) -> None:
     goal = tmp_path / "new" / "goal"
     other = (
-        "from attendo.atomic_files import alone\nfrom pathlib import Path\nwith alone(Path('goal')): print('inside')"
+        "from attendo.atomic_files import exclusive_target\nfrom pathlib import Path\nwith "
+        "exclusive_target(Path('goal')): print('inside')"
     )
     command = [sys.executable, "-c", other]
-    with atomic_files.alone(goal):
+    with atomic_files.exclusive_target(goal):
         refused = subprocess.run(command, capture_output=True, text=True, cwd=goal.parent, check=False)
         assert (refused.returncode, refused.stdout) == (1, "")
         assert "another process is writing goal" in refused.stderr
-        with pytest.raises(UsageError, check=has_code("path_being_written")), atomic_files.alone(goal):
+        with pytest.raises(UsageError, check=has_code("path_being_written")), atomic_files.exclusive_target(goal):
             raise AssertionError("never here")
-        with atomic_files.alone(goal.with_name("neighbour")):
+        with atomic_files.exclusive_target(goal.with_name("neighbour")):
             goal.mkdir()
     assert names(goal.parent) == ["goal"]
 
@@ -245,7 +249,7 @@ def test_a_lock_that_was_given_up_while_it_was_waited_for_is_not_taken(
         real(handle, how)
 
     monkeypatch.setattr("attendo.atomic_files.fcntl.flock", too_late)
-    with atomic_files.alone(tmp_path / "goal"):
+    with atomic_files.exclusive_target(tmp_path / "goal"):
         assert lock.exists()
     assert len(rounds) == 2
     assert names(tmp_path) == []
@@ -255,13 +259,13 @@ def test_a_place_inside_a_file_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with (
         pytest.raises(UsageError, check=has_code("parent_is_a_file")),
-        atomic_files.alone(tmp_path / "file" / "deep" / "goal"),
+        atomic_files.exclusive_target(tmp_path / "file" / "deep" / "goal"),
     ):
         raise AssertionError("never here")
     assert names(tmp_path) == ["file"]
 
 
 def test_folders_for_a_place_stay_if_something_is_in_them(tmp_path: Path) -> None:
-    with atomic_files.alone(tmp_path / "a" / "b" / "goal"):
+    with atomic_files.exclusive_target(tmp_path / "a" / "b" / "goal"):
         (tmp_path / "a" / "mine").write_text("x")
     assert sorted(each.name for each in tmp_path.rglob("*")) == ["a", "mine"]

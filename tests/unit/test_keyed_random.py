@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.keyed_random import chosen, keys, permutation, uniform
+from attendo.keyed_random import choose, make_keys, permutation, uniform
 
 MASK = 2**64 - 1
 numbers = st.integers(0, MASK)
@@ -45,17 +45,17 @@ def test_the_mixer_gives_the_published_numbers() -> None:
         *(4593380528125082431, 16408922859458223821),
     ]
     assert [split_mix(state) for state in states] == published
-    assert keys(np.array(states, np.uint64)).tolist() == published
+    assert make_keys(np.array(states, np.uint64)).tolist() == published
 
 
 @given(st.lists(numbers | st.text(max_size=12), min_size=1, max_size=4))
 def test_keys_are_what_plain_integers_give(parts: list[int | str]) -> None:
-    assert keys(*parts).tolist() == [expected_key(*parts)]
+    assert make_keys(*parts).tolist() == [expected_key(*parts)]
 
 
 @pytest.mark.parametrize("text", ["", "a", "pairs", "12345678", "123456789", "été", "a text of many letters"])
 def test_texts_of_every_length_are_keys(text: str) -> None:
-    assert keys(3, text).tolist() == [expected_key(3, text)]
+    assert make_keys(3, text).tolist() == [expected_key(3, text)]
 
 
 @given(numbers)
@@ -67,39 +67,39 @@ def test_uniform_numbers_are_the_upper_bits_of_a_key_mixed_once_more(number: int
 
 @given(st.lists(numbers, min_size=1, max_size=20), numbers, st.randoms(use_true_random=False))
 def test_a_key_does_not_depend_on_what_else_is_asked_or_when(asked: list[int], seed: int, chance: object) -> None:
-    together = keys(seed, "pairs", np.array(asked, np.uint64))
-    alone = [int(keys(seed, "pairs", each)[0]) for each in asked]
+    together = make_keys(seed, "pairs", np.array(asked, np.uint64))
+    alone = [int(make_keys(seed, "pairs", each)[0]) for each in asked]
     assert together.tolist() == alone
     order = list(range(len(asked)))
     chance.shuffle(order)  # type: ignore[attr-defined]
-    again = keys(seed, "pairs", np.array([asked[place] for place in order], np.uint64))
+    again = make_keys(seed, "pairs", np.array([asked[place] for place in order], np.uint64))
     assert again.tolist() == [alone[place] for place in order]
 
 
 def test_arrays_broadcast_against_each_other() -> None:
     rows, columns = np.arange(3, dtype=np.uint64)[:, None], np.arange(4, dtype=np.uint64)
-    table = keys(7, rows, columns)
+    table = make_keys(7, rows, columns)
     assert table.shape == (3, 4)
     assert int(table[2, 3]) == expected_key(7, 2, 3)
 
 
 def test_every_part_and_its_place_matters() -> None:
     asked = [(1, 2), (2, 1), (1, 2, 0), (1,), (1, "a"), (1, "b"), (1, "a longer text"), (1, "a longer tex"), ("a", 1)]
-    found = {int(keys(*parts)[0]) for parts in asked}
+    found = {int(make_keys(*parts)[0]) for parts in asked}
     assert len(found) == len(asked)
 
 
 def test_one_bit_of_a_part_turns_half_of_the_key() -> None:
-    first = keys(np.arange(1000, dtype=np.uint64))
+    first = make_keys(np.arange(1000, dtype=np.uint64))
     turned = [
-        np.bitwise_count(first ^ keys(np.arange(1000, dtype=np.uint64) ^ np.uint64(1 << bit))) for bit in range(64)
+        np.bitwise_count(first ^ make_keys(np.arange(1000, dtype=np.uint64) ^ np.uint64(1 << bit))) for bit in range(64)
     ]
     assert 31.5 < np.mean(turned) < 32.5
     assert all(31 < each.mean() < 33 for each in turned)
 
 
 def test_drawn_numbers_are_spread_evenly() -> None:
-    drawn = uniform(keys(1, "test", np.arange(100_000, dtype=np.uint64)))
+    drawn = uniform(make_keys(1, "test", np.arange(100_000, dtype=np.uint64)))
     counts, _ = np.histogram(drawn, bins=20, range=(0, 1))
     assert abs(counts - 5000).max() < 5 * 5000**0.5
     assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 0.02
@@ -122,13 +122,13 @@ def test_permutations_of_other_keys_are_others_and_none_has_a_favourite_place() 
 
 def test_one_item_is_chosen_and_all_are_at_times() -> None:
     items = [3, 5, 8]
-    drawn = [chosen(items, seed, "item") for seed in range(300)]
+    drawn = [choose(items, seed, "item") for seed in range(300)]
     assert set(drawn) == set(items)
-    assert drawn == [chosen(items, seed, "item") for seed in range(300)]
+    assert drawn == [choose(items, seed, "item") for seed in range(300)]
     assert min(drawn.count(item) for item in items) > 60
 
 
 @pytest.mark.parametrize("part", [-1, 2**64])
 def test_a_number_that_is_no_key_is_refused(part: int) -> None:
     with pytest.raises(OverflowError):
-        keys(part)
+        make_keys(part)

@@ -11,7 +11,7 @@ from pydantic import Field
 from attendo.errors import AttendoError, ModelError, UsageError, cut_text, list_names, shorten
 from attendo.model_files import COPY_AGAIN, read_bytes, read_json, read_text
 from attendo.settings import Settings
-from attendo.text.sentencepiece import model_kind, pieces
+from attendo.text.sentencepiece import iter_pieces, read_model_type
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,11 @@ def piece(content: bytes, kind: bytes = b"") -> bytes:
 @pytest.mark.parametrize("model", [piece(b"a", b"\x18\x80\x80\x80\x80\x08"), piece(b"\xff"), b"\x00\x01"])
 def test_pieces_that_cannot_be_are_an_error(model: bytes) -> None:
     with pytest.raises(ModelError, match="not a SentencePiece model"):
-        list(pieces(model))
+        list(iter_pieces(model))
 
 
 def test_a_kind_of_model_that_nobody_knows_is_the_usual_one() -> None:
-    assert model_kind(b"\x12\x02\x18\x63") == "unigram"
+    assert read_model_type(b"\x12\x02\x18\x63") == "unigram"
 
 
 def test_the_reader_is_the_only_one() -> None:

@@ -11,7 +11,7 @@ from attendo.errors import AttendoError, DataError, ModelError, UsageError
 from attendo.metrics.scores import METRICS
 from attendo.model.config import PRESETS, ModelConfig
 from attendo.runs.config import RunConfig
-from attendo.settings import Settings, nearest
+from attendo.settings import Settings, suggest_name
 from attendo.train.config import TrainConfig
 
 
@@ -87,8 +87,8 @@ def test_replace_keeps_inner_settings() -> None:
 
 
 def test_the_nearest_name_is_offered_only_where_one_is_near() -> None:
-    assert nearest("dropuot", ["dropout", "d_model"]) == " (did you mean dropout?)"
-    assert nearest("colour", ["dropout", "d_model"]) == ""
+    assert suggest_name("dropuot", ["dropout", "d_model"]) == " (did you mean dropout?)"
+    assert suggest_name("colour", ["dropout", "d_model"]) == ""
 
 
 MODEL = list(ModelConfig.model_fields)
@@ -120,7 +120,7 @@ GENERATION = list(GenerationConfig.model_fields)
     ],
 )
 def test_what_is_mistyped_shortened_or_has_a_word_more_is_near(name: str, known: list[str], meant: str) -> None:
-    assert nearest(name, known) == f" (did you mean {meant}?)"
+    assert suggest_name(name, known) == f" (did you mean {meant}?)"
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,11 @@ def test_what_is_mistyped_shortened_or_has_a_word_more_is_near(name: str, known:
     ],
 )
 def test_a_few_letters_in_common_are_not_near(name: str, known: list[str]) -> None:
-    assert nearest(name, known) == ""
+    assert suggest_name(name, known) == ""
 
 
 def test_of_two_that_are_as_near_one_is_offered_whatever_their_order() -> None:
-    assert nearest("rouge", ["rouge2", "rouge1"]) == nearest("rouge", ["rouge1", "rouge2"])
+    assert suggest_name("rouge", ["rouge2", "rouge1"]) == suggest_name("rouge", ["rouge1", "rouge2"])
 
 
 def test_each_kind_of_error_has_its_exit_code() -> None:

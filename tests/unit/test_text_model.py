@@ -15,14 +15,14 @@ from tiny import SOURCES, TARGETS, tiny_model
 from attendo.data.batch import Example, collate, collate_sources
 from attendo.decode.beam import Beam
 from attendo.decode.config import GenerationConfig
-from attendo.decode.frontier import Asked
-from attendo.decode.rules import Forbid
+from attendo.decode.frontier import RowLimits
+from attendo.decode.rules import SuppressTokens
 from attendo.decode.search import search
 from attendo.decode.strategies import Greedy
 from attendo.errors import ModelError, UsageError
 from attendo.model.transformer import Memory, Transformer
 from attendo.text import EOS
-from attendo.text_model import Hypothesis, TextModel, evaluating, load, pick_device
+from attendo.text_model import Hypothesis, TextModel, eval_mode, load, pick_device
 
 WORDS = tuple(sorted({word for text in SOURCES for word in text.split()}))
 
@@ -127,7 +127,11 @@ def test_a_beam_of_one_is_greedy_with_the_weights_of_a_network() -> None:
         greedy, beam = (
             list(
                 search(
-                    model.network, model.network.start(memory), Asked.of(torch.full((40,), 12)), strategy, [Forbid()]
+                    model.network,
+                    model.network.start(memory),
+                    RowLimits.make(torch.full((40,), 12)),
+                    strategy,
+                    [SuppressTokens()],
                 )
             )[-1].hypotheses
             for strategy in (Greedy(), Beam(1))
@@ -198,7 +202,7 @@ def test_fewer_hypotheses_than_asked_for_are_all_there_are() -> None:
 
 def test_the_defaults_are_those_of_the_model_folder(tmp_path: Path) -> None:
     texts = sentences(10)
-    stored = lively_model().stored
+    stored = lively_model().stored_model
     TextModel(replace(stored, generation={"beam": 4, "length_penalty": 0.2})).save(tmp_path / "model")
     model = load(tmp_path / "model", "cpu")
     assert model.generate(texts) == model.generate(texts, beam=4, length_penalty=0.2)
@@ -335,16 +339,16 @@ def test_answering_leaves_the_mode_and_the_dice_of_the_caller_alone(training: bo
     model.generate(sentences(5), beam=3)
     model.score(SOURCES, TARGETS)
     model.trace(SOURCES[0])
-    TextModel(model.stored)
+    TextModel(model.stored_model)
     assert [module.training for module in model.network.modules()] == modes
     assert torch.equal(torch.get_rng_state(), dice)
 
 
 def test_the_mode_is_put_back_when_something_goes_wrong() -> None:
     network = tiny_model().network.train()
-    with evaluating(network):
+    with eval_mode(network):
         assert not any(module.training for module in network.modules())
-    with pytest.raises(ZeroDivisionError), evaluating(network):
+    with pytest.raises(ZeroDivisionError), eval_mode(network):
         raise ZeroDivisionError
     assert all(module.training for module in network.modules())
 

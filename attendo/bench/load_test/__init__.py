@@ -1,43 +1,43 @@
 """How much does a server bear, and what do its clients see of it? Nothing here imports torch."""
 
-from attendo.bench.load_test.apis import Api, shape_for
-from attendo.bench.load_test.http_client import Address, Question, Wire
-from attendo.bench.load_test.load import Load, Outcome, answers, loaded
+from attendo.bench.load_test.apis import Api, make_adapter
+from attendo.bench.load_test.http_client import Address, HttpClient, HttpRequest
+from attendo.bench.load_test.load import Load, RequestOutcome, request_all, run_load
 from attendo.bench.load_test.report import (
     ConsistencyResult,
-    Doing,
+    LatencyStats,
     LoadMeasurement,
+    LoadProgress,
+    LoadSummary,
     LoadTestPlan,
-    Spread,
-    Summary,
-    compared,
-    measured,
-    ready,
+    check_consistency,
+    run_load_test,
+    wait_until_ready,
 )
-from attendo.bench.load_test.server import ServerError, Started, exported, started, texts_of
+from attendo.bench.load_test.server import RunningServer, ServerError, export_temporarily, load_texts, start_server
 
 __all__ = [
     "Address",
     "Api",
     "ConsistencyResult",
-    "Doing",
+    "HttpClient",
+    "HttpRequest",
+    "LatencyStats",
     "Load",
     "LoadMeasurement",
+    "LoadProgress",
+    "LoadSummary",
     "LoadTestPlan",
-    "Outcome",
-    "Question",
+    "RequestOutcome",
+    "RunningServer",
     "ServerError",
-    "Spread",
-    "Started",
-    "Summary",
-    "Wire",
-    "answers",
-    "compared",
-    "exported",
-    "loaded",
-    "measured",
-    "ready",
-    "shape_for",
-    "started",
-    "texts_of",
+    "check_consistency",
+    "export_temporarily",
+    "load_texts",
+    "make_adapter",
+    "request_all",
+    "run_load",
+    "run_load_test",
+    "start_server",
+    "wait_until_ready",
 ]

@@ -5,110 +5,114 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from attendo.bench.load_test.http_client import Question, Wire, WireError
+from attendo.bench.load_test.http_client import HttpClient, HttpClientError, HttpRequest
 from attendo.errors import UsageError
 
 Api = Literal["libretranslate", "own", "openai"]
 
 
 @dataclass(frozen=True)
-class Said:
+class ParsedResponse:
     """What an answer holds; tokens where it tells them."""
 
     text: str
     tokens: int | None = None
 
 
-class Shape(Protocol):
+class ApiAdapter(Protocol):
     """How a text becomes a question, and a reply a text."""
 
-    def question(self, text: str) -> Question: ...
+    def build_request(self, text: str) -> HttpRequest: ...
 
-    def speaks(self, part: bytes) -> bool:
+    def has_text(self, data: bytes) -> bool:
         """Whether this part of a stream holds a part of the text; without a stream there is no first token."""
 
-    def said(self, body: bytes) -> Said:
+    def parse_response(self, body: bytes) -> ParsedResponse:
         """A body that is not whole is a `ValueError`."""
 
 
-async def shape_for(api: Api, wire: Wire, more: Mapping[str, Any] | None = None) -> Shape:
-    """Asks the server what it serves; the first pair of languages or model is taken unless `more` names another.
+async def make_adapter(api: Api, http_client: HttpClient, extra_fields: Mapping[str, Any] | None = None) -> ApiAdapter:
+    """Asks the server what it serves; the first pair of languages or model is taken unless `extra_fields` names another.
 
-    `more` are fields that every body gets.
+    `extra_fields` are fields that every body gets.
     """
-    more = dict(more or {})
+    extra_fields = dict(extra_fields or {})
     if api == "own":
-        return Own(more)
+        return NativeAdapter(extra_fields)
     if api == "openai":
-        named = more.get("model") or _served("/v1/models", await _told(wire, "/v1/models"), "data", 0, "id")
-        return OpenAI({"model": named, **more})
-    if "source" in more and "target" in more:
-        return LibreTranslate(more)
-    languages = await _told(wire, "/languages")
-    source = more.get("source") or _served("/languages", languages, 0, "code")
+        named = extra_fields.get("model") or _pick_served_name(
+            "/v1/models", await _fetch_json(http_client, "/v1/models"), "data", 0, "id"
+        )
+        return OpenAIAdapter({"model": named, **extra_fields})
+    if "source" in extra_fields and "target" in extra_fields:
+        return LibreTranslateAdapter(extra_fields)
+    languages = await _fetch_json(http_client, "/languages")
+    source = extra_fields.get("source") or _pick_served_name("/languages", languages, 0, "code")
     targets = [each["targets"] for each in languages if each.get("code") == source]
-    return LibreTranslate({"source": source, "target": _served("/languages", targets, 0, 0), **more})
+    return LibreTranslateAdapter(
+        {"source": source, "target": _pick_served_name("/languages", targets, 0, 0), **extra_fields}
+    )
 
 
 @dataclass(frozen=True)
-class LibreTranslate:
+class LibreTranslateAdapter:
     """`POST /translate`, as Mastodon asks."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
 
-    def question(self, text: str) -> Question:
-        return Question("/translate", _json({"q": text, "format": "text", **self.fields}))
+    def build_request(self, text: str) -> HttpRequest:
+        return HttpRequest("/translate", _encode_json({"q": text, "format": "text", **self.fields}))
 
-    def speaks(self, part: bytes) -> bool:
+    def has_text(self, data: bytes) -> bool:
         return False
 
-    def said(self, body: bytes) -> Said:
-        return Said(str(_at(json.loads(body), "translatedText")))
+    def parse_response(self, body: bytes) -> ParsedResponse:
+        return ParsedResponse(str(_get_nested(json.loads(body), "translatedText")))
 
 
 @dataclass(frozen=True)
-class Own:
+class NativeAdapter:
     """`POST /api/v1/generate`, which takes every option of decoding."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
 
-    def question(self, text: str) -> Question:
-        return Question("/api/v1/generate", _json({"texts": [text], **self.fields}))
+    def build_request(self, text: str) -> HttpRequest:
+        return HttpRequest("/api/v1/generate", _encode_json({"texts": [text], **self.fields}))
 
-    def speaks(self, part: bytes) -> bool:
+    def has_text(self, data: bytes) -> bool:
         return False
 
-    def said(self, body: bytes) -> Said:
-        best = _at(json.loads(body), "results", 0)
-        return Said(str(_at(best, "text")), len(_at(best, "ids")))
+    def parse_response(self, body: bytes) -> ParsedResponse:
+        best = _get_nested(json.loads(body), "results", 0)
+        return ParsedResponse(str(_get_nested(best, "text")), len(_get_nested(best, "ids")))
 
 
 @dataclass(frozen=True)
-class OpenAI:
+class OpenAIAdapter:
     """`POST /v1/chat/completions` as a stream of events, the last of which tells how many tokens there were."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
 
-    def question(self, text: str) -> Question:
+    def build_request(self, text: str) -> HttpRequest:
         asked = {"messages": [{"role": "user", "content": text}], "stream": True}
-        return Question(
-            "/v1/chat/completions", _json({**asked, "stream_options": {"include_usage": True}, **self.fields})
+        return HttpRequest(
+            "/v1/chat/completions", _encode_json({**asked, "stream_options": {"include_usage": True}, **self.fields})
         )
 
-    def speaks(self, part: bytes) -> bool:
+    def has_text(self, data: bytes) -> bool:
         # An event that is cut in two is heard with its second half, a moment later.
-        return any(_content(each) for each in _events(part, whole=False))
+        return any(_read_delta(each) for each in _parse_events(data, complete=False))
 
-    def said(self, body: bytes) -> Said:
-        events = _events(body, whole=True)
+    def parse_response(self, body: bytes) -> ParsedResponse:
+        events = _parse_events(body, complete=True)
         usage = [each["usage"] for each in events if each.get("usage")]
-        return Said("".join(map(_content, events)), usage[-1]["completion_tokens"] if usage else None)
+        return ParsedResponse("".join(map(_read_delta, events)), usage[-1]["completion_tokens"] if usage else None)
 
 
-def _events(body: bytes, whole: bool) -> list[dict[str, Any]]:
+def _parse_events(body: bytes, complete: bool) -> list[dict[str, Any]]:
     """The data of each event; one that tells of trouble, or an end that is missing, is a `ValueError`."""
     told = [line.removeprefix(b"data: ") for line in body.split(b"\n") if line.startswith(b"data: ")]
-    if whole and (not told or told[-1] != b"[DONE]"):
+    if complete and (not told or told[-1] != b"[DONE]"):
         raise ValueError("the stream broke off")
     found = []
     for each in told:
@@ -116,21 +120,21 @@ def _events(body: bytes, whole: bool) -> list[dict[str, Any]]:
             event = json.loads(each)
         except ValueError:
             continue  # [DONE], or a half
-        if whole and "error" in event:
+        if complete and "error" in event:
             raise ValueError("the stream ended in an error")
         found.append(event)
     return found
 
 
-def _content(event: Mapping[str, Any]) -> str:
+def _read_delta(event: Mapping[str, Any]) -> str:
     choices = event.get("choices") or [{}]
     return str(choices[0].get("delta", {}).get("content") or "")
 
 
-async def _told(wire: Wire, path: str) -> Any:
+async def _fetch_json(http_client: HttpClient, path: str) -> Any:
     try:
-        reply = await wire.ask(Question(path))
-    except WireError as error:
+        reply = await http_client.send(HttpRequest(path))
+    except HttpClientError as error:
         raise UsageError("server_request_failed", reason=str(error)) from None
     if reply.status != 200:
         raise UsageError("server_api_status", path=path, status=reply.status)
@@ -140,15 +144,15 @@ async def _told(wire: Wire, path: str) -> Any:
         raise UsageError("server_api_not_json", path=path) from None
 
 
-def _served(path: str, found: Any, *steps: str | int) -> str:
+def _pick_served_name(path: str, found: Any, *steps: str | int) -> str:
     """A name among what a server says that it has."""
     try:
-        return str(_at(found, *steps))
+        return str(_get_nested(found, *steps))
     except ValueError:
         raise UsageError("server_lists_no_model", path=path) from None
 
 
-def _at(found: Any, *steps: str | int) -> Any:
+def _get_nested(found: Any, *steps: str | int) -> Any:
     try:
         for step in steps:
             found = found[step]
@@ -157,5 +161,5 @@ def _at(found: Any, *steps: str | int) -> Any:
     return found
 
 
-def _json(fields: Mapping[str, Any]) -> bytes:
+def _encode_json(fields: Mapping[str, Any]) -> bytes:
     return json.dumps(fields, ensure_ascii=False).encode()

@@ -14,19 +14,19 @@ try:
 except ModuleNotFoundError as error:
     raise UsageError("load_client_package_missing", package=error.name) from None
 
-_AT_ONCE = 65_536  # bytes that are read together
+_READ_BYTES = 65_536  # bytes that are read together
 
 
 @dataclass(frozen=True)
-class Ear:
+class ResponseListener:
     """What somebody hears while a request is on its way."""
 
-    sent: Callable[[], None] = lambda: None  # all of it
-    heard: Callable[[bytes], None] = lambda part: None  # each part of the body that comes back
+    on_sent: Callable[[], None] = lambda: None  # all of it
+    on_data: Callable[[bytes], None] = lambda part: None  # each part of the body that comes back
 
 
 @dataclass(frozen=True)
-class Question:
+class HttpRequest:
     """What is sent. Without a body it is a GET."""
 
     path: str
@@ -35,7 +35,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Reply:
+class HttpResponse:
     """What came back."""
 
     status: int
@@ -43,7 +43,7 @@ class Reply:
     body: bytes
 
 
-class WireError(ConnectionError):
+class HttpClientError(ConnectionError):
     """The server closed the connection, or never took it, or spoke no HTTP."""
 
 
@@ -56,7 +56,7 @@ class Address:
     path: str = ""
 
     @classmethod
-    def of(cls, url: str) -> "Address":
+    def parse(cls, url: str) -> "Address":
         parts = urlsplit(url if "//" in url else f"//{url}")
         try:
             port = parts.port or 80
@@ -72,66 +72,68 @@ class Address:
         return f"{shown}:{self.port}"
 
 
-class Wire:
+class HttpClient:
     """Connections to one server. One that is free is used again; there are as many as requests at the same time."""
 
     def __init__(self, address: Address, headers: Mapping[str, str] | None = None) -> None:
         self._address, self._headers = address, dict(headers or {})
-        self._free: list[_Connection] = []
+        self._idle: list[_Connection] = []
 
-    async def ask(self, question: Question, ear: Ear | None = None) -> Reply:
+    async def send(self, request: HttpRequest, listener: ResponseListener | None = None) -> HttpResponse:
         """The whole reply. Whoever is cancelled hangs up."""
-        ear = ear or Ear()
-        kept = self._taken()
+        listener = listener or ResponseListener()
+        kept = self._take_idle()
         if kept is not None:
             try:
-                return await self._asked(kept, question, ear)
-            except WireError:
-                if kept.heard_anything:
+                return await self._send_on(kept, request, listener)
+            except HttpClientError:
+                if kept.received_any:
                     raise
                 # The server had closed it for being idle, which says nothing about the request.
-        return await self._asked(await self._opened(), question, ear)
+        return await self._send_on(await self._open(), request, listener)
 
     async def close(self) -> None:
-        for connection in self._free:
-            connection.hang_up()
-        self._free.clear()
+        for connection in self._idle:
+            connection.abort()
+        self._idle.clear()
         await asyncio.sleep(0)  # lets the transports see it
 
-    async def _asked(self, connection: "_Connection", question: Question, ear: Ear) -> Reply:
+    async def _send_on(
+        self, connection: "_Connection", request: HttpRequest, listener: ResponseListener
+    ) -> HttpResponse:
         try:
-            reply = await connection.exchange(self._request(question), question.body, ear)
+            reply = await connection.exchange(self._to_h11(request), request.body, listener)
         except BaseException:
-            connection.hang_up()
+            connection.abort()
             raise
         if connection.reusable:
-            self._free.append(connection)
+            self._idle.append(connection)
         else:
-            connection.hang_up()
+            connection.abort()
         return reply
 
-    def _taken(self) -> "_Connection | None":
-        while self._free:
-            connection = self._free.pop()
+    def _take_idle(self) -> "_Connection | None":
+        while self._idle:
+            connection = self._idle.pop()
             if connection.alive:
                 return connection
-            connection.hang_up()
+            connection.abort()
         return None
 
-    async def _opened(self) -> "_Connection":
+    async def _open(self) -> "_Connection":
         try:
             reader, writer = await asyncio.open_connection(self._address.host, self._address.port)
         except OSError as error:
-            raise WireError(f"{self._address.name} cannot be reached: {error.strerror or error}") from None
+            raise HttpClientError(f"{self._address.name} cannot be reached: {error.strerror or error}") from None
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return _Connection(reader, writer)
 
-    def _request(self, question: Question) -> h11.Request:
-        given = {"Host": self._address.name, **self._headers, **question.headers}
-        if question.body is not None:
-            given = {"Content-Type": "application/json", **given, "Content-Length": str(len(question.body))}
-        method = "GET" if question.body is None else "POST"
-        target = (self._address.path + question.path).encode()
+    def _to_h11(self, request: HttpRequest) -> h11.Request:
+        given = {"Host": self._address.name, **self._headers, **request.headers}
+        if request.body is not None:
+            given = {"Content-Type": "application/json", **given, "Content-Length": str(len(request.body))}
+        method = "GET" if request.body is None else "POST"
+        target = (self._address.path + request.path).encode()
         return h11.Request(method=method, target=target, headers=list(given.items()))
 
 
@@ -139,7 +141,7 @@ class _Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._protocol = h11.Connection(h11.CLIENT)
-        self.heard_anything = False
+        self.received_any = False
 
     @property
     def alive(self) -> bool:
@@ -153,40 +155,40 @@ class _Connection:
         self._protocol.start_next_cycle()
         return self.alive
 
-    async def exchange(self, request: h11.Request, body: bytes | None, ear: Ear) -> Reply:
-        self.heard_anything = False
+    async def exchange(self, request: h11.Request, body: bytes | None, listener: ResponseListener) -> HttpResponse:
+        self.received_any = False
         sent = [self._protocol.send(each) for each in (request, *([h11.Data(data=body)] if body else ()))]
         sent.append(self._protocol.send(h11.EndOfMessage()))
         try:
             self._writer.write(b"".join(each for each in sent if each))
             await self._writer.drain()
-            ear.sent()
-            return await self._reply(ear)
+            listener.on_sent()
+            return await self._read_response(listener)
         except (OSError, h11.RemoteProtocolError) as error:
-            raise WireError(str(error)) from None
+            raise HttpClientError(str(error)) from None
 
-    async def _reply(self, ear: Ear) -> Reply:
+    async def _read_response(self, listener: ResponseListener) -> HttpResponse:
         begun: h11.Response | None = None
         parts: list[bytes] = []
-        while not isinstance(event := await self._event(), h11.EndOfMessage):
+        while not isinstance(event := await self._next_event(), h11.EndOfMessage):
             if isinstance(event, h11.Response):
                 begun = event
             elif isinstance(event, h11.Data):
                 parts.append(bytes(event.data))
-                ear.heard(parts[-1])
+                listener.on_data(parts[-1])
         assert begun is not None  # h11 tells no end without a beginning
         headers = {name.decode().lower(): value.decode("latin-1") for name, value in begun.headers}
-        return Reply(begun.status_code, headers, b"".join(parts))
+        return HttpResponse(begun.status_code, headers, b"".join(parts))
 
-    async def _event(self) -> Any:
+    async def _next_event(self) -> Any:
         while (event := self._protocol.next_event()) is h11.NEED_DATA:
-            data = await self._reader.read(_AT_ONCE)
-            self.heard_anything |= bool(data)
+            data = await self._reader.read(_READ_BYTES)
+            self.received_any |= bool(data)
             self._protocol.receive_data(data)  # nothing means the end; in the middle of a reply h11 objects to it
         if isinstance(event, h11.ConnectionClosed):
-            raise WireError("the server closed the connection without an answer")
+            raise HttpClientError("the server closed the connection without an answer")
         return event
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         """At once, as somebody does who is tired of waiting."""
         self._writer.transport.abort()

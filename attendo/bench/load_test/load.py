@@ -10,12 +10,12 @@ from itertools import count
 from random import Random
 from typing import Any, Literal
 
-from attendo.bench.load_test.apis import Said, Shape
-from attendo.bench.load_test.http_client import Ear, Wire, WireError
+from attendo.bench.load_test.apis import ApiAdapter, ParsedResponse
+from attendo.bench.load_test.http_client import HttpClient, HttpClientError, ResponseListener
 from attendo.errors import UsageError
 
-_TOLD = 300  # bytes of what a server says when it rejects a request
-End = Literal["answered", "rejected", "late", "left", "failed"]
+_MAX_REASON_BYTES = 300  # bytes of what a server says when it rejects a request
+RequestEnd = Literal["answered", "rejected", "late", "left", "failed"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Load:
             return f"{self.rate:g}/s"
         return "1 client" if self.clients == 1 else f"{self.clients} clients"
 
-    def plans(self, texts: int) -> Iterator["Planned"]:
+    def schedule_requests(self, texts: int) -> Iterator["PlannedRequest"]:
         """Without end for clients; for a rate, until the seconds are over. The same in every call."""
         dice, at = Random(f"{self.seed} {self.name}"), 0.0
         for number in count():
@@ -59,39 +59,39 @@ class Load:
                     return
             leaves = dice.random() < self.leaving
             patience = dice.uniform(0, self.leave_within) if leaves else None
-            yield Planned(number, at, dice.randrange(texts), patience)
+            yield PlannedRequest(number, at, dice.randrange(texts), patience)
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRequest:
     """One request: when it comes, with which text, and after how long its client leaves, should it do so."""
 
     number: int
-    at: float
-    text: int
+    due: float
+    text_index: int
     leaves_after: float | None = None
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RequestOutcome:
     """What became of a request. Seconds count from when it was due, not from when there was time to send it."""
 
-    end: End
-    due: float  # seconds from the beginning of the load, like `over`
-    over: float
+    end: RequestEnd
+    due: float  # seconds from the beginning of the load, like `ended_at`
+    ended_at: float
     status: int | None = None  # where there was a reply
-    first: float | None = None  # seconds until the first part of its text
-    said: Said | None = None
-    text: int = 0  # which text was asked for
-    why: str = ""  # it failed, or what was told with a rejection
+    first_token_seconds: float | None = None  # seconds until the first part of its text
+    response: ParsedResponse | None = None
+    text_index: int = 0  # which text was asked for
+    reason: str = ""  # it failed, or what was told with a rejection
 
     @property
     def seconds(self) -> float:
-        return self.over - self.due
+        return self.ended_at - self.due
 
 
 @dataclass(frozen=True)
-class Patience:
+class Timeouts:
     """How long a client waits, in seconds: until the deadline from when it was due, or, once it has asked, until it
     means to leave. Whoever leaves has been heard, so that both sides can count it."""
 
@@ -99,72 +99,76 @@ class Patience:
     leaves_after: float | None = None
 
 
-class Asker:
+class LoadClient:
     """Asks one server in one shape; `begin` is the moment that all times count from."""
 
-    def __init__(self, wire: Wire, shape: Shape, begin: float | None = None) -> None:
-        self._wire, self._shape = wire, shape
+    def __init__(self, http_client: HttpClient, adapter: ApiAdapter, begin: float | None = None) -> None:
+        self._http_client, self._adapter = http_client, adapter
         self.begin = time.perf_counter() if begin is None else begin
 
     @property
     def now(self) -> float:
         return time.perf_counter() - self.begin
 
-    async def ask(self, text: str, due: float, patience: Patience, number: int = 0) -> Outcome:
+    async def send(self, text: str, due: float, timeouts: Timeouts, number: int = 0) -> RequestOutcome:
         first: list[float] = []
-        end: End = "late"
+        end: RequestEnd = "late"
 
         def heard(part: bytes) -> None:
-            if not first and self._shape.speaks(part):
+            if not first and self._adapter.has_text(part):
                 first.append(self.now - due)
 
         def sent() -> None:
             nonlocal end
-            after, left = patience.leaves_after, due + patience.deadline - self.now
+            after, left = timeouts.leaves_after, due + timeouts.deadline - self.now
             if after is not None and after < left:
                 end = "left"
                 limit.reschedule(asyncio.get_running_loop().time() + after)
 
         try:
-            async with asyncio.timeout(due + patience.deadline - self.now) as limit:
-                reply = await self._wire.ask(self._shape.question(text), Ear(sent, heard))
+            async with asyncio.timeout(due + timeouts.deadline - self.now) as limit:
+                reply = await self._http_client.send(self._adapter.build_request(text), ResponseListener(sent, heard))
         except TimeoutError:
-            return Outcome(end, due, self.now, text=number)
-        except WireError as error:
-            return Outcome("failed", due, self.now, text=number, why=str(error))
+            return RequestOutcome(end, due, self.now, text_index=number)
+        except HttpClientError as error:
+            return RequestOutcome("failed", due, self.now, text_index=number, reason=str(error))
         over = self.now
         if reply.status != 200:
-            told = reply.body[:_TOLD].decode("utf-8", "replace")
-            return Outcome("rejected", due, over, reply.status, text=number, why=" ".join(told.split()))
+            told = reply.body[:_MAX_REASON_BYTES].decode("utf-8", "replace")
+            return RequestOutcome("rejected", due, over, reply.status, text_index=number, reason=" ".join(told.split()))
         try:
-            said = self._shape.said(reply.body)
+            said = self._adapter.parse_response(reply.body)
         except ValueError as error:
-            return Outcome("failed", due, over, reply.status, text=number, why=str(error))
-        return Outcome("answered", due, over, reply.status, first[0] if first else None, said, number)
+            return RequestOutcome("failed", due, over, reply.status, text_index=number, reason=str(error))
+        return RequestOutcome("answered", due, over, reply.status, first[0] if first else None, said, number)
 
 
-async def loaded(wire: Wire, shape: Shape, texts: Sequence[str], load: Load) -> list[Outcome]:
+async def run_load(
+    http_client: HttpClient, adapter: ApiAdapter, texts: Sequence[str], load: Load
+) -> list[RequestOutcome]:
     """In the order in which they were due. Ends when the last has its answer, or has given up."""
-    found: list[Outcome] = []
+    found: list[RequestOutcome] = []
 
-    async def one(planned: Planned, due: float) -> None:
-        patience = Patience(load.deadline, planned.leaves_after)
-        found.append(await asker.ask(texts[planned.text], due, patience, planned.text))
+    async def one(planned: PlannedRequest, due: float) -> None:
+        patience = Timeouts(load.deadline, planned.leaves_after)
+        found.append(await asker.send(texts[planned.text_index], due, patience, planned.text_index))
 
-    with _undisturbed():
-        asker = Asker(wire, shape)
-        await (_open_loop if load.rate is not None else _closed_loop)(asker, load, len(texts), one)
+    with _freeze_gc():
+        asker = LoadClient(http_client, adapter)
+        await (_run_open_loop if load.rate is not None else _run_closed_loop)(asker, load, len(texts), one)
     return sorted(found, key=lambda each: each.due)
 
 
-async def answers(wire: Wire, shape: Shape, texts: Sequence[str], clients: int, deadline: float) -> list[Outcome]:
+async def request_all(
+    http_client: HttpClient, adapter: ApiAdapter, texts: Sequence[str], clients: int, deadline: float
+) -> list[RequestOutcome]:
     """Every text once, in order, by so many clients at the same time."""
-    asker, found, waiting = Asker(wire, shape), dict[int, Outcome](), list(enumerate(texts))[::-1]
+    asker, found, waiting = LoadClient(http_client, adapter), dict[int, RequestOutcome](), list(enumerate(texts))[::-1]
 
     async def client() -> None:
         while waiting:
             number, text = waiting.pop()
-            found[number] = await asker.ask(text, asker.now, Patience(deadline), number)
+            found[number] = await asker.send(text, asker.now, Timeouts(deadline), number)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(clients):
@@ -172,11 +176,11 @@ async def answers(wire: Wire, shape: Shape, texts: Sequence[str], clients: int, 
     return [found[number] for number in range(len(texts))]
 
 
-One = Callable[[Planned, float], Any]
+SendOne = Callable[[PlannedRequest, float], Any]
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _freeze_gc() -> Iterator[None]:
     """Python looks through all that there is now and then, which takes it 0.1 s where torch is loaded: time in which
     answers lie unread and requests unsent, and which would count as the server's. What nobody needs any more waits."""
     gc.freeze()
@@ -186,20 +190,20 @@ def _undisturbed() -> Iterator[None]:
         gc.unfreeze()
 
 
-async def _open_loop(asker: Asker, load: Load, texts: int, one: One) -> None:
+async def _run_open_loop(load_client: LoadClient, load: Load, texts: int, send_one: SendOne) -> None:
     async with asyncio.TaskGroup() as group:
-        for planned in load.plans(texts):
-            if (wait := planned.at - asker.now) > 0:
+        for planned in load.schedule_requests(texts):
+            if (wait := planned.due - load_client.now) > 0:
                 await asyncio.sleep(wait)
-            group.create_task(one(planned, planned.at))
+            group.create_task(send_one(planned, planned.due))
 
 
-async def _closed_loop(asker: Asker, load: Load, texts: int, one: One) -> None:
-    plans = load.plans(texts)
+async def _run_closed_loop(load_client: LoadClient, load: Load, texts: int, send_one: SendOne) -> None:
+    plans = load.schedule_requests(texts)
 
     async def client() -> None:
-        while (now := asker.now) < load.seconds:
-            await one(next(plans), now)
+        while (now := load_client.now) < load.seconds:
+            await send_one(next(plans), now)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(load.clients or 1):

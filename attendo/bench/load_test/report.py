@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from attendo.bench.load_test.apis import Api, Shape, shape_for
-from attendo.bench.load_test.http_client import Address, Question, Wire, WireError
-from attendo.bench.load_test.load import Load, Outcome, answers, loaded
+from attendo.bench.load_test.apis import Api, ApiAdapter, make_adapter
+from attendo.bench.load_test.http_client import Address, HttpClient, HttpClientError, HttpRequest
+from attendo.bench.load_test.load import Load, RequestOutcome, request_all, run_load
 from attendo.bench.load_test.server import ServerError
 
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Spread:
+class LatencyStats:
     """Seconds: half, nine tenths, ninety-nine hundredths of all took no longer, and the slowest."""
 
     p50: float
@@ -27,7 +27,7 @@ class Spread:
     most: float
 
     @classmethod
-    def of(cls, seconds: Sequence[float]) -> "Spread | None":
+    def from_seconds(cls, seconds: Sequence[float]) -> "LatencyStats | None":
         if not seconds:
             return None
         found = sorted(seconds)
@@ -35,7 +35,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Summary:
+class LoadSummary:
     """Of one load. Only answers that came while the load lasted count for its throughput: what is worked off when
     nothing new comes tells nothing about how much the server can take."""
 
@@ -47,19 +47,21 @@ class Summary:
     failed: int
     requests_per_second: float
     tokens_per_second: float | None
-    latency: Spread | None  # of what was answered
-    first_token: Spread | None
-    rejection: Spread | None
+    latency: LatencyStats | None  # of what was answered
+    first_token: LatencyStats | None
+    rejection: LatencyStats | None
     failures: tuple[str, ...] = ()  # different reasons
     told: dict[int, str] = field(default_factory=dict)  # with the first rejection of each status
 
     @classmethod
-    def of(cls, outcomes: Sequence[Outcome], seconds: float) -> "Summary":
+    def from_outcomes(cls, outcomes: Sequence[RequestOutcome], seconds: float) -> "LoadSummary":
         ends = Counter(each.end for each in outcomes)
         answered = [each for each in outcomes if each.end == "answered"]
         rejected = [each for each in outcomes if each.end == "rejected"]
-        timely = [each for each in answered if each.over <= seconds]
-        tokens = [each.said.tokens for each in timely if each.said is not None and each.said.tokens is not None]
+        timely = [each for each in answered if each.ended_at <= seconds]
+        tokens = [
+            each.response.tokens for each in timely if each.response is not None and each.response.tokens is not None
+        ]
         return cls(
             len(outcomes),
             len(answered),
@@ -69,11 +71,13 @@ class Summary:
             ends["failed"],
             len(timely) / seconds,
             sum(tokens) / seconds if tokens else None,
-            Spread.of([each.seconds for each in answered]),
-            Spread.of([each.first for each in answered if each.first is not None]),
-            Spread.of([each.seconds for each in rejected]),
-            tuple(dict.fromkeys(each.why for each in outcomes if each.end == "failed")),
-            {each.status or 0: each.why for each in reversed(rejected)},
+            LatencyStats.from_seconds([each.seconds for each in answered]),
+            LatencyStats.from_seconds(
+                [each.first_token_seconds for each in answered if each.first_token_seconds is not None]
+            ),
+            LatencyStats.from_seconds([each.seconds for each in rejected]),
+            tuple(dict.fromkeys(each.reason for each in outcomes if each.end == "failed")),
+            {each.status or 0: each.reason for each in reversed(rejected)},
         )
 
 
@@ -92,7 +96,7 @@ class LoadTestPlan:
 
 
 @dataclass(frozen=True)
-class Doing:
+class LoadProgress:
     """What comes next, for whoever waits."""
 
     text: str
@@ -104,7 +108,7 @@ class LoadMeasurement:
 
     server: str
     load: str
-    summary: Summary
+    summary: LoadSummary
     rounds: tuple[float, ...]  # requests answered in a second
     beside_first_load: float | None = None  # throughput in relation to the same server under the first load
     first_beside_it: float | None = None  # how many times as much the first server answers under this load
@@ -125,66 +129,68 @@ class ConsistencyResult:
         return not self.unanswered and not self.different
 
 
-Report = Doing | LoadMeasurement
+LoadReport = LoadProgress | LoadMeasurement
 
 
-async def measured(plan: LoadTestPlan) -> AsyncIterator[Report]:
+async def run_load_test(plan: LoadTestPlan) -> AsyncIterator[LoadReport]:
     """Every server under every load; what all rounds of one had together comes at the end."""
-    wires = {name: Wire(Address.of(url), plan.headers) for name, url in plan.servers.items()}
+    wires = {name: HttpClient(Address.parse(url), plan.headers) for name, url in plan.servers.items()}
     try:
-        shapes = {name: await shape_for(plan.api, wire, plan.fields) for name, wire in wires.items()}
-        found: dict[tuple[str, int], list[list[Outcome]]] = {}
+        shapes = {name: await make_adapter(plan.api, wire, plan.fields) for name, wire in wires.items()}
+        found: dict[tuple[str, int], list[list[RequestOutcome]]] = {}
         for name, wire in wires.items() if plan.warm_up else ():
-            yield Doing(f"{name}: warming up")
-            await loaded(wire, shapes[name], plan.texts, replace(plan.loads[0], seconds=plan.warm_up, leaving=0.0))
+            yield LoadProgress(f"{name}: warming up")
+            await run_load(wire, shapes[name], plan.texts, replace(plan.loads[0], seconds=plan.warm_up, leaving=0.0))
         for turn in range(plan.rounds):
             for number, load in enumerate(plan.loads):
-                for name in _rotated(list(wires), turn):  # nobody always comes after the same one
-                    yield Doing(f"round {turn + 1} of {plan.rounds}: {name}, {load.name}")
-                    told = await loaded(wires[name], shapes[name], plan.texts, replace(load, seed=load.seed + turn))
+                for name in _rotate(list(wires), turn):  # nobody always comes after the same one
+                    yield LoadProgress(f"round {turn + 1} of {plan.rounds}: {name}, {load.name}")
+                    told = await run_load(wires[name], shapes[name], plan.texts, replace(load, seed=load.seed + turn))
                     found.setdefault((name, number), []).append(told)
-        for each in _results(plan, found):
+        for each in _combine_rounds(plan, found):
             yield each
     finally:
         for wire in wires.values():
             await wire.close()
 
 
-async def compared(plan: LoadTestPlan, clients: int) -> AsyncIterator[ConsistencyResult]:
+async def check_consistency(plan: LoadTestPlan, clients: int) -> AsyncIterator[ConsistencyResult]:
     """S12: whether each server says under load what it says to a single client."""
     for name, url in plan.servers.items():
-        wire = Wire(Address.of(url), plan.headers)
+        wire = HttpClient(Address.parse(url), plan.headers)
         try:
-            shape = await shape_for(plan.api, wire, plan.fields)
-            yield await _compared(name, wire, shape, plan, clients)
+            shape = await make_adapter(plan.api, wire, plan.fields)
+            yield await _check_server(name, wire, shape, plan, clients)
         finally:
             await wire.close()
 
 
-async def ready(url: str, headers: Mapping[str, str] | None = None, seconds: float = 300.0) -> None:
+async def wait_until_ready(url: str, headers: Mapping[str, str] | None = None, seconds: float = 300.0) -> None:
     """Waits until a server says that it can answer."""
-    wire, until, told = Wire(Address.of(url), headers), time.monotonic() + seconds, "it does not answer"
+    wire, until, told = HttpClient(Address.parse(url), headers), time.monotonic() + seconds, "it does not answer"
     while time.monotonic() < until:
         try:
-            reply = await wire.ask(Question("/readyz"))
-        except WireError as error:
+            reply = await wire.send(HttpRequest("/readyz"))
+        except HttpClientError as error:
             told = str(error)
         else:
             await wire.close()
             if reply.status == 200:
                 return
             told = f"/readyz is answered with {reply.status}"
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
     raise ServerError("server_not_ready", url=url, reason=told)
 
 
-def _rotated(names: list[str], by: int) -> list[str]:
+def _rotate(names: list[str], by: int) -> list[str]:
     return [names[(n + by) % len(names)] for n in range(len(names))]
 
 
-def _results(plan: LoadTestPlan, found: Mapping[tuple[str, int], list[list[Outcome]]]) -> list[LoadMeasurement]:
+def _combine_rounds(
+    plan: LoadTestPlan, found: Mapping[tuple[str, int], list[list[RequestOutcome]]]
+) -> list[LoadMeasurement]:
     speeds = {
-        key: tuple(Summary.of(told, plan.loads[key[1]].seconds).requests_per_second for told in rounds)
+        key: tuple(LoadSummary.from_outcomes(told, plan.loads[key[1]].seconds).requests_per_second for told in rounds)
         for key, rounds in found.items()
     }
     median = {key: statistics.median(each) for key, each in speeds.items()}
@@ -192,7 +198,7 @@ def _results(plan: LoadTestPlan, found: Mapping[tuple[str, int], list[list[Outco
     for number, load in enumerate(plan.loads):
         for name in plan.servers:
             key = (name, number)
-            whole = Summary.of([each for told in found[key] for each in told], load.seconds)
+            whole = LoadSummary.from_outcomes([each for told in found[key] for each in told], load.seconds)
             # Outcomes of several rounds lie over one another in time, so their sums are divided.
             tokens = whole.tokens_per_second
             whole = replace(
@@ -210,15 +216,17 @@ def _ratio(one: float, other: float) -> float | None:
     return one / other if other else None
 
 
-async def _compared(name: str, wire: Wire, shape: Shape, plan: LoadTestPlan, clients: int) -> ConsistencyResult:
+async def _check_server(
+    name: str, http_client: HttpClient, adapter: ApiAdapter, plan: LoadTestPlan, clients: int
+) -> ConsistencyResult:
     deadline = plan.loads[0].deadline
-    alone = await answers(wire, shape, plan.texts, 1, deadline)
-    crowded = await answers(wire, shape, plan.texts, clients, deadline)
+    alone = await request_all(http_client, adapter, plan.texts, 1, deadline)
+    crowded = await request_all(http_client, adapter, plan.texts, clients, deadline)
     pairs = list(zip(plan.texts, alone, crowded, strict=True))
-    missing = sum(one.said is None or other.said is None for _, one, other in pairs)
+    missing = sum(one.response is None or other.response is None for _, one, other in pairs)
     different = tuple(
-        (text, one.said.text, other.said.text)
+        (text, one.response.text, other.response.text)
         for text, one, other in pairs
-        if one.said is not None and other.said is not None and one.said.text != other.said.text
+        if one.response is not None and other.response is not None and one.response.text != other.response.text
     )
     return ConsistencyResult(name, len(plan.texts), clients, missing, different)

@@ -18,12 +18,12 @@ from attendo.data.corpus_files import read_lines
 from attendo.demo_task import BuiltinTask
 from attendo.errors import AttendoError, DataError, ModelError
 
-_SECONDS_TO_START = 300.0  # a large model is read, checked and compiled
-_SECONDS_TO_END = 20.0
-_SECONDS_TO_EXPLAIN = 1.0
+_START_TIMEOUT = 300.0  # a large model is read, checked and compiled
+_STOP_TIMEOUT = 20.0
+_EXIT_TIMEOUT = 1.0
 # Without -P Python would take modules from the folder that this is called in, whatever lies there.
 _ATTENDO = (sys.executable, "-P", "-m", "attendo")
-_ANNOUNCED = "http://"  # what the line begins with that `attendo serve` prints when it listens
+_ADDRESS_PREFIX = "http://"  # what the line begins with that `attendo serve` prints when it listens
 
 
 class ServerError(AttendoError):
@@ -31,7 +31,7 @@ class ServerError(AttendoError):
 
 
 @dataclass(frozen=True)
-class Started:
+class RunningServer:
     """A server that has said where it listens."""
 
     url: str
@@ -39,19 +39,19 @@ class Started:
 
 
 @contextmanager
-def started(folders: Sequence[Path], *options: str) -> Iterator[Started]:
+def start_server(folders: Sequence[Path], *options: str) -> Iterator[RunningServer]:
     """`attendo serve` with these options in a process of its own, until the end of the block."""
     command = [*_ATTENDO, "serve", *map(str, folders), "--port", "0", *options]
     with TemporaryFile("w+", encoding="utf-8") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
-            yield Started(_address(process, errors), process.pid)
+            yield RunningServer(_wait_for_address(process, errors), process.pid)
         finally:
             _stop(process)
 
 
 @contextmanager
-def exported(folder: Path, engine: str) -> Iterator[Path]:
+def export_temporarily(folder: Path, engine: str) -> Iterator[Path]:
     """The model as another engine has it, in a folder that is gone after the block."""
     with TemporaryDirectory(prefix="attendo-bench-") as place:
         out = Path(place, engine)
@@ -64,19 +64,19 @@ def exported(folder: Path, engine: str) -> Iterator[Path]:
         yield out
 
 
-def _address(process: "subprocess.Popen[str]", errors: IO[str]) -> str:
+def _wait_for_address(process: "subprocess.Popen[str]", errors: IO[str]) -> str:
     assert process.stdout is not None
-    until = time.monotonic() + _SECONDS_TO_START
+    until = time.monotonic() + _START_TIMEOUT
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while (left := until - time.monotonic()) > 0 and selector.select(left):
             line = process.stdout.readline()
-            if line.startswith(_ANNOUNCED):
+            if line.startswith(_ADDRESS_PREFIX):
                 return line.strip().rstrip("/")
             if not line:
                 break
     with suppress(subprocess.TimeoutExpired):  # it may be about to end by itself, and its exit code says more
-        process.wait(_SECONDS_TO_EXPLAIN)
+        process.wait(_EXIT_TIMEOUT)
     process.kill()
     errors.seek(0)
     raise ServerError("server_start_failed", reason=_last_line(errors.read(), process.wait()))
@@ -91,7 +91,7 @@ def _stop(process: "subprocess.Popen[str]") -> None:
     if process.poll() is None:
         os.kill(process.pid, signal.SIGTERM)
     try:
-        process.wait(_SECONDS_TO_END)
+        process.wait(_STOP_TIMEOUT)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -99,10 +99,10 @@ def _stop(process: "subprocess.Popen[str]") -> None:
         process.stdout.close()
 
 
-def texts_of(path: Path | None, count: int = 500) -> list[str]:
+def load_texts(path: Path | None, max_texts: int = 500) -> list[str]:
     """At most so many that are not empty."""
     lines = (pair.source for pair in BuiltinTask().train()) if path is None else read_lines(path)
-    found = list(islice((line for line in lines if line.strip()), count))
+    found = list(islice((line for line in lines if line.strip()), max_texts))
     if not found:
         raise DataError("file_has_no_text", path=path)
     return found

@@ -9,7 +9,7 @@ from attendo.explore.formulas.facts_output import OUTPUT_FACTS
 from attendo.explore.formulas.formula import Formula
 from attendo.explore.formulas.steps import STEPS
 from attendo.explore.i18n import LANGUAGES, Language
-from attendo.model.trace_layers import Traced
+from attendo.model.trace_layers import TracedTensor
 from attendo.text_model import Trace
 
 FACTS: tuple[Formula, ...] = (
@@ -78,21 +78,21 @@ GLOSSARY: dict[str, tuple[str, str]] = {
 }
 
 
-def formula_of(entry: Traced) -> Formula:
+def find_formula(entry: TracedTensor) -> Formula:
     return CATALOGUE[entry.formula]
 
 
-def bound(entry: Traced) -> str:
+def bind_formula(entry: TracedTensor) -> str:
     """The formula of a tensor with the real shapes behind it."""
-    return formula_of(entry).bound(entry.operands, entry.shape, entry.letter)
+    return find_formula(entry).bind_shapes(entry.operands, entry.shape, entry.letter)
 
 
-def shown_facts(trace: Trace) -> list[tuple[Formula, str]]:
+def evaluate_facts(trace: Trace) -> list[tuple[Formula, str]]:
     """Every fact with what this run shows of it: nothing, where the model has none of it or training alone has it."""
     return [(each, each.numbers(trace) if each.numbers else "") for each in FACTS]
 
 
-def symbols_of(formula: Formula, language: Language) -> dict[str, str]:
+def explain_symbols(formula: Formula, language: Language) -> dict[str, str]:
     place = LANGUAGES.index(language)
     return {symbol: GLOSSARY[symbol][place] for symbol in formula.symbols.split()}
 
@@ -101,8 +101,8 @@ def catalogue_json() -> dict[str, Any]:
     """The catalogue as plain values, both languages."""
     return {
         each.name: {
-            "rows": list(each.rows),
-            "text": each.written(),
+            "rows": list(each.spec_ids),
+            "text": each.render(),
             "en": each.en,
             "zh": each.zh,
             "symbols": {symbol: dict(zip(LANGUAGES, GLOSSARY[symbol], strict=True)) for symbol in each.symbols.split()},

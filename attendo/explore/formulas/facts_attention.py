@@ -7,31 +7,31 @@ import torch
 from attendo.explore.formulas.formula import (
     Formula,
     entropies,
-    keys_of,
-    queries_of,
-    row_of,
-    shape,
-    site_of,
+    format_row,
+    format_shape,
+    get_keys,
+    get_queries,
+    last_attention_site,
     value_width,
 )
 from attendo.model.head_scaling import sites
 from attendo.text_model import Trace
 
 
-def _fused(trace: Trace) -> str:
+def _fused_projection(trace: Trace) -> str:
     config = trace.config
     width = config.num_heads * (2 * config.head_width + value_width(trace))
     return f"[{len(trace.target_pieces)}, {config.d_model}]·[{config.d_model}, {width}]"
 
 
 def _variance(trace: Trace) -> str:
-    site = site_of(trace)
+    site = last_attention_site(trace)
     before, after = (float(trace[f"{site}.{name}"].var(correction=0)) for name in ("products", "scores"))
     return f"{site}: var(Q·Kᵀ) = {before:.3g} → var(S) = {after:.3g}"
 
 
 def _jacobian(trace: Trace) -> str:
-    weights = trace[f"{site_of(trace)}.weights"].flatten()
+    weights = trace[f"{last_attention_site(trace)}.weights"].flatten()
     unsure, sure = float(weights[(weights - 0.5).abs().argmin()]), float(weights.max())
     return ", ".join(f"y = {each:.4f}: y(1 − y) = {each * (1 - each):.4f}" for each in (unsure, sure))
 
@@ -42,16 +42,16 @@ def _low_rank(trace: Trace) -> str:
 
 
 def _cosine(trace: Trace) -> str:
-    site = site_of(trace)
-    query, key = queries_of(trace, site)[0, 0], keys_of(trace, site)[0, 0]
+    site = last_attention_site(trace)
+    query, key = get_queries(trace, site)[0, 0], get_keys(trace, site)[0, 0]
     product, (first, second) = float(query @ key), (float(query.norm()), float(key.norm()))
     return f"{product:.3g} = {first:.3g} · {second:.3g} · {product / max(first * second, 1e-12):.3f}"
 
 
 def _one_head(trace: Trace) -> str:
-    site = site_of(trace)
-    queries, keys = queries_of(trace, site)[0], keys_of(trace, site)[0]
-    return f"{shape(queries.shape)}·{shape(keys.mT.shape)} = [{queries.size(0)}, {keys.size(0)}]"
+    site = last_attention_site(trace)
+    queries, keys = get_queries(trace, site)[0], get_keys(trace, site)[0]
+    return f"{format_shape(queries.shape)}·{format_shape(keys.mT.shape)} = [{queries.size(0)}, {keys.size(0)}]"
 
 
 ATTENTION_FACTS: tuple[Formula, ...] = (
@@ -62,7 +62,7 @@ ATTENTION_FACTS: tuple[Formula, ...] = (
         "The three products of self-attention are one with a wider matrix, cut apart afterwards.",
         "自注意力的三次投影可以合成一次大矩阵乘法，再切成三块。",
         "Q K V",
-        numbers=_fused,
+        numbers=_fused_projection,
     ),
     Formula(
         "variance",
@@ -113,19 +113,19 @@ ATTENTION_FACTS: tuple[Formula, ...] = (
 def _memory(trace: Trace) -> str:
     if trace.config.decoder_only:
         return ""
-    return f"Z : {shape(trace['encoder.output'].shape)} → {trace.config.num_decoder_layers} × (K, V)"
+    return f"Z : {format_shape(trace['encoder.output'].shape)} → {trace.config.num_decoder_layers} × (K, V)"
 
 
-def _rectangular(trace: Trace) -> str:
+def _cross_attention_shape(trace: Trace) -> str:
     return "" if trace.config.decoder_only else f"[{len(trace.target_pieces)}, {len(trace.source_pieces)}]"
 
 
-def _own_matrices(trace: Trace) -> str:
+def _layer_matrices(trace: Trace) -> str:
     layers = trace.config.num_decoder_layers
     return "" if trace.config.decoder_only else f"{layers} × (W_Q, W_K, W_V) = {3 * layers}"
 
 
-def _cached(trace: Trace) -> str:
+def _memory_cache_size(trace: Trace) -> str:
     config, source = trace.config, len(trace.source_pieces)
     if config.decoder_only:
         return ""
@@ -142,13 +142,13 @@ def _alignment(trace: Trace) -> str:
     return ", ".join(pairs[:8]) + (" …" if len(pairs) > 8 else "")
 
 
-def _walk(trace: Trace) -> str:
+def _attention_row(trace: Trace) -> str:
     """One row of one head: scores, weights."""
     if not trace.cross.size(0):
         return ""
     site = f"decoder.{trace.decoder_layers[-1]}.cross"
     scores, weights = (trace[f"{site}.{name}"][0, 0].tolist()[:4] for name in ("scores", "weights"))
-    return f"{trace.target_pieces[0]}: softmax({row_of(scores)} …) = ({row_of(weights)} …)"
+    return f"{trace.target_pieces[0]}: softmax({format_row(scores)} …) = ({format_row(weights)} …)"
 
 
 def _no_cross(trace: Trace) -> str:
@@ -172,7 +172,7 @@ CROSS_FACTS: tuple[Formula, ...] = (
         "Source and target need not be of the same length.",
         "源句和目标句不必等长。",
         "m n",
-        numbers=_rectangular,
+        numbers=_cross_attention_shape,
     ),
     Formula(
         "own_matrices",
@@ -180,7 +180,7 @@ CROSS_FACTS: tuple[Formula, ...] = (
         "W_Qˡ, W_Kˡ, W_Vˡ, l = 1 … N",
         "Every decoder layer looks at the source through matrices of its own.",
         "每个解码层都用自己的矩阵去看源句。",
-        numbers=_own_matrices,
+        numbers=_layer_matrices,
     ),
     Formula(
         "memory_cached",
@@ -189,7 +189,7 @@ CROSS_FACTS: tuple[Formula, ...] = (
         "The source does not change while the target grows: its keys and values are made once and kept.",
         "生成过程中源句不变，它的键和值只算一次，存起来反复用。",
         "Z",
-        numbers=_cached,
+        numbers=_memory_cache_size,
     ),
     Formula(
         "alignment",
@@ -207,7 +207,7 @@ CROSS_FACTS: tuple[Formula, ...] = (
         "One query meets all keys of the source, and its weights mix the values.",
         "一个查询与源句所有的键比较，再用得到的权重混合它们的值。",
         "d_k A",
-        numbers=_walk,
+        numbers=_attention_row,
     ),
     Formula(
         "no_cross",
@@ -239,26 +239,27 @@ def _shape_path(trace: Trace) -> str:
     config, length = trace.config, len(trace.target_pieces)
     heads, width = config.num_heads, config.head_width
     whole, cut, moved = (1, length, config.d_model), (1, length, heads, width), (1, heads, length, width)
-    return " → ".join(shape(each) for each in (whole, cut, moved, whole))
+    return " → ".join(format_shape(each) for each in (whole, cut, moved, whole))
 
 
-def _batched(trace: Trace) -> str:
-    site = site_of(trace)
-    queries, keys = queries_of(trace, site), keys_of(trace, site).mT
+def _batched_product(trace: Trace) -> str:
+    site = last_attention_site(trace)
+    queries, keys = get_queries(trace, site), get_keys(trace, site).mT
     heads = queries.size(0)
     return (
-        f"{shape(queries.shape)}·{shape(keys.shape)} = {heads} × ({shape(queries.shape[1:])}·{shape(keys.shape[1:])})"
+        f"{format_shape(queries.shape)}·{format_shape(keys.shape)} = {heads} × "
+        f"({format_shape(queries.shape[1:])}·{format_shape(keys.shape[1:])})"
     )
 
 
 def _strides(trace: Trace) -> str:
     config = trace.config
     whole = torch.empty(len(trace.target_pieces), config.num_heads, config.head_width)
-    return f"strides {shape(whole.stride())} → {shape(whole.transpose(0, 1).stride())}"
+    return f"strides {format_shape(whole.stride())} → {format_shape(whole.transpose(0, 1).stride())}"
 
 
 def _loop(trace: Trace) -> str:
-    site = site_of(trace)
+    site = last_attention_site(trace)
     weights, values, mixed = (trace[f"{site}.{name}"] for name in ("weights", "values", "mixed"))
     if trace.heads.get(site):
         return ""
@@ -266,8 +267,8 @@ def _loop(trace: Trace) -> str:
     return f"max |loop − batch| = {float((one_by_one - mixed).abs().max()):.1e}"
 
 
-def _roles(trace: Trace) -> str:
-    site = site_of(trace)
+def _head_entropies(trace: Trace) -> str:
+    site = last_attention_site(trace)
     told = ", ".join(f"{each:.2f}" for each in entropies(trace[f"{site}.weights"]).tolist()[:8])
     return f"{site}: {told}"
 
@@ -310,7 +311,7 @@ HEAD_FACTS: tuple[Formula, ...] = (
         "[h, L, d_k]·[h, d_k, L] = h × ([L, d_k]·[d_k, L])",
         "A product of tensors with more axes is many products of matrices side by side.",
         "高维张量的矩阵乘法，就是并排做很多次二维乘法。",
-        numbers=_batched,
+        numbers=_batched_product,
     ),
     Formula(
         "strides",
@@ -336,7 +337,7 @@ HEAD_FACTS: tuple[Formula, ...] = (
         "Heads differ: a low entropy is a look at one place, a high one a look around.",
         "各头分工不同：熵低表示盯着一处，熵高表示环顾四周。",
         "A",
-        numbers=_roles,
+        numbers=_head_entropies,
     ),
     Formula(
         "one_class",

@@ -9,7 +9,7 @@ from attendo.model.trace_layers import softmax
 from attendo.text import BOS, EOS, PAD, UNK
 from attendo.text_model import Trace
 
-_SHOWN = 6  # tokens of a sentence in one line
+_MAX_SHOWN_PIECES = 6  # tokens of a sentence in one line
 
 
 def _special_tokens(trace: Trace) -> str:
@@ -22,11 +22,11 @@ def _batch(trace: Trace) -> str:
 
 
 def _shift(trace: Trace) -> str:
-    return f"{_told(trace.read_pieces)}  →  {_told(trace.target_pieces)}"
+    return f"{_join_pieces(trace.read_pieces)}  →  {_join_pieces(trace.target_pieces)}"
 
 
-def _told(pieces: tuple[str, ...]) -> str:
-    return " ".join(pieces[:_SHOWN]) + (" …" if len(pieces) > _SHOWN else "")
+def _join_pieces(pieces: tuple[str, ...]) -> str:
+    return " ".join(pieces[:_MAX_SHOWN_PIECES]) + (" …" if len(pieces) > _MAX_SHOWN_PIECES else "")
 
 
 def _dropout(trace: Trace) -> str:
@@ -39,21 +39,21 @@ def _dropout(trace: Trace) -> str:
     return ", ".join(f"{name} = {rate:g} → 0" for name, rate in rates.items())
 
 
-def _shared(trace: Trace) -> str:
+def _shared_embedding(trace: Trace) -> str:
     config = trace.config
     if config.tie != "all" or config.decoder_only:
         return ""
     return f"{config.source_vocab_size:,} × {config.d_model} = {config.source_vocab_size * config.d_model:,}"  # type: ignore[operator]
 
 
-def _tied(trace: Trace) -> str:
+def _tied_output(trace: Trace) -> str:
     config = trace.config
     if config.tie == "none":
         return ""
     return f"{config.d_model} × {config.target_vocab_size:,} = {config.d_model * config.target_vocab_size:,}"  # type: ignore[operator]
 
 
-def _no_table(trace: Trace) -> str:
+def _position_table(trace: Trace) -> str:
     table = trace.entries.get("target.positions")
     if trace.config.positions == "learned" and table is not None:
         return f"{table.operands[0][0]:,} × {trace.config.d_model}"
@@ -78,19 +78,19 @@ def _order(trace: Trace) -> str:
     return f"‖P‖ / ‖E[x]‖ = {float(shares.mean()):.3f}"
 
 
-def _from_zero(trace: Trace) -> str:
+def _position_range(trace: Trace) -> str:
     first = trace.config.position_offset
     return f"pos = {first} … {first + len(trace.source_pieces or trace.read_pieces) - 1}"
 
 
-def _sequence_scale(trace: Trace) -> str:
+def _embedding_scale(trace: Trace) -> str:
     rows = trace["target.embedding"]
     mean = float(rows.norm(dim=-1).mean())
     factor = math.sqrt(trace.config.d_model) if trace.config.scale_embedding else 1.0
     return f"√{trace.config.d_model} = {math.sqrt(trace.config.d_model):.2f}; ‖E[x]‖ = {mean:.2f} → {mean * factor:.2f}"
 
 
-def _unique(trace: Trace) -> str:
+def _min_position_distance(trace: Trace) -> str:
     if "source.positions" not in trace or len(trace.source_pieces) < 2:
         return ""
     return f"min ‖P[a] − P[b]‖ = {float(torch.pdist(trace['source.positions']).min()):.2f}"
@@ -141,7 +141,7 @@ INPUT_FACTS: tuple[Formula, ...] = (
         "Rows of a tied table are short; the scale brings them to the size of the position vectors.",
         "共享的嵌入行向量较短，缩放后与位置编码大小相当。",
         "d_model E",
-        numbers=_sequence_scale,
+        numbers=_embedding_scale,
     ),
     Formula(
         "shared_embedding",
@@ -150,7 +150,7 @@ INPUT_FACTS: tuple[Formula, ...] = (
         "With one joint vocabulary, source and target can share a table.",
         "源语言和目标语言共用一个词表时，可以共享词嵌入矩阵。",
         "E",
-        numbers=_shared,
+        numbers=_shared_embedding,
     ),
     Formula(
         "tied_output",
@@ -159,7 +159,7 @@ INPUT_FACTS: tuple[Formula, ...] = (
         "The output layer can use the embedding table, turned around: so many weights fewer.",
         "输出层可以直接使用转置的词嵌入矩阵，省下这么多参数。",
         "W_out E",
-        numbers=_tied,
+        numbers=_tied_output,
     ),
     Formula(
         "no_table",
@@ -168,7 +168,7 @@ INPUT_FACTS: tuple[Formula, ...] = (
         "Sinusoids are calculated for as many positions as there are; learned positions are a table of fixed length.",
         "正弦位置编码按需计算，要多长有多长；学习式位置编码是一张定长的表。",
         "P",
-        numbers=_no_table,
+        numbers=_position_table,
     ),
     Formula(
         "linear_shift",
@@ -186,7 +186,7 @@ INPUT_FACTS: tuple[Formula, ...] = (
         "No two positions have the same vector.",
         "任意两个位置的编码都不相同。",
         "P",
-        numbers=_unique,
+        numbers=_min_position_distance,
     ),
     Formula(
         "order",
@@ -204,12 +204,12 @@ INPUT_FACTS: tuple[Formula, ...] = (
         "Positions are counted from 0, unless the model says otherwise.",
         "位置从 0 开始编号（除非模型另有设定）。",
         "pos",
-        numbers=_from_zero,
+        numbers=_position_range,
     ),
 )
 
 
-def _boolean(trace: Trace) -> str:
+def _boolean_mask(trace: Trace) -> str:
     length = len(trace.target_pieces)
     hidden = length * (length - 1) // 2 if trace.masked else 0
     return f"{hidden} / {length * length}"
@@ -228,7 +228,7 @@ def _target_padding(trace: Trace) -> str:
     return f"0 / {len(trace.target_pieces)}"
 
 
-def _together(trace: Trace) -> str:
+def _combined_masks(trace: Trace) -> str:
     length = len(trace.target_pieces)
     visible = length * (length + 1) // 2 if trace.masked else length * length
     return f"{visible} / {length * length}"
@@ -243,12 +243,12 @@ def _leak(trace: Trace) -> str:
     return ", ".join(told)
 
 
-def _side_by_side(trace: Trace) -> str:
+def _mask_effect(trace: Trace) -> str:
     if not trace.decoder_layers:
         return ""
     site = f"decoder.{trace.decoder_layers[0]}.self"
     bare, masked = softmax(trace[f"{site}.scores"])[0, 0], trace[f"{site}.weights"][0, 0]
-    return f"({_row(bare.tolist())}) → ({_row(masked.tolist())})"
+    return f"({_format_row(bare.tolist())}) → ({_format_row(masked.tolist())})"
 
 
 def _row_sums(trace: Trace) -> str:
@@ -261,7 +261,7 @@ def _last_row(trace: Trace) -> str:
     return f"{length} / {length}"
 
 
-def _row(numbers: list[float]) -> str:
+def _format_row(numbers: list[float]) -> str:
     return ", ".join(f"{each:.2f}" for each in numbers[:4]) + (" …" if len(numbers) > 4 else "")
 
 
@@ -272,7 +272,7 @@ MASK_FACTS: tuple[Formula, ...] = (
         "M[i, j] = (j > i) = triu(1, diagonal=1)",
         "The same mask as a table of yes and no: hidden is what lies strictly above the diagonal.",
         "同一个掩码的布尔形式：对角线以上（不含对角线）的位置被屏蔽。",
-        numbers=_boolean,
+        numbers=_boolean_mask,
     ),
     Formula(
         "large_negative",
@@ -308,7 +308,7 @@ MASK_FACTS: tuple[Formula, ...] = (
         "What either mask hides is hidden.",
         "两个掩码只要有一个要求屏蔽，就屏蔽。",
         "M",
-        numbers=_together,
+        numbers=_combined_masks,
     ),
     Formula(
         "leak",
@@ -327,7 +327,7 @@ MASK_FACTS: tuple[Formula, ...] = (
         "The first row of the first head without the mask and with it.",
         "第一个头的第一行：不加掩码与加掩码的对比。",
         "S M",
-        numbers=_side_by_side,
+        numbers=_mask_effect,
     ),
     Formula(
         "row_sums",

@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 
 from attendo.explore.describe import describe
-from attendo.explore.formulas.formula import Formula, shape
+from attendo.explore.formulas.formula import Formula, format_shape
 from attendo.model.config import PRESETS
 from attendo.text_model import Trace
 
-_SHORT = {
+_PART_SYMBOLS = {
     "source": "E_x",
     "target": "E_y",
     "encoder layer": "Enc",
@@ -23,7 +23,7 @@ def _ratio(trace: Trace) -> str:
     return f"{trace.config.d_ff:,} / {trace.config.d_model} = {trace.config.d_ff / trace.config.d_model:g}"
 
 
-def _bent(trace: Trace) -> str:
+def _activation_zeros(trace: Trace) -> str:
     bent = torch.cat([trace[name].flatten() for name in trace if name.endswith(".bent")])
     return f"{trace.config.activation}: {float((bent == 0).float().mean()):.0%} = 0"
 
@@ -39,7 +39,7 @@ def _shares(trace: Trace) -> str:
     return f"{min(each.share for each in sizes):.0%} … {max(each.share for each in sizes):.0%}"
 
 
-def _norm_place(trace: Trace) -> str:
+def _norm_position(trace: Trace) -> str:
     return trace.config.norm
 
 
@@ -53,7 +53,7 @@ def _norms(trace: Trace) -> str:
 
 def _width(trace: Trace) -> str:
     shapes = {tuple(trace[name].shape) for name in trace if name.endswith((".residual", ".input"))}
-    return ", ".join(shape(each) for each in sorted(shapes))
+    return ", ".join(format_shape(each) for each in sorted(shapes))
 
 
 def _sizes(trace: Trace) -> str:
@@ -77,7 +77,7 @@ def _stacks(trace: Trace) -> str:
 
 def _parameters(trace: Trace) -> str:
     parts = describe(trace.config).parts
-    told = [f"{_SHORT.get(part.name, part.name)} {part.times} × {part.parameters:,}" for part in parts]
+    told = [f"{_PART_SYMBOLS.get(part.name, part.name)} {part.times} × {part.parameters:,}" for part in parts]
     total = sum(part.parameters * part.times for part in parts)
     return f"{' + '.join(told)} = {total:,}"
 
@@ -90,7 +90,7 @@ def _widths(trace: Trace) -> str:
 
 def _maps(trace: Trace) -> str:
     maps = {"encoder": trace.encoder_self, "decoder": trace.decoder_self, "cross": trace.cross}
-    return ", ".join(f"{name} {shape(each.shape)}" for name, each in maps.items() if each.size(0))
+    return ", ".join(f"{name} {format_shape(each.shape)}" for name, each in maps.items() if each.size(0))
 
 
 def _depth(trace: Trace) -> str:
@@ -123,7 +123,7 @@ LAYER_FACTS: tuple[Formula, ...] = (
         "f ∈ {ReLU, GELU, SiLU, SwiGLU}",
         "How the inner numbers are bent is a choice; so many of them end at 0.",
         "激活函数可以选择；经过它之后有这么多数恰好为 0。",
-        numbers=_bent,
+        numbers=_activation_zeros,
     ),
     Formula(
         "position_wise",
@@ -148,7 +148,7 @@ LAYER_FACTS: tuple[Formula, ...] = (
         "post: LN(x + Sub(x)); pre: x + Sub(LN(x))",
         "The norm stands behind the sum as in the paper, or before the sub-layer, which is steadier in deep stacks.",
         "归一化可以像论文那样放在相加之后，也可以放在子层之前；后者在深层时更稳定。",
-        numbers=_norm_place,
+        numbers=_norm_position,
     ),
     Formula(
         "norms",

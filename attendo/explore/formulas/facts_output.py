@@ -19,21 +19,21 @@ def _cross_entropy(trace: Trace) -> str:
     return f"L = {trace.loss:.4f}, e^L = {math.exp(min(trace.loss, 700.0)):.3f}"
 
 
-def _parallel(trace: Trace) -> str:
+def _parallel_cost(trace: Trace) -> str:
     length, width = len(trace.target_pieces), trace.config.d_model
     return f"[{length}, {width}]·[{width}, {width}] = {length * width * width:,}"
 
 
-def _exposure(trace: Trace) -> str:
+def _exposure_bias(trace: Trace) -> str:
     others = [step.piece for step in trace.steps(1) if step.rank > 1]
     return f"{len(others)} / {len(trace.target_pieces)} ŷ ≠ y" + (f": {', '.join(others[:5])}" if others else "")
 
 
-def _turns(trace: Trace) -> str:
+def _decoder_steps(trace: Trace) -> str:
     return f"{'' if trace.config.decoder_only else '1 × Enc, '}{len(trace.target_pieces)} × Dec"
 
 
-def _stop(trace: Trace) -> str:
+def _eos_probabilities(trace: Trace) -> str:
     return f"p(</s>) = {', '.join(f'{each:.2f}' for each in trace.eos_probability.tolist()[-4:])}"
 
 
@@ -58,7 +58,7 @@ def _sampling(trace: Trace) -> str:
     return f"{told}; top-p 0.9: {int((ordered < 0.9).sum()) + 1}"
 
 
-def _cache(trace: Trace) -> str:
+def _kv_cache_size(trace: Trace) -> str:
     config = trace.config
     width = config.num_heads * (config.head_width + (config.d_value or config.d_model // config.num_heads))
     total = config.num_decoder_layers * width
@@ -66,7 +66,7 @@ def _cache(trace: Trace) -> str:
     return f"{config.num_decoder_layers}·{width} = {total:,}; × {tokens} = {tokens * total:,}"
 
 
-def _serial(trace: Trace) -> str:
+def _serial_steps(trace: Trace) -> str:
     return f"m = {len(trace.target_pieces)}"
 
 
@@ -108,7 +108,7 @@ OUTPUT_FACTS: tuple[Formula, ...] = (
         "Y·W = (y₁·W … y_m·W)",
         "A whole target is a few products of matrices, which hardware does at once, on a CPU or a GPU.",
         "整个目标句只需几次矩阵乘法，CPU 或 GPU 都能并行完成。",
-        numbers=_parallel,
+        numbers=_parallel_cost,
     ),
     Formula(
         "exposure",
@@ -117,7 +117,7 @@ OUTPUT_FACTS: tuple[Formula, ...] = (
         "So many tokens are not what the model would have said there; while generating it has to go on from its own.",
         "有这么多词元不是模型自己会选的；而生成时它只能接着自己的输出往下写（曝光偏差）。",
         "y",
-        numbers=_exposure,
+        numbers=_exposure_bias,
     ),
     Formula(
         "turns",
@@ -125,7 +125,7 @@ OUTPUT_FACTS: tuple[Formula, ...] = (
         "Z = Enc(x); ŷ_t = Dec(ŷ_<t, Z), t = 1, 2 …",
         "The source is read once, and every token takes one more turn of the decoder.",
         "源句只编码一次；之后每生成一个词元，解码器就多走一步。",
-        numbers=_turns,
+        numbers=_decoder_steps,
     ),
     Formula(
         "stop",
@@ -133,7 +133,7 @@ OUTPUT_FACTS: tuple[Formula, ...] = (
         "ŷ_t = </s> ∨ t = t_max",
         "The probability of the end, at the last steps.",
         "最后几步里“结束”的概率。",
-        numbers=_stop,
+        numbers=_eos_probabilities,
     ),
     Formula(
         "greedy",
@@ -169,7 +169,7 @@ OUTPUT_FACTS: tuple[Formula, ...] = (
         "Keys and values of tokens already said are kept, so that a step calculates one row only.",
         "已生成词元的键和值都存起来，每一步只需算一行（KV 缓存）。",
         "K V",
-        numbers=_cache,
+        numbers=_kv_cache_size,
     ),
     Formula(
         "serial",
@@ -178,7 +178,7 @@ OUTPUT_FACTS: tuple[Formula, ...] = (
         "Answers are as long as they happen to be, and each token waits for the one before it.",
         "回答长度不定，而且每个词元都要等前一个生成完。",
         "m",
-        numbers=_serial,
+        numbers=_serial_steps,
     ),
     Formula(
         "distribution",

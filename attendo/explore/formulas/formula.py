@@ -15,7 +15,7 @@ class Formula:
     """One step of the calculation, or a fact about it that a run shows in numbers."""
 
     name: str  # what a trace calls it
-    rows: tuple[str, ...]  # of the list of what must be seen, A1 to K8
+    spec_ids: tuple[str, ...]  # of the list of what must be seen, A1 to K8
     text: str  # in one line; {x} is the letter of the vectors that go in
     en: str  # what it does, in one sentence
     zh: str
@@ -23,32 +23,32 @@ class Formula:
     shapes: str = ""  # how the shapes of the operands stand together: "{0}·{1} + {2}"
     numbers: Callable[[Trace], str] | None = None  # what a run shows of it; nothing where this model has none of it
 
-    def written(self, letter: str = "X") -> str:
+    def render(self, letter: str = "X") -> str:
         return self.text.replace("{x}", letter)
 
-    def explained(self, language: Language) -> str:
+    def explain(self, language: Language) -> str:
         return self.en if language == "en" else self.zh
 
-    def bound(self, operands: Sequence[Sequence[int]], result: Sequence[int], letter: str = "X") -> str:
+    def bind_shapes(self, operands: Sequence[Sequence[int]], result: Sequence[int], letter: str = "X") -> str:
         """`Q = Y·W_Q + b_Q : [5, 512]·[512, 512] + [512] → [5, 512] → [8, 5, 64]`."""
-        given = self.shapes.format(*(shape(each) for each in operands))
-        return f"{self.written(letter)} : {f'{given} → ' if given else ''}{shape(result)}"
+        given = self.shapes.format(*(format_shape(each) for each in operands))
+        return f"{self.render(letter)} : {f'{given} → ' if given else ''}{format_shape(result)}"
 
 
-def shape(sizes: Sequence[int]) -> str:
+def format_shape(sizes: Sequence[int]) -> str:
     return f"[{', '.join(map(str, sizes))}]"
 
 
-def site_of(trace: Trace) -> str:
+def last_attention_site(trace: Trace) -> str:
     """The last attention that was kept: to the source, where there is one."""
     return [name.removesuffix(".weights") for name in trace if name.endswith(".weights")][-1]
 
 
-def queries_of(trace: Trace, site: str) -> Tensor:
+def get_queries(trace: Trace, site: str) -> Tensor:
     return trace.get(f"{site}.turned_queries", trace[f"{site}.queries"])
 
 
-def keys_of(trace: Trace, site: str) -> Tensor:
+def get_keys(trace: Trace, site: str) -> Tensor:
     return trace.get(f"{site}.turned_keys", trace[f"{site}.keys"])
 
 
@@ -60,5 +60,5 @@ def entropies(weights: Tensor) -> Tensor:
     return -torch.special.xlogy(weights, weights).sum(dim=-1).mean(dim=-1)
 
 
-def row_of(numbers: list[float]) -> str:
+def format_row(numbers: list[float]) -> str:
     return ", ".join(f"{each:.2f}" for each in numbers)

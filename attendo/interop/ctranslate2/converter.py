@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
 # Of the weights in the folder. CTranslate2 turns them into what it computes in when it loads them.
-Precision = Literal["float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"]
+CTranslate2Quantization = Literal[
+    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"
+]
 
-_NEVER = -1e4  # a bias that a half-precision number can hold
+_SUPPRESS_BIAS = -1e4  # a bias that a half-precision number can hold
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
 
 
-def obstacles(config: ModelConfig) -> list[str]:
+def incompatibilities(config: ModelConfig) -> list[str]:
     """Why CTranslate2 cannot hold such a network, one line a reason; nothing where it can."""
     if config.decoder_only:
         return ["it has no encoder"]
@@ -47,25 +49,25 @@ def obstacles(config: ModelConfig) -> list[str]:
 def to_ctranslate2(
     network: Transformer,
     folder: str | Path,
-    precision: Precision = "float32",
-    longest: int = 1024,
+    precision: CTranslate2Quantization = "float32",
+    max_length: int = 1024,
     vocabularies: tuple[Sequence[str], Sequence[str]] | None = None,
-    silent: Sequence[int] = (),
+    suppress_tokens: Sequence[int] = (),
 ) -> None:
-    """Write a new folder that `ctranslate2.Translator` loads, for sequences of at most `longest` tokens.
+    """Write a new folder that `ctranslate2.Translator` loads, for sequences of at most `max_length` tokens.
 
     `vocabularies` name the tokens of source and target, control tokens first; unless given, they have the names of
-    `placeholder_pieces`. The source is given without eos: the folder says that it is added. `silent` tokens are never
+    `placeholder_pieces`. The source is given without eos: the folder says that it is added. `suppress_tokens` tokens are never
     said, even if nobody forbids them.
     """
-    if reasons := obstacles(network.config):
+    if reasons := incompatibilities(network.config):
         raise ModelError("ctranslate2_network_unsupported", reasons="; ".join(reasons))
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError("output_folder_not_empty", folder=folder)
-    spec = _specification(network, longest)
-    if silent:
-        _set_linear(spec.decoder.projection, network.output.weight, _silencing(network.output, silent))
+    spec = _build_spec(network, max_length)
+    if suppress_tokens:
+        _set_linear(spec.decoder.projection, network.output.weight, _add_suppression(network.output, suppress_tokens))
     names = vocabularies or _placeholders(network)
     spec.register_source_vocabulary(list(names[0]))
     spec.register_target_vocabulary(list(names[1]))
@@ -80,9 +82,9 @@ def placeholder_pieces(vocab_size: int) -> list[str]:
     return [*CONTROL_PIECES, *(f"<{each}>" for each in range(len(CONTROL_PIECES), vocab_size))]
 
 
-def _silencing(output: nn.Linear, silent: Sequence[int]) -> Tensor:
+def _add_suppression(output: nn.Linear, suppress_tokens: Sequence[int]) -> Tensor:
     bias = torch.zeros(output.out_features) if output.bias is None else output.bias.detach().clone()
-    bias[list(silent)] = _NEVER
+    bias[list(suppress_tokens)] = _SUPPRESS_BIAS
     return bias
 
 
@@ -91,18 +93,18 @@ def _placeholders(network: Transformer) -> tuple[Sequence[str], Sequence[str]]:
     return placeholder_pieces(config.source_vocab_size or 0), placeholder_pieces(config.target_vocab_size or 0)
 
 
-def _specification(network: Transformer, longest: int) -> "TransformerSpec":
+def _build_spec(network: Transformer, max_length: int) -> "TransformerSpec":
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 
     config = network.config
     assert network.source is not None  # obstacles has seen to it
-    choices = _choices(config)
+    choices = _spec_options(config)
     encoder = TransformerEncoderSpec(config.num_encoder_layers, config.num_heads, **choices)
     decoder = TransformerDecoderSpec(config.num_decoder_layers, config.num_heads, **choices)
     spec = TransformerSpec(encoder, decoder)
-    _set_stack(encoder, encoder.embeddings[0], network.source, longest)
-    _set_stack(decoder, decoder.embeddings, network.target, longest)
+    _set_stack(encoder, encoder.embeddings[0], network.source, max_length)
+    _set_stack(decoder, decoder.embeddings, network.target, max_length)
     for stack, norm, blocks in (
         (encoder, network.encoder_norm, network.encoder),
         (decoder, network.decoder_norm, network.decoder),
@@ -123,7 +125,7 @@ def _value_width(config: ModelConfig) -> int:
     return config.d_value or config.d_model // config.num_heads
 
 
-def _choices(config: ModelConfig) -> dict[str, Any]:
+def _spec_options(config: ModelConfig) -> dict[str, Any]:
     """What both stacks are told. Where the norms stand is set afterwards: only pre-norm is let have a final one."""
     from ctranslate2.specs.common_spec import Activation
 
@@ -143,19 +145,19 @@ def _choices(config: ModelConfig) -> dict[str, Any]:
     return choices
 
 
-def _set_stack(stack: Any, embeddings: Any, embedding: Embedding, longest: int) -> None:
+def _set_stack(stack: Any, embeddings: Any, embedding: Embedding, max_length: int) -> None:
     embeddings.weight = _array(embedding.tokens.weight)
     stack.scale_embeddings = embedding.scale
     if hasattr(stack, "position_encodings"):
-        stack.position_encodings.encodings = _array(_position_table(embedding, longest))
+        stack.position_encodings.encodings = _array(_position_table(embedding, max_length))
     if embedding.norm is not None:
         _set_norm(stack.layernorm_embedding, embedding.norm)
 
 
-def _position_table(embedding: Embedding, longest: int) -> Tensor:
+def _position_table(embedding: Embedding, max_length: int) -> Tensor:
     """What is added at each position. Zeros where nothing is, because there is no saying so."""
     positions, tokens = embedding.positions, embedding.tokens
-    length = min(longest, positions.max_length) if isinstance(positions, LearnedPositions) else longest
+    length = min(max_length, positions.max_length) if isinstance(positions, LearnedPositions) else max_length
     return positions.add(torch.zeros(1, length, tokens.embedding_dim, device=tokens.weight.device), 0)[0]
 
 
@@ -171,7 +173,7 @@ def _set_block(layer: Any, block: EncoderBlock | DecoderBlock) -> None:
 
 def _set_attention(spec: Any, attention: MultiHeadAttention, self_attention: bool) -> None:
     """Queries, keys and values stand in one matrix here as there; towards the memory the queries are apart."""
-    (weight, bias), output = _of_one_width(attention)
+    (weight, bias), output = _pad_to_one_width(attention)
     if self_attention:
         _set_linear(spec.linear[0], weight, bias)
     else:
@@ -181,7 +183,7 @@ def _set_attention(spec: Any, attention: MultiHeadAttention, self_attention: boo
     _set_linear(spec.linear[-1], output, attention.output.bias)
 
 
-def _of_one_width(attention: MultiHeadAttention) -> tuple[tuple[Tensor, Tensor], Tensor]:
+def _pad_to_one_width(attention: MultiHeadAttention) -> tuple[tuple[Tensor, Tensor], Tensor]:
     """The projections and the output weight, with zeros where keys or values are narrower than the others.
 
     There queries · keys are divided by the root of the new width, so queries are multiplied by what that is too much.

@@ -6,17 +6,17 @@ from typing import Any
 
 import torch
 
-from attendo.decode.frontier import NOTHING, Frontier
-from attendo.decode.requests import Answers, Request, asked_of
+from attendo.decode.frontier import NEG_INF, Frontier
+from attendo.decode.requests import DecodeRequest, FinishedBatch, limit_tensors
 from attendo.decode.search import Rule, Strategy
 from attendo.errors import ModelError, UsageError, cut_text
-from attendo.interop.ctranslate2.folder import Exported
-from attendo.interop.ctranslate2.options import Options, options_of
-from attendo.interop.huggingface.vocabulary import ids_of
-from attendo.nn.devices import ran_out
+from attendo.interop.ctranslate2.folder import CTranslate2Model
+from attendo.interop.ctranslate2.options import CTranslate2Options, make_options
+from attendo.interop.huggingface.vocabulary import name_to_id
+from attendo.nn.devices import is_out_of_memory
 from attendo.text import BOS, EOS, PAD
 
-_SHOWN = 200  # characters of its errors
+_MAX_ERROR_CHARS = 200  # characters of its errors
 
 
 class CTranslate2Engine:
@@ -26,38 +26,42 @@ class CTranslate2Engine:
     afterwards: those that it searches by leave out what was forbidden.
     """
 
-    def __init__(self, exported: Exported, batch_tokens: int = 4096) -> None:
-        self._exported, self._batch_tokens = exported, batch_tokens
-        self._source, self._target = exported.names
-        self._numbers = ids_of(self._target)
+    def __init__(self, model: CTranslate2Model, batch_tokens: int = 4096) -> None:
+        self._model, self._batch_tokens = model, batch_tokens
+        self._source, self._target = model.names
+        self._numbers = name_to_id(self._target)
 
-    def answers(self, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]) -> Iterator[Answers]:
-        options = options_of(strategy, rules, self._target)
+    def generate(
+        self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
+    ) -> Iterator[FinishedBatch]:
+        options = make_options(strategy, rules, self._target)
         for request in requests:
             self._check(request)
-        groups: dict[tuple[int, int], list[Request]] = {}
+        groups: dict[tuple[int, int], list[DecodeRequest]] = {}
         for request in requests:
-            least = request.least if options.has_least else 0
-            groups.setdefault((request.limit, least), []).append(request)
+            least = request.min_length if options.has_min_length else 0
+            groups.setdefault((request.max_length, least), []).append(request)
         for (limit, least), group in groups.items():
-            found = self._searched(group, limit, least, options)
+            found = self._search(group, limit, least, options)
             self._score(group, found, options)
-            yield Answers(group, _frontier(group, found))
+            yield FinishedBatch(group, _build_frontier(group, found))
 
-    def _check(self, request: Request) -> None:
+    def _check(self, request: DecodeRequest) -> None:
         """Behind its table of positions CTranslate2 has nothing to add."""
-        for what, tokens in (("a source", len(request.source)), ("an answer", request.limit)):
-            if tokens >= self._exported.longest:
-                most = self._exported.longest - 1
+        for what, tokens in (("a source", len(request.source)), ("an answer", request.max_length)):
+            if tokens >= self._model.max_length:
+                most = self._model.max_length - 1
                 raise UsageError("export_sequence_too_long", side=what, tokens=tokens, limit=most)
 
-    def _searched(self, group: list[Request], limit: int, least: int, options: Options) -> list[list["_Row"]]:
-        told = self._asked(
-            self._exported.translator.translate_batch,
-            [self._named(request) for request in group],
+    def _search(
+        self, group: list[DecodeRequest], max_length: int, min_length: int, options: CTranslate2Options
+    ) -> list[list["_CTranslate2Hypothesis"]]:
+        told = self._call(
+            self._model.translator.translate_batch,
+            [self._source_pieces(request) for request in group],
             target_prefix=[[self._target[each] for each in request.prefix] for request in group],
-            max_decoding_length=limit + 1,  # eos counts there
-            min_decoding_length=min(least, limit + 1),
+            max_decoding_length=max_length + 1,  # eos counts there
+            min_decoding_length=min(min_length, max_length + 1),
             max_input_length=0,
             max_batch_size=self._batch_tokens,
             batch_type="tokens",
@@ -65,73 +69,80 @@ class CTranslate2Engine:
             **options.settings,
         )
         return [
-            [self._row(*each, limit, options) for each in zip(result.hypotheses, result.scores, strict=True)]
+            [
+                self._to_hypothesis(*each, max_length, options)
+                for each in zip(result.hypotheses, result.scores, strict=True)
+            ]
             for result in told
         ]
 
-    def _row(self, pieces: list[str], score: float, limit: int, options: Options) -> "_Row":
+    def _to_hypothesis(
+        self, pieces: list[str], score: float, max_length: int, options: CTranslate2Options
+    ) -> "_CTranslate2Hypothesis":
         ids = [self._numbers[piece] for piece in pieces]
-        ended = len(ids) <= limit
+        ended = len(ids) <= max_length
         tokens = len(ids) + int(ended)
         if not ended and not options.free_end:
             ids.pop()
         value = score * max(1, tokens) ** options.length_penalty if options.renormalised else None
-        return _Row(ids, value, by_eos=ended, cut=not ended, ended=ended or options.free_end)
+        return _CTranslate2Hypothesis(ids, value, ended_by_eos=ended, cut=not ended, ended=ended or options.free_end)
 
-    def _score(self, group: list[Request], found: list[list["_Row"]], options: Options) -> None:
+    def _score(
+        self, group: list[DecodeRequest], hypotheses: list[list["_CTranslate2Hypothesis"]], options: CTranslate2Options
+    ) -> None:
         """As the model has it: the log-probability of every token that was said, eos included."""
-        rows = [(request, row) for request, rows in zip(group, found, strict=True) for row in rows]
-        told = self._asked(
-            self._exported.translator.score_batch,
-            [self._named(request) for request, _ in rows],
+        rows = [(request, row) for request, rows in zip(group, hypotheses, strict=True) for row in rows]
+        told = self._call(
+            self._model.translator.score_batch,
+            [self._source_pieces(request) for request, _ in rows],
             [[self._target[each] for each in row.ids] for _, row in rows],
             max_input_length=0,
             max_batch_size=self._batch_tokens,
             batch_type="tokens",
         )
         for (_, row), scored in zip(rows, told, strict=True):
-            row.log_probability = sum(scored.log_probs[: len(row.ids) + int(row.by_eos)])
+            row.log_probability = sum(scored.log_probs[: len(row.ids) + int(row.ended_by_eos)])
             if row.value is None:
-                row.value = row.log_probability - sum(scored.log_probs[: options.given])
+                row.value = row.log_probability - sum(scored.log_probs[: options.unscored_tokens])
 
-    def _asked(self, call: Callable[..., Any], *texts: Any, **options: Any) -> Any:
+    def _call(self, call: Callable[..., Any], *texts: Any, **options: Any) -> Any:
         """What CTranslate2 finds wrong with its folder only now is a `ModelError`."""
         try:
             return call(*texts, **options)
         except (RuntimeError, ValueError) as error:
-            if ran_out(error):
+            if is_out_of_memory(error):
                 raise
-            reason = cut_text(" ".join(str(error).split()), _SHOWN)
+            reason = cut_text(" ".join(str(error).split()), _MAX_ERROR_CHARS)
             raise ModelError("ctranslate2_inference_failed", reason=reason) from None
 
-    def _named(self, request: Request) -> list[str]:
+    def _source_pieces(self, request: DecodeRequest) -> list[str]:
         return [self._source[each] for each in request.source]
 
 
 @dataclass
-class _Row:
+class _CTranslate2Hypothesis:
     """A hypothesis."""
 
     ids: list[int]
     value: float | None  # what it was chosen by; None: its log-probability
-    by_eos: bool
+    ended_by_eos: bool
     cut: bool
     ended: bool
     log_probability: float = field(default=0.0, init=False)
 
     @property
-    def said(self) -> list[int]:
-        return [*self.ids, EOS] if self.by_eos else self.ids
+    def output_ids(self) -> list[int]:
+        return [*self.ids, EOS] if self.ended_by_eos else self.ids
 
 
-def _frontier(group: Sequence[Request], found: Sequence[Sequence[_Row]]) -> Frontier:
+def _build_frontier(group: Sequence[DecodeRequest], hypotheses: Sequence[Sequence[_CTranslate2Hypothesis]]) -> Frontier:
     """As a search would leave it; places without a hypothesis stand last, and hold nothing."""
-    width = max(map(len, found))
-    asked = asked_of(group, torch.device("cpu"))
-    empty = _Row([], None, by_eos=False, cut=True, ended=False)
-    empty.log_probability = NOTHING
-    rows = [row for each in found for row in (*each, *[empty] * (width - len(each)))]
-    filled = [[BOS, *row.said, *[PAD] * (asked.capacity - 1 - len(row.said))] for row in rows]
+    width = max(map(len, hypotheses))
+    asked = limit_tensors(group, torch.device("cpu"))
+    empty = _CTranslate2Hypothesis([], None, ended_by_eos=False, cut=True, ended=False)
+    empty.log_probability = NEG_INF
+    rows = [row for each in hypotheses for row in (*each, *[empty] * (width - len(each)))]
+    filled = [[BOS, *row.output_ids, *[PAD] * (asked.capacity - 1 - len(row.output_ids))] for row in rows]
 
     def column(values: Sequence[Any]) -> torch.Tensor:
         return torch.tensor(values)
@@ -139,9 +150,9 @@ def _frontier(group: Sequence[Request], found: Sequence[Sequence[_Row]]) -> Fron
     penalties = [0.0 if row.value is None else row.value - row.log_probability for row in rows]
     return Frontier(
         width=width,
-        asked=asked.repeated(width),
+        limits=asked.repeat(width),
         ids=column(filled),
-        length=column([len(row.said) for row in rows]),
+        length=column([len(row.output_ids) for row in rows]),
         log_probability=column([row.log_probability for row in rows]),
         penalty=column(penalties),
         open=torch.zeros(len(rows), dtype=torch.bool),

@@ -12,83 +12,85 @@ from typing import Any
 import torch
 
 from attendo.errors import ModelError, UsageError, cut_text, require_package, shorten
-from attendo.interop.certificate import Party
-from attendo.interop.certify import prefixes_of
-from attendo.interop.compared_systems import CTranslate2Party, OurNetwork
+from attendo.interop.certificate import ComparedSystem
+from attendo.interop.certify import model_prefix_ids
+from attendo.interop.compared_systems import CTranslate2System, TorchSystem
 from attendo.interop.ctranslate2.converter import to_ctranslate2
 from attendo.interop.exported_files import (
-    LONGEST,
+    MAX_SEQUENCE_LENGTH,
     PRECISIONS,
-    Precision,
-    checked_export,
-    longest_of,
+    ExportPrecision,
+    check_export,
+    model_max_length,
     save_tokenizers,
     write_json,
 )
-from attendo.interop.huggingface.vocabulary import names_of, sentencepiece_file
+from attendo.interop.huggingface.vocabulary import sentencepiece_bytes, vocabulary_names
 from attendo.model_files import parse_json, read_bytes, read_json
 from attendo.model_folder import ABOUT, load_tokenizers, require_listed
-from attendo.nn.devices import overflows_in_bytes
+from attendo.nn.devices import int8_saturates
 from attendo.text import BOS, CONTROL_PIECES, EOS, UNK, Tokenizer
 from attendo.text_model import TextModel
 
-_OVERFLOWS = "this processor has no VNNI, and CTranslate2's products of bytes overflow on it: compare where it will run"
-_AGAIN = "export the model again"
+_SATURATION_NOTE = (
+    "this processor has no VNNI, and CTranslate2's products of bytes overflow on it: compare where it will run"
+)
+_EXPORT_AGAIN = "export the model again"
 
 
 @dataclass(frozen=True)
-class Exported:
+class CTranslate2Model:
     """What such a folder holds."""
 
     translator: Any  # a `ctranslate2.Translator`
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
     generation: dict[str, Any]
-    longest: int  # tokens of a source or an answer, a control token included
+    max_length: int  # tokens of a source or an answer, a control token included
 
     @property
     def names(self) -> tuple[list[str], list[str]]:
         """Of the ids of source and target."""
-        return names_of(self.source_tokenizer), names_of(self.target_tokenizer)
+        return vocabulary_names(self.source_tokenizer), vocabulary_names(self.target_tokenizer)
 
 
-def write_ctranslate2(model: TextModel, folder: Path, precision: Precision) -> list[str]:
+def write_ctranslate2(model: TextModel, folder: Path, precision: ExportPrecision) -> list[str]:
     """Into a folder that is there and empty. Says what it could not take along."""
     require_package("ctranslate2", "export", "an export to ctranslate2")
     tokenizers = model.source_tokenizer, model.target_tokenizer
-    names = names_of(tokenizers[0]), names_of(tokenizers[1])
-    to_ctranslate2(model.network, folder, precision, longest_of(model), names)
+    names = vocabulary_names(tokenizers[0]), vocabulary_names(tokenizers[1])
+    to_ctranslate2(model.network, folder, precision, model_max_length(model), names)
     save_tokenizers(model, folder)
-    write_json(folder / "generation.json", model.stored.generation)
+    write_json(folder / "generation.json", model.stored_model.generation)
     if model.about:
         write_json(folder / ABOUT, model.about)
-    overflows = [_OVERFLOWS] if precision == "int8" and overflows_in_bytes() else []
-    return [*overflows, *_not_taken_along(tokenizers), *_to_be_put_before(model, names)]
+    overflows = [_SATURATION_NOTE] if precision == "int8" and int8_saturates() else []
+    return [*overflows, *_tokenizer_notes(tokenizers), *_prefix_notes(model, names)]
 
 
-def _to_be_put_before(model: TextModel, names: tuple[Sequence[str], Sequence[str]]) -> list[str]:
+def _prefix_notes(model: TextModel, names: tuple[Sequence[str], Sequence[str]]) -> list[str]:
     """What attendo puts there by itself, and whoever loads the model elsewhere must."""
-    before, begin = prefixes_of(model)
+    before, begin = model_prefix_ids(model)
     pieces = (" ".join(names[side][token] for token in ids) for side, ids in enumerate((before, begin)))
     told = ("every source must begin with", "every answer with (target_prefix)")
     return [f"elsewhere than in attendo {what} {each}" for what, each in zip(told, pieces, strict=True) if each]
 
 
-def _not_taken_along(tokenizers: tuple[Tokenizer, Tokenizer]) -> list[str]:
+def _tokenizer_notes(tokenizers: tuple[Tokenizer, Tokenizer]) -> list[str]:
     return [
         f"the {side} tokenizer is of {tokenizer.kind}, for which other programs have no file: only attendo reads it"
         for side, tokenizer in zip(("source", "target"), tokenizers, strict=True)
-        if sentencepiece_file(tokenizer) is None
+        if sentencepiece_bytes(tokenizer) is None
     ]
 
 
-def ctranslate2_parties(model: TextModel, folder: Path) -> tuple[Party, Party]:
-    names = names_of(model.source_tokenizer), names_of(model.target_tokenizer)
-    _, prefix = prefixes_of(model)
-    return OurNetwork(model.network, "ctranslate2", prefix), CTranslate2Party(folder, *names, prefix)
+def load_ctranslate2_systems(model: TextModel, folder: Path) -> tuple[ComparedSystem, ComparedSystem]:
+    names = vocabulary_names(model.source_tokenizer), vocabulary_names(model.target_tokenizer)
+    _, prefix = model_prefix_ids(model)
+    return TorchSystem(model.network, "ctranslate2", prefix), CTranslate2System(folder, *names, prefix)
 
 
-def open_exported(folder: str | Path, device: str = "cpu", threads: int | None = None) -> Exported:
+def open_ctranslate2(folder: str | Path, device: str = "cpu", threads: int | None = None) -> CTranslate2Model:
     """The folder that `attendo export --to ctranslate2` wrote; `threads`: as many as torch has, unless given.
 
     `device` is cpu, cuda, cuda:N, or auto for a GPU where CTranslate2 finds one.
@@ -97,18 +99,18 @@ def open_exported(folder: str | Path, device: str = "cpu", threads: int | None =
     import ctranslate2
 
     folder = Path(folder)
-    names, facts = checked_export(folder, "ctranslate2", PRECISIONS)
+    names, facts = check_export(folder, "ctranslate2", PRECISIONS)
     longest = facts.get("longest")
-    if type(longest) is not int or not 1 <= longest <= LONGEST:
+    if type(longest) is not int or not 1 <= longest <= MAX_SEQUENCE_LENGTH:
         raise ModelError(
-            "manifest_longest_invalid", path=folder / "manifest.json", value=shorten(longest), limit=LONGEST
+            "manifest_longest_invalid", path=folder / "manifest.json", value=shorten(longest), limit=MAX_SEQUENCE_LENGTH
         )
     require_listed(folder, names, ("model.bin", "config.json", "generation.json"))
     generation = read_json(folder / "generation.json")
     source, target = load_tokenizers(folder, names)
     _check_vocabularies(folder, names, source, target)
     _check_config(folder / "config.json")
-    where, number = _place(device, ctranslate2.get_cuda_device_count())
+    where, number = _parse_device(device, ctranslate2.get_cuda_device_count())
     try:
         translator = ctranslate2.Translator(
             str(folder),
@@ -120,7 +122,7 @@ def open_exported(folder: str | Path, device: str = "cpu", threads: int | None =
     except (RuntimeError, ValueError, MemoryError) as error:
         reason = cut_text(" ".join(str(error).split()), 200)
         raise ModelError("ctranslate2_load_failed", folder=folder, reason=reason) from None
-    return Exported(translator, source, target, generation, longest)
+    return CTranslate2Model(translator, source, target, generation, longest)
 
 
 def _check_vocabularies(folder: Path, names: Collection[str], source: Tokenizer, target: Tokenizer) -> None:
@@ -132,9 +134,9 @@ def _check_vocabularies(folder: Path, names: Collection[str], source: Tokenizer,
             try:
                 found = parse_json(read_bytes(folder / name))
             except ValueError as error:
-                raise ModelError("json_syntax_invalid", path=folder / name, reason=error, fix=_AGAIN) from None
-            if found != names_of(tokenizer):
-                raise ModelError("vocabulary_tokenizer_mismatch", path=folder / name, fix=_AGAIN)
+                raise ModelError("json_syntax_invalid", path=folder / name, reason=error, fix=_EXPORT_AGAIN) from None
+            if found != vocabulary_names(tokenizer):
+                raise ModelError("vocabulary_tokenizer_mismatch", path=folder / name, fix=_EXPORT_AGAIN)
 
 
 def _check_config(path: Path) -> None:
@@ -150,11 +152,11 @@ def _check_config(path: Path) -> None:
                 setting=name,
                 value=shorten(config.get(name)),
                 expected=value,
-                fix=_AGAIN,
+                fix=_EXPORT_AGAIN,
             )
     epsilon = config.get("layer_norm_epsilon")
     if epsilon is not None and not (type(epsilon) is float and 0 < epsilon < 1):
-        raise ModelError("layer_norm_epsilon_invalid", path=path, value=shorten(epsilon), fix=_AGAIN)
+        raise ModelError("layer_norm_epsilon_invalid", path=path, value=shorten(epsilon), fix=_EXPORT_AGAIN)
 
 
 def compute_type(precision: str, device: str = "cpu") -> str:
@@ -164,7 +166,7 @@ def compute_type(precision: str, device: str = "cpu") -> str:
     return precision if precision in ctranslate2.get_supported_compute_types(device) else "float32"
 
 
-def _place(device: str, gpus: int) -> tuple[str, int]:
+def _parse_device(device: str, gpus: int) -> tuple[str, int]:
     kind, _, number = device.partition(":")
     if device == "auto":
         return ("cuda", 0) if gpus else ("cpu", 0)

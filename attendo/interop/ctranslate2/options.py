@@ -10,54 +10,67 @@ from attendo.decode.constrained_beam import ConstrainedBeam
 from attendo.decode.diverse_beam import DiverseBeam
 from attendo.decode.rules import (
     BannedPhrases,
-    EndAtLimit,
-    Forbid,
-    Given,
-    LeastLength,
+    ForcedPrefix,
+    ForceEosAtLimit,
+    MinLength,
     NoRepeatNgram,
-    Prefix,
     Renormalise,
     RepetitionPenalty,
+    SuppressTokens,
+    UnscoredPrefix,
 )
 from attendo.decode.search import Rule, Strategy
-from attendo.decode.strategies import Greedy, Sample
-from attendo.text_model import Wishes
-from attendo.text_model.backends import OWN, SEARCHED_BY_US, refusal
-from attendo.text_model.options import candidates
-from attendo.text_model.search_setup import rules_of, strategy_of
+from attendo.decode.strategies import Greedy, Sampling
+from attendo.text_model import GenerateOptions
+from attendo.text_model.backends import NATIVE_ENGINES, NATIVE_SEARCH_ENGINES, unsupported_option_error
+from attendo.text_model.options import num_candidates
+from attendo.text_model.search_setup import make_rules, make_strategy
 
 _KNOWN_RULES = (
-    *(BannedPhrases, EndAtLimit, Forbid, Given, LeastLength, NoRepeatNgram, Prefix, Renormalise, RepetitionPenalty),
+    *(
+        BannedPhrases,
+        ForceEosAtLimit,
+        SuppressTokens,
+        UnscoredPrefix,
+        MinLength,
+        NoRepeatNgram,
+        ForcedPrefix,
+        Renormalise,
+        RepetitionPenalty,
+    ),
 )
 
 # That honour what this one does not; whatever is not named here all of them do.
 _ENGINES = {
-    "constraints": SEARCHED_BY_US,
-    "alignments": OWN,
+    "constraints": NATIVE_SEARCH_ENGINES,
+    "alignments": NATIVE_ENGINES,
     "coverage_penalty": ("cached", "fast"),
     "compile": ("fast",),
-    "precision": OWN,
+    "precision": NATIVE_ENGINES,
 }
 
 
 @dataclass(frozen=True)
-class Options:
+class CTranslate2Options:
     """What `translate_batch` is told of a search, lengths aside."""
 
     settings: dict[str, Any]
-    hypotheses: int
+    num_hypotheses: int
     length_penalty: float
     free_end: bool
     renormalised: bool  # what is forbidden leaves its probability to the rest
-    has_least: bool
-    given: int  # first tokens of every answer that cost nothing
+    has_min_length: bool
+    unscored_tokens: int  # first tokens of every answer that cost nothing
 
 
-def options_of(strategy: Strategy, rules: Sequence[Rule], names: Sequence[str]) -> Options:
+def make_options(strategy: Strategy, rules: Sequence[Rule], names: Sequence[str]) -> CTranslate2Options:
     """`names` are those of the target's ids. What cannot be honoured is a `UsageError` that names all of it."""
-    refuse([*_of_strategy(strategy, rules), *_of_rules(rules)])
+    refuse([*_unsupported_in_strategy(strategy, rules), *_unsupported_in_rules(rules)])
     assert isinstance(strategy, Greedy | Beam)  # others have been refused
-    settings: dict[str, Any] = {"beam_size": strategy.width, "suppress_sequences": _suppressed(rules, names) or None}
+    settings: dict[str, Any] = {
+        "beam_size": strategy.width,
+        "suppress_sequences": _suppress_sequences(rules, names) or None,
+    }
     for rule in rules:
         if isinstance(rule, NoRepeatNgram):
             settings["no_repeat_ngram_size"] = rule.size
@@ -66,67 +79,67 @@ def options_of(strategy: Strategy, rules: Sequence[Rule], names: Sequence[str]) 
     hypotheses, length_penalty = 1, 0.0
     if isinstance(strategy, Beam):
         length_penalty = strategy.ranking.length_penalty if strategy.ranking.normalise == "average" else 0.0
-        hypotheses = min(strategy.width, strategy.needed) if strategy.stop == "leader" else strategy.width
+        hypotheses = min(strategy.width, strategy.num_hypotheses) if strategy.stop == "leader" else strategy.width
         settings["patience"] = strategy.patience
-    return Options(
+    return CTranslate2Options(
         settings={**settings, "length_penalty": length_penalty, "num_hypotheses": hypotheses},
-        hypotheses=hypotheses,
+        num_hypotheses=hypotheses,
         length_penalty=length_penalty,
         free_end=strategy.free_end,
         renormalised=_has(rules, Renormalise),
-        has_least=_has(rules, LeastLength),
-        given=max((rule.tokens for rule in rules if isinstance(rule, Given)), default=0),
+        has_min_length=_has(rules, MinLength),
+        unscored_tokens=max((rule.tokens for rule in rules if isinstance(rule, UnscoredPrefix)), default=0),
     )
 
 
-def check_options(wishes: Wishes, config: GenerationConfig) -> None:
+def check_ctranslate2_options(options: GenerateOptions, config: GenerationConfig) -> None:
     """The same for what a caller asks of a text model, before anything is done."""
     asked = {
-        "constraints": bool(wishes.constraints),
-        "alignments": wishes.alignments,
+        "constraints": bool(options.constraints),
+        "alignments": options.alignments,
         f"coverage_penalty {config.coverage_penalty}": config.coverage_penalty > 0,
         "compile": config.compile,
         f"precision {config.precision}": config.precision != "auto",
     }
     refuse([name for name, given in asked.items() if given])
-    strategy = strategy_of(config, candidates(wishes, config))
-    refuse([*_of_strategy(strategy, rules_of(config)), *_of_rules(rules_of(config))])
+    strategy = make_strategy(config, num_candidates(options, config))
+    refuse([*_unsupported_in_strategy(strategy, make_rules(config)), *_unsupported_in_rules(make_rules(config))])
 
 
-def own_meaning(config: GenerationConfig, given: Mapping[str, Any]) -> GenerationConfig:
+def apply_ctranslate2_semantics(config: GenerationConfig, options: Mapping[str, Any]) -> GenerationConfig:
     """The settings with the meaning that a search has there, as far as a call does not say otherwise.
 
     Its beam is that of `like="ctranslate2"`. Greedy is ours, but never ends by force.
     """
-    asked = config.changed(**{name: given[name] for name in given if name in GenerationConfig.model_fields})
-    if asked.sample or asked.groups > 1 or given.get("constraints"):
+    asked = config.override(**{name: options[name] for name in options if name in GenerationConfig.model_fields})
+    if asked.sample or asked.groups > 1 or options.get("constraints"):
         return config  # to be refused as it is
     if asked.beam == 1 and asked.repetition_penalty == 1:
         forced = asked.at_limit == "end" or asked.renormalise
-        return config.changed(at_limit="free") if forced else config
+        return config.override(at_limit="free") if forced else config
     penalised = asked.normalise == "average" and asked.length_penalty != 0
-    return config.changed(
+    return config.override(
         stop="first" if penalised else "leader", at_limit="free", renormalise=True, repetition_of="logits"
     )
 
 
 def refuse(reasons: Iterable[str]) -> None:
     """Each with the engines that can."""
-    told = {reason: _ENGINES.get(reason.split(" ")[0], ("onnx", *OWN)) for reason in reasons}
+    told = {reason: _ENGINES.get(reason.split(" ")[0], ("onnx", *NATIVE_ENGINES)) for reason in reasons}
     if told:
-        raise refusal("ctranslate2", told)
+        raise unsupported_option_error("ctranslate2", told)
 
 
-def _of_strategy(strategy: Strategy, rules: Sequence[Rule]) -> Iterator[str]:
+def _unsupported_in_strategy(strategy: Strategy, rules: Sequence[Rule]) -> Iterator[str]:
     match strategy:
         case Beam():
-            yield from _of_beam(strategy, rules)
+            yield from _unsupported_in_beam(strategy, rules)
         case Greedy():
             if _has(rules, RepetitionPenalty) and not _has(rules, Renormalise):
                 yield "a repetition_penalty with renormalise off"
             if _has(rules, Renormalise) and not strategy.free_end:
                 yield "renormalise with an at_limit other than free"
-        case Sample():
+        case Sampling():
             yield "sample (what it draws does not follow from a seed)"
         case DiverseBeam():
             yield "groups"
@@ -136,7 +149,7 @@ def _of_strategy(strategy: Strategy, rules: Sequence[Rule]) -> Iterator[str]:
             yield f"a search by {type(strategy).__name__}"
 
 
-def _of_beam(beam: Beam, rules: Sequence[Rule]) -> Iterator[str]:
+def _unsupported_in_beam(beam: Beam, rules: Sequence[Rule]) -> Iterator[str]:
     ranking = beam.ranking
     has_penalty = ranking.normalise == "average" and ranking.length_penalty != 0
     stop = "first" if has_penalty else "leader"
@@ -149,31 +162,31 @@ def _of_beam(beam: Beam, rules: Sequence[Rule]) -> Iterator[str]:
         "counts_eos off": ranking.counts_eos or not has_penalty,
         f"coverage_penalty {ranking.coverage_penalty}": ranking.coverage_penalty == 0,
         f"patience {beam.patience} with a beam of {beam.width} (it rounds otherwise)": (
-            round(beam.width * beam.patience) == beam.kept
+            round(beam.width * beam.patience) == beam.max_finished
         ),
     }
     yield from (reason for reason, fit in fits.items() if not fit)
 
 
-def _of_rules(rules: Sequence[Rule]) -> Iterator[str]:
+def _unsupported_in_rules(rules: Sequence[Rule]) -> Iterator[str]:
     for rule in rules:
-        if isinstance(rule, RepetitionPenalty) and not rule.of_logits:
+        if isinstance(rule, RepetitionPenalty) and not rule.applies_to_logits:
             yield "repetition_of log_probabilities"
-        elif isinstance(rule, EndAtLimit):
+        elif isinstance(rule, ForceEosAtLimit):
             yield "at_limit end"
         elif not isinstance(rule, _KNOWN_RULES):
             yield f"the rule {type(rule).__name__}"
 
 
-def _suppressed(rules: Sequence[Rule], names: Sequence[str]) -> list[list[str]]:
+def _suppress_sequences(rules: Sequence[Rule], names: Sequence[str]) -> list[list[str]]:
     phrases: list[Sequence[int]] = []
     for rule in rules:
-        if isinstance(rule, Forbid):
+        if isinstance(rule, SuppressTokens):
             phrases += [(each,) for each in rule.ids]
         elif isinstance(rule, BannedPhrases):
             phrases += rule.phrases
     return [[names[each] for each in phrase] for phrase in phrases]
 
 
-def _has(rules: Sequence[Rule], kind: type) -> bool:
-    return any(isinstance(rule, kind) for rule in rules)
+def _has(rules: Sequence[Rule], rule_class: type) -> bool:
+    return any(isinstance(rule, rule_class) for rule in rules)

@@ -17,13 +17,13 @@ from attendo.errors import ModelError, cut_text, list_names, shorten
 T = TypeVar("T")
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 CONFIG, GENERATION = "config.json", "generation_config.json"
-_POINTER = b"version https://git-lfs"
-_OF_TORCH = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-_PICKLES = (*_OF_TORCH, ".npz", ".h5", ".msgpack")
+_LFS_POINTER = b"version https://git-lfs"
+_TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_UNSAFE_SUFFIXES = (*_TORCH_SUFFIXES, ".npz", ".h5", ".msgpack")
 
 
 @dataclass(frozen=True)
-class Field:
+class JsonField:
     """One value and where it stands; null is as if left out, which is None or nothing."""
 
     path: Path
@@ -31,62 +31,62 @@ class Field:
     value: Any
 
     def text(self) -> str | None:
-        return self._optional(lambda value: isinstance(value, str), "a text")
+        return self._validate(lambda value: isinstance(value, str), "a text")
 
     def flag(self) -> bool:
-        return bool(self._optional(lambda value: isinstance(value, bool), "true or false"))
+        return bool(self._validate(lambda value: isinstance(value, bool), "true or false"))
 
     def count(self) -> int | None:
-        return self._optional(_is_id, "a whole number from 0 up")
+        return self._validate(_is_id, "a whole number from 0 up")
 
     def number(self) -> float | None:
-        return self._optional(_is_number, "a number")
+        return self._validate(_is_number, "a number")
 
     def token(self) -> int | None:
         """Of a list there can be but one."""
         if isinstance(self.value, list) and len(self.value) == 1:
-            return Field(self.path, self.name, self.value[0]).token()
-        return self._optional(_is_id, "one token")
+            return JsonField(self.path, self.name, self.value[0]).token()
+        return self._validate(_is_id, "one token")
 
     def tokens(self) -> list[int]:
-        return self._optional(_list_of(_is_id), "a list of tokens") or []
+        return self._validate(_make_list_check(_is_id), "a list of tokens") or []
 
     def sequences(self) -> list[list[int]]:
-        return self._optional(_list_of(_list_of(_is_id)), "a list of lists of tokens") or []
+        return self._validate(_make_list_check(_make_list_check(_is_id)), "a list of lists of tokens") or []
 
     def items(self) -> list[Any]:
-        return self._optional(_list_of(lambda each: True), "a list") or []
+        return self._validate(_make_list_check(lambda each: True), "a list") or []
 
-    def fields(self) -> dict[str, "Field"]:
+    def fields(self) -> dict[str, "JsonField"]:
         """Of an object, by their names."""
-        return fields(self.path, self.content(), f"{self.name}.")
+        return json_fields(self.path, self.content(), f"{self.name}.")
 
     def content(self) -> dict[str, Any]:
-        return self._optional(lambda value: isinstance(value, dict), "an object") or {}
+        return self._validate(lambda value: isinstance(value, dict), "an object") or {}
 
-    def one_of(self, known: Mapping[Any, T], default: T) -> T:
+    def look_up(self, known: Mapping[Any, T], default: T) -> T:
         """What a value stands for."""
         if self.value is None:
             return default
         # 1 is equal to true, and no list can be looked up
         found = [meant for value, meant in known.items() if type(value) is type(self.value) and value == self.value]
         if not found:
-            raise self.wrong(f"one of {', '.join(map(shorten, known))}")
+            raise self.make_error(f"one of {', '.join(map(shorten, known))}")
         return found[0]
 
-    def wrong(self, needed: str) -> ModelError:
+    def make_error(self, needed: str) -> ModelError:
         return ModelError(
             "json_field_invalid", path=self.path, field=cut_text(self.name), value=shorten(self.value), needed=needed
         )
 
-    def _optional(self, fits: Callable[[Any], bool], needed: str) -> Any:
+    def _validate(self, fits: Callable[[Any], bool], needed: str) -> Any:
         if self.value is None or fits(self.value):
             return self.value
-        raise self.wrong(needed)
+        raise self.make_error(needed)
 
 
-def fields(path: Path, content: Mapping[str, Any], before: str = "") -> dict[str, Field]:
-    return {name: Field(path, f"{before}{name}", value) for name, value in content.items()}
+def json_fields(path: Path, content: Mapping[str, Any], prefix: str = "") -> dict[str, JsonField]:
+    return {name: JsonField(path, f"{prefix}{name}", value) for name, value in content.items()}
 
 
 def _is_id(value: Any) -> bool:
@@ -97,7 +97,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
-def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _make_list_check(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and all(map(fits, value))
 
 
@@ -106,41 +106,41 @@ class HuggingFaceFolder:
     """What is in it, not yet understood. Names of weights are without the `model.` that most of them begin with."""
 
     path: Path
-    kind: str  # model_type of config.json
+    model_type: str  # model_type of config.json
     settings: Mapping[str, Any]
     generation: Mapping[str, Any] | None = None  # of its own file, where there is one
     weights: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
 
-    def setting(self, name: str) -> Field:
+    def setting(self, name: str) -> JsonField:
         """Of the network or of a control token: of the generation's file where it tells it, else of config.json."""
         told = (self.generation or {}).get(name) is not None
-        return self.answering(name) if told else Field(self.path / CONFIG, name, self.settings.get(name))
+        return self.generation_setting(name) if told else JsonField(self.path / CONFIG, name, self.settings.get(name))
 
-    def answering(self, name: str) -> Field:
+    def generation_setting(self, name: str) -> JsonField:
         """How answers are searched. transformers takes it from config.json only where generation has no file."""
         if self.generation is None:
-            return Field(self.path / CONFIG, name, self.settings.get(name))
-        return Field(self.path / GENERATION, name, self.generation.get(name))
+            return JsonField(self.path / CONFIG, name, self.settings.get(name))
+        return JsonField(self.path / GENERATION, name, self.generation.get(name))
 
-    def file(self, name: str) -> Path:
+    def require_file(self, name: str) -> Path:
         """One that must be there."""
         path = self.path / name
         if not path.is_file():
-            there = _names(self.path)
-            raise ModelError("required_file_missing", path=self.path, file=name, kind=self.kind, files=there)
-        _refuse_pointer(path)
+            there = _list_files(self.path)
+            raise ModelError("required_file_missing", path=self.path, file=name, kind=self.model_type, files=there)
+        _refuse_lfs_pointer(path)
         return path
 
-    def json(self, name: str) -> dict[str, Any]:
+    def read_json(self, name: str) -> dict[str, Any]:
         """The content of a file, or nothing where there is none."""
         return read_json(self.path / name) if (self.path / name).is_file() else {}
 
-    def told(self, file: str, name: str) -> Field:
+    def json_field(self, file: str, name: str) -> JsonField:
         """A value of one of its files."""
-        return Field(self.path / file, name, self.json(file).get(name))
+        return JsonField(self.path / file, name, self.read_json(file).get(name))
 
-    def fields(self, file: str) -> dict[str, Field]:
-        return fields(self.path / file, self.json(file))
+    def json_fields(self, file: str) -> dict[str, JsonField]:
+        return json_fields(self.path / file, self.read_json(file))
 
 
 def read_folder(path: str | Path) -> HuggingFaceFolder:
@@ -148,9 +148,9 @@ def read_folder(path: str | Path) -> HuggingFaceFolder:
     path = Path(path)
     if not path.is_dir():
         raise ModelError("import_path_not_folder", path=path, weights=WEIGHTS)
-    _refuse_ours(path)
+    _refuse_attendo_folder(path)
     if not (path / CONFIG).is_file():
-        raise ModelError("transformers_config_missing", path=path, files=_names(path))
+        raise ModelError("transformers_config_missing", path=path, files=_list_files(path))
     settings = read_json(path / CONFIG)
     kind = settings.get("model_type")
     if not isinstance(kind, str):
@@ -159,7 +159,7 @@ def read_folder(path: str | Path) -> HuggingFaceFolder:
     return HuggingFaceFolder(path, kind, settings, generation, _read_weights(path))
 
 
-def _refuse_ours(path: Path) -> None:
+def _refuse_attendo_folder(path: Path) -> None:
     """What attendo wrote itself has its manifest, and a config.json of another kind."""
     try:
         kind = read_json(path / "manifest.json").get("format")
@@ -175,7 +175,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return model_files.read_json(path, model_files.COPY_AGAIN)
 
 
-def _names(path: Path) -> str:
+def _list_files(path: Path) -> str:
     """What a folder holds."""
     return list_names(sorted(each.name for each in path.iterdir())) or "nothing"
 
@@ -184,7 +184,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     """In full precision."""
     weights: dict[str, Tensor] = {}
     for file in weight_files(path):
-        _refuse_pointer(file)
+        _refuse_lfs_pointer(file)
         found = model_folder.read_tensors(file)
         if whole := [
             f"{cut_text(name)} ({weight.dtype})" for name, weight in found.items() if not weight.is_floating_point()
@@ -194,10 +194,10 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     return weights
 
 
-def _refuse_pointer(path: Path) -> None:
+def _refuse_lfs_pointer(path: Path) -> None:
     """What Git leaves in the place of a large file where LFS is not installed."""
     with path.open("rb") as content:
-        if content.read(len(_POINTER)) == _POINTER:
+        if content.read(len(_LFS_POINTER)) == _LFS_POINTER:
             raise ModelError("file_is_lfs_pointer", path=path)
 
 
@@ -213,41 +213,41 @@ def weight_files(path: Path) -> list[Path]:
         if missing := [file.name for file in files if not file.is_file()]:
             raise ModelError("weight_files_missing", path=path, files=list_names(missing), index=INDEX)
         return files
-    pickles = sorted(file.name for file in path.iterdir() if file.suffix in _PICKLES)
+    pickles = sorted(file.name for file in path.iterdir() if file.suffix in _UNSAFE_SUFFIXES)
     if pickles:
         raise ModelError(
-            "weights_format_unsafe", path=path, files=list_names(pickles), fix=_way_out(path.resolve(), pickles)
+            "weights_format_unsafe", path=path, files=list_names(pickles), fix=_conversion_hint(path.resolve(), pickles)
         )
-    raise ModelError("weights_file_missing", path=path, weights=WEIGHTS, index=INDEX, files=_names(path))
+    raise ModelError("weights_file_missing", path=path, weights=WEIGHTS, index=INDEX, files=_list_files(path))
 
 
-def _way_out(path: Path, names: Sequence[str]) -> str:
+def _conversion_hint(path: Path, names: Sequence[str]) -> str:
     """What turns these files into safetensors, where it can be told in a line."""
-    of_torch = [name for name in names if Path(name).suffix in _OF_TORCH]
+    of_torch = [name for name in names if Path(name).suffix in _TORCH_SUFFIXES]
     if not of_torch:
         return f"load them with what wrote them, and write {WEIGHTS} by save_pretrained of transformers"
     if any(name.startswith("pytorch_model") for name in of_torch):  # the only name that transformers looks for
-        where = _quoted(path)
+        where = _quote_path(path)
         code = (
             f"from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained({where}).save_pretrained({where})"
         )
     else:
         code = (
             "import torch; from safetensors.torch import save_file; "
-            f'found = torch.load({_quoted(path / of_torch[0])}, map_location="cpu"); '
+            f'found = torch.load({_quote_path(path / of_torch[0])}, map_location="cpu"); '
             "weights = {name: weight.clone() for name, weight in found.items()}; "
-            f'save_file(weights, {_quoted(path / WEIGHTS)}, {{"format": "pt"}})'
+            f'save_file(weights, {_quote_path(path / WEIGHTS)}, {{"format": "pt"}})'
         )
     return f"turn them into {WEIGHTS} where that is safe, by python -c {shlex.quote(code)}"
 
 
-def _quoted(path: Path) -> str:
+def _quote_path(path: Path) -> str:
     """As Python reads it; in double quotes, since a shell needs the single ones."""
     return json.dumps(str(path), ensure_ascii=False)
 
 
 @contextmanager
-def without_bars() -> Iterator[None]:
+def no_progress_bars() -> Iterator[None]:
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()

@@ -9,15 +9,15 @@ from typing import Any
 
 from attendo.decode.config import GenerationConfig
 from attendo.errors import ModelError, UsageError, cut_text, list_names, shorten
-from attendo.interop.huggingface.folder import Field, HuggingFaceFolder
-from attendo.interop.huggingface.vocabulary import Rearranged
+from attendo.interop.huggingface.folder import HuggingFaceFolder, JsonField
+from attendo.interop.huggingface.vocabulary import VocabularyPermutation
 from attendo.text import BOS, EOS, PAD, UNK
 
 _STOP_BY_EARLY_STOPPING = {False: "settled", True: "first", "never": "exhaustive"}
 _FROM_HF_SAMPLING = {"temperature": "temperature", "top_p": "top_p", "min_p": "min_p", "typical_p": "typical"}
-_TOP_K = 50  # theirs, where nothing is said of it
+_HF_DEFAULT_TOP_K = 50  # theirs, where nothing is said of it
 # What changes their answers and cannot change ours, with the values that change nothing.
-_WITHOUT_COUNTERPART: dict[str, Any] = {
+_UNSUPPORTED: dict[str, Any] = {
     "encoder_no_repeat_ngram_size": 0,
     "encoder_repetition_penalty": 1,
     "exponential_decay_length_penalty": None,
@@ -36,20 +36,20 @@ _WITHOUT_COUNTERPART: dict[str, Any] = {
     "diversity_penalty": 0,
     "num_return_sequences": 1,
 }
-_OF_SAMPLES_WITHOUT_COUNTERPART: dict[str, Any] = {"top_h": None, "epsilon_cutoff": 0, "eta_cutoff": 0, "num_beams": 1}
-_SHOWN = 60  # characters of a value
-_LONGEST_ANSWER = 512  # tokens, where ours follow the length of the source
+_UNSUPPORTED_SAMPLING: dict[str, Any] = {"top_h": None, "epsilon_cutoff": 0, "eta_cutoff": 0, "num_beams": 1}
+_MAX_VALUE_CHARS = 60  # characters of a value
+_MAX_OUTPUT_LENGTH = 512  # tokens, where ours follow the length of the source
 _EARLY_STOPPING_BY_STOP: dict[str, bool | str] = {"settled": False, "first": True, "exhaustive": "never"}
 _TO_HF_SAMPLING = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "typical": "typical_p"}
-_AS_WRITTEN = "they are compared by log p / |y| ** length_penalty, with a length_penalty of 1"
+_LENGTH_PENALTY_NOTE = "they are compared by log p / |y| ** length_penalty, with a length_penalty of 1"
 # Settings that it does not have, and what it does: in any search, and with a beam alone.
-_ABSENT = {
+_MISSING_IN_HF = {
     "min_length_factor": "only min_length_extra counts",
     "max_source": "a source of any length is read",
     "long_source": "a source of any length is read",
     "mbr": "the answer is the best of one search",
 }
-_ABSENT_WITH_A_BEAM = {
+_MISSING_IN_HF_BEAM = {
     "groups": "it is one plain beam",
     "coverage_penalty": "it has none",
     "word_penalty": "it has none",
@@ -59,46 +59,49 @@ _ABSENT_WITH_A_BEAM = {
 
 
 @dataclass(frozen=True)
-class TakenOver:
+class ConvertedGeneration:
     """Settings for a `GenerationConfig`, and a line for each of theirs that is left behind."""
 
     settings: dict[str, Any]
     notes: tuple[str, ...] = ()
 
 
-def generation_from(
-    folder: HuggingFaceFolder, target: Rearranged, symbols: Sequence[str] | None = None, begins: bool = True
-) -> TakenOver:
+def import_generation(
+    folder: HuggingFaceFolder,
+    target: VocabularyPermutation,
+    symbols: Sequence[str] | None = None,
+    use_forced_bos: bool = True,
+) -> ConvertedGeneration:
     """Decoding defaults. What its files leave out stays as it is with us.
 
     Every answer may begin with a token that must be one of our `symbols`; None: there is no tokenizer to have any. It
-    `begins` so unless the caller knows better.
+    `use_forced_bos` so unless the caller knows better.
     """
-    sampled = folder.answering("do_sample").flag()
-    forbidden = _Forbidden.of(folder, target)
+    sampled = folder.generation_setting("do_sample").flag()
+    forbidden = _SuppressedTokens.from_folder(folder, target)
     told = {
-        **(_sampling(folder) if sampled else _searching(folder)),
-        **_repeating(folder, sampled),
-        **_limits(folder),
-        "length_penalty": folder.answering("length_penalty").number(),
-        "renormalise": folder.answering("renormalize_logits").flag() or None,
-        "allow_unk": False if forbidden.unknown else None,
+        **(_sampling_options(folder) if sampled else _beam_options(folder)),
+        **_repetition_options(folder, sampled),
+        **_length_options(folder),
+        "length_penalty": folder.generation_setting("length_penalty").number(),
+        "renormalise": folder.generation_setting("renormalize_logits").flag() or None,
+        "allow_unk": False if forbidden.suppresses_unk else None,
     }
     try:
-        config = GenerationConfig().changed(**told)
+        config = GenerationConfig().override(**told)
     except UsageError as error:
         raise ModelError("decoding_defaults_invalid", path=folder.path, error=error) from None
     settings = config.model_dump(mode="json", exclude_defaults=True)
-    begin = folder.answering("forced_bos_token_id")
-    left = [*forbidden.left, *_without_counterpart(folder, sampled), *_forced_end(folder, target, config)]
-    if begins and symbols is not None:
-        settings |= _beginning(begin, target, symbols)
-    elif begins and begin.token() is not None:
-        left.append(_line(begin, begin.value))
-    return TakenOver(settings, tuple(left))
+    begin = folder.generation_setting("forced_bos_token_id")
+    left = [*forbidden.notes, *_unsupported_notes(folder, sampled), *_forced_eos_notes(folder, target, config)]
+    if use_forced_bos and symbols is not None:
+        settings |= _forced_prefix(begin, target, symbols)
+    elif use_forced_bos and begin.token() is not None:
+        left.append(_not_converted_note(begin, begin.value))
+    return ConvertedGeneration(settings, tuple(left))
 
 
-def behind_prefix(settings: dict[str, Any]) -> dict[str, Any]:
+def exclude_prefix_from_limit(settings: dict[str, Any]) -> dict[str, Any]:
     """The limit of a folder counts what answers begin with; ours, where no factor belongs to it, what comes behind."""
     if "target_prefix" not in settings or settings.get("max_length_factor") != 0:
         return settings
@@ -106,111 +109,118 @@ def behind_prefix(settings: dict[str, Any]) -> dict[str, Any]:
     return {**settings, "max_length_extra": max(1, most - len(settings["target_prefix"]))}
 
 
-def _searching(folder: HuggingFaceFolder) -> dict[str, Any]:
-    stop = folder.answering("early_stopping").one_of(_STOP_BY_EARLY_STOPPING, "settled")
-    return {"beam": folder.answering("num_beams").count(), "stop": stop}
+def _beam_options(folder: HuggingFaceFolder) -> dict[str, Any]:
+    stop = folder.generation_setting("early_stopping").look_up(_STOP_BY_EARLY_STOPPING, "settled")
+    return {"beam": folder.generation_setting("num_beams").count(), "stop": stop}
 
 
-def _sampling(folder: HuggingFaceFolder) -> dict[str, Any]:
-    top_k = folder.answering("top_k").count()
-    told = {ours: folder.answering(theirs).number() for theirs, ours in _FROM_HF_SAMPLING.items()}
-    return {"sample": True, "top_k": _TOP_K if top_k is None else top_k, **told}
+def _sampling_options(folder: HuggingFaceFolder) -> dict[str, Any]:
+    top_k = folder.generation_setting("top_k").count()
+    told = {ours: folder.generation_setting(theirs).number() for theirs, ours in _FROM_HF_SAMPLING.items()}
+    return {"sample": True, "top_k": _HF_DEFAULT_TOP_K if top_k is None else top_k, **told}
 
 
-def _repeating(folder: HuggingFaceFolder, sampled: bool) -> dict[str, Any]:
+def _repetition_options(folder: HuggingFaceFolder, sampled: bool) -> dict[str, Any]:
     """A beam penalises log-probabilities there; a single row, whose best token alone counts, its logits."""
-    penalty = folder.answering("repetition_penalty").number()
-    one_row = sampled or (folder.answering("num_beams").count() or 1) == 1
+    penalty = folder.generation_setting("repetition_penalty").number()
+    one_row = sampled or (folder.generation_setting("num_beams").count() or 1) == 1
     return {
-        "no_repeat_ngram": folder.answering("no_repeat_ngram_size").count(),
+        "no_repeat_ngram": folder.generation_setting("no_repeat_ngram_size").count(),
         "repetition_penalty": penalty,
         "repetition_of": "logits" if one_row and penalty not in (None, 1) else None,
     }
 
 
-def _limits(folder: HuggingFaceFolder) -> dict[str, Any]:
+def _length_options(folder: HuggingFaceFolder) -> dict[str, Any]:
     """Their lengths count the token that an answer begins from, unless they are of new tokens; and eos."""
     limits: dict[str, Any] = {}
-    if (most := _new_tokens(folder, "max")) is not None:
-        ends = folder.answering("forced_eos_token_id").token() is not None
+    if (most := _read_new_tokens(folder, "max")) is not None:
+        ends = folder.generation_setting("forced_eos_token_id").token() is not None
         limits |= {"max_length_factor": 0.0, "max_length_extra": max(1, most - int(ends))}
         limits["at_limit"] = "end" if ends else "free"
-    if (least := _new_tokens(folder, "min")) is not None:
+    if (least := _read_new_tokens(folder, "min")) is not None:
         limits["min_length_extra"] = max(0, least)
     return limits
 
 
-def _new_tokens(folder: HuggingFaceFolder, which: str) -> int | None:
+def _read_new_tokens(folder: HuggingFaceFolder, bound: str) -> int | None:
     """What is said of new tokens counts before what is said of the whole length."""
-    new, whole = folder.answering(f"{which}_new_tokens").count(), folder.answering(f"{which}_length").count()
+    new, whole = (
+        folder.generation_setting(f"{bound}_new_tokens").count(),
+        folder.generation_setting(f"{bound}_length").count(),
+    )
     return new if new is not None or whole is None else whole - 1
 
 
 @dataclass(frozen=True)
-class _Forbidden:
+class _SuppressedTokens:
     """Tokens that may not be said there: our search never says pad and bos, and can be kept from unk."""
 
-    unknown: bool
-    left: tuple[str, ...]
+    suppresses_unk: bool
+    notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, folder: HuggingFaceFolder, target: Rearranged) -> "_Forbidden":
+    def from_folder(cls, folder: HuggingFaceFolder, target: VocabularyPermutation) -> "_SuppressedTokens":
         own = {each: target.rows[each] for each in (PAD, BOS, UNK, EOS) if each not in target.copies}
         silent = {own[each] for each in (PAD, BOS) if each in own}
-        words, tokens = folder.answering("bad_words_ids"), folder.answering("suppress_tokens")
+        words, tokens = folder.generation_setting("bad_words_ids"), folder.generation_setting("suppress_tokens")
         unknown = own.get(UNK) in tokens.tokens() or [own.get(UNK)] in words.sequences()
         seen_to = silent | ({own[UNK]} if unknown else set())
         others = [word for word in words.sequences() if word not in ([each] for each in (*seen_to, own[EOS]))]
-        first = folder.answering("begin_suppress_tokens")
+        first = folder.generation_setting("begin_suppress_tokens")
         left = [
             (words, others),  # they leave out eos themselves
             (tokens, [each for each in tokens.tokens() if each not in seen_to]),
             (first, [each for each in first.tokens() if each not in seen_to]),
         ]
-        return cls(unknown, tuple(_line(field, rest) for field, rest in left if rest))
+        return cls(unknown, tuple(_not_converted_note(field, rest) for field, rest in left if rest))
 
 
-def _without_counterpart(folder: HuggingFaceFolder, sampled: bool) -> Iterator[str]:
-    neutral = {**_WITHOUT_COUNTERPART, **(_OF_SAMPLES_WITHOUT_COUNTERPART if sampled else {})}
+def _unsupported_notes(folder: HuggingFaceFolder, sampled: bool) -> Iterator[str]:
+    neutral = {**_UNSUPPORTED, **(_UNSUPPORTED_SAMPLING if sampled else {})}
     for name, nothing in neutral.items():
-        field = folder.answering(name)
+        field = folder.generation_setting(name)
         if field.value not in (None, nothing, [], {}):
-            yield _line(field, field.value)
+            yield _not_converted_note(field, field.value)
 
 
-def _forced_end(folder: HuggingFaceFolder, target: Rearranged, config: GenerationConfig) -> Iterator[str]:
+def _forced_eos_notes(
+    folder: HuggingFaceFolder, target: VocabularyPermutation, config: GenerationConfig
+) -> Iterator[str]:
     """At the limit; where only one hypothesis is followed, its score decides nothing."""
-    field = folder.answering("forced_eos_token_id")
+    field = folder.generation_setting("forced_eos_token_id")
     if config.at_limit != "end":
         return
     if field.token() != target.rows[EOS]:
-        yield _line(field, field.value)
+        yield _not_converted_note(field, field.value)
     elif config.beam > 1 and not config.renormalise:  # which makes the only one that is left certain
         yield f"{field.name}: at the limit of an answer its end costs nothing there, and what it is worth here"
 
 
-def _beginning(field: Field, target: Rearranged, symbols: Sequence[str]) -> dict[str, Any]:
+def _forced_prefix(field: JsonField, target: VocabularyPermutation, symbols: Sequence[str]) -> dict[str, Any]:
     """A symbol is put at the beginning of every answer as it is there; an answer without another token would be
     another text from there on.
     """
     token = field.token()
     if token is None:
         return {}
-    place = target.ours([token])[0] - EOS - 1 if token in target.rows else -1
+    place = target.to_ours([token])[0] - EOS - 1 if token in target.rows else -1
     if not 0 <= place < len(symbols):
-        raise field.wrong(f"one of the tokens that attendo can begin answers with ({list_names(symbols) or 'none'})")
+        raise field.make_error(
+            f"one of the tokens that attendo can begin answers with ({list_names(symbols) or 'none'})"
+        )
     return {"target_prefix": [symbols[place]]}
 
 
-def _line(field: Field, value: Any) -> str:
-    text = cut_text(value, _SHOWN) if isinstance(value, str) else shorten(value, _SHOWN)
+def _not_converted_note(field: JsonField, value: Any) -> str:
+    text = cut_text(value, _MAX_VALUE_CHARS) if isinstance(value, str) else shorten(value, _MAX_VALUE_CHARS)
     return f"not taken over: {field.name} {text}"
 
 
-def transformers_settings(
-    config: GenerationConfig, longest: int, order: Rearranged
+def export_generation(
+    config: GenerationConfig, max_length: int, order: VocabularyPermutation
 ) -> tuple[dict[str, Any], list[str]]:
-    """Of a generation_config.json, control tokens aside, for answers of at most `longest` tokens; and the notes.
+    """Of a generation_config.json, control tokens aside, for answers of at most `max_length` tokens; and the notes.
 
     `order` is that of the target's vocabulary there.
     """
@@ -228,56 +238,58 @@ def transformers_settings(
     if config.renormalise:
         told["renormalize_logits"] = True
     if not config.allow_unk:
-        told["bad_words_ids"] = [order.theirs([UNK])]
+        told["bad_words_ids"] = [order.to_theirs([UNK])]
     if config.at_limit == "end":
         told["forced_eos_token_id"] = order.rows[EOS]
-    return {**told, **_lengths(config, longest)}, list(_notes(config, longest))
+    return {**told, **_length_settings(config, max_length)}, list(_missing_setting_notes(config, max_length))
 
 
 def _length_penalty(config: GenerationConfig) -> float:
     return {"average": config.length_penalty, "none": 0.0}.get(config.normalise, 1.0)
 
 
-def _lengths(config: GenerationConfig, longest: int) -> dict[str, Any]:
+def _length_settings(config: GenerationConfig, max_length: int) -> dict[str, Any]:
     """Theirs count the token that an answer begins from, and the eos that is forced. Our most leaves out the prefix."""
     told: dict[str, Any] = {}
-    most, begun = _LONGEST_ANSWER, 1 + len(config.target_prefix)
+    most, begun = _MAX_OUTPUT_LENGTH, 1 + len(config.target_prefix)
     if config.max_length_factor == 0:
         most = begun + config.max_length_extra + int(config.at_limit == "end")
-    told["max_length"] = min(most, longest)
+    told["max_length"] = min(most, max_length)
     if config.min_length_extra:
         told["min_length"] = 1 + config.min_length_extra
     return told
 
 
-def _notes(config: GenerationConfig, longest: int) -> Iterator[str]:
+def _missing_setting_notes(config: GenerationConfig, max_length: int) -> Iterator[str]:
     default, is_beam = GenerationConfig(), config.beam > 1 and not config.sample
-    for name, instead in {**_ABSENT, **(_ABSENT_WITH_A_BEAM if is_beam else {})}.items():
+    for name, instead in {**_MISSING_IN_HF, **(_MISSING_IN_HF_BEAM if is_beam else {})}.items():
         if (value := getattr(config, name)) != getattr(default, name):
-            yield _note(name, value, instead)
+            yield _missing_setting_note(name, value, instead)
     if config.max_length_factor:
-        limit = _lengths(config, longest)["max_length"] - 1
+        limit = _length_settings(config, max_length)["max_length"] - 1
         instead = f"an answer has at most {limit} tokens, whatever the source (max_length)"
-        yield _note("max_length_factor", config.max_length_factor, instead)
+        yield _missing_setting_note("max_length_factor", config.max_length_factor, instead)
     if config.sample:
-        yield _note("seed", config.seed, "what is drawn follows from torch.manual_seed")
+        yield _missing_setting_note("seed", config.seed, "what is drawn follows from torch.manual_seed")
     if is_beam:
-        yield from _notes_of_a_beam(config)
+        yield from _beam_notes(config)
     penalised = "log_probabilities" if is_beam else "logits"
     if config.repetition_penalty != 1 and config.repetition_of != penalised:
-        yield _note("repetition_of", config.repetition_of, f"the penalty multiplies {penalised.replace('_', '-')}")
+        yield _missing_setting_note(
+            "repetition_of", config.repetition_of, f"the penalty multiplies {penalised.replace('_', '-')}"
+        )
 
 
-def _notes_of_a_beam(config: GenerationConfig) -> Iterator[str]:
+def _beam_notes(config: GenerationConfig) -> Iterator[str]:
     if config.normalise not in ("average", "none"):
-        yield _note("normalise", config.normalise, _AS_WRITTEN)
+        yield _missing_setting_note("normalise", config.normalise, _LENGTH_PENALTY_NOTE)
     if config.stop not in _EARLY_STOPPING_BY_STOP:
-        yield _note("stop", config.stop, "a beam stops as by settled (early_stopping=False)")
+        yield _missing_setting_note("stop", config.stop, "a beam stops as by settled (early_stopping=False)")
     if config.max_length_factor == 0 and config.at_limit == "cut":
-        yield _note("at_limit", "cut", "an answer at its limit ranks as it is, with those that ended")
+        yield _missing_setting_note("at_limit", "cut", "an answer at its limit ranks as it is, with those that ended")
     if config.at_limit == "end":
-        yield _note("at_limit", "end", "the end that is forced costs nothing")
+        yield _missing_setting_note("at_limit", "end", "the end that is forced costs nothing")
 
 
-def _note(name: str, value: Any, instead: str) -> str:
+def _missing_setting_note(name: str, value: Any, instead: str) -> str:
     return f"transformers has no counterpart for {name} {value}: {instead}"

@@ -18,7 +18,14 @@ from typing import Any
 import torch
 
 from attendo.errors import ModelError
-from attendo.interop.huggingface.folder import CONFIG, INDEX, HuggingFaceFolder, read_json, weight_files, without_bars
+from attendo.interop.huggingface.folder import (
+    CONFIG,
+    INDEX,
+    HuggingFaceFolder,
+    no_progress_bars,
+    read_json,
+    weight_files,
+)
 
 MODELS = {
     "marian": ("MarianConfig", "MarianMTModel"),
@@ -64,12 +71,12 @@ def open_model(folder: HuggingFaceFolder) -> Any:
     """The model in evaluation mode, in float32; what transformers raises is raised here."""
     import transformers
 
-    config_class, model_class = (getattr(transformers, name) for name in MODELS[folder.kind])
+    config_class, model_class = (getattr(transformers, name) for name in MODELS[folder.model_type])
     # Settings of the base class can name files, code and kernels. None of them changes what the network computes.
     both = (config_class, transformers.PretrainedConfig)
     own, base = (inspect.signature(each.__init__).parameters.keys() for each in both)
     config = config_class(**{name: value for name, value in folder.settings.items() if name in own - base})
-    with _temporary_folder() as place, without_bars():
+    with _temporary_folder() as place, no_progress_bars():
         _write_json(place / CONFIG, config.to_dict())
         for file in weight_files(folder.path):
             _link(file, place / file.name)
@@ -85,12 +92,12 @@ def open_model(folder: HuggingFaceFolder) -> Any:
         ).eval()
 
 
-def open_tokenizer(path: Path, kind: str) -> Any:
-    """The tokenizer of a folder whose model_type is `kind`; what transformers raises is raised here."""
+def open_tokenizer(path: Path, model_type: str) -> Any:
+    """The tokenizer of a folder whose model_type is `model_type`; what transformers raises is raised here."""
     import transformers
 
     settings = _known_settings(path / _TOKENIZER_CONFIG)
-    tokenizer_class = getattr(transformers, _class_name(path, kind))
+    tokenizer_class = getattr(transformers, _class_name(path, model_type))
     with _temporary_folder() as place, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it recommends packages
         _write_json(place / _TOKENIZER_CONFIG, settings)
@@ -102,16 +109,16 @@ def open_tokenizer(path: Path, kind: str) -> Any:
         return tokenizer_class.from_pretrained(place, local_files_only=True, trust_remote_code=False)
 
 
-def _class_name(path: Path, kind: str) -> str:
+def _class_name(path: Path, model_type: str) -> str:
     """One of the classes that attendo knows for this kind of model."""
     files = [each for each in (path / _TOKENIZER_CONFIG, path / CONFIG) if each.is_file()]
     found = (read_json(file).get("tokenizer_class") for file in files)
     name = next((str(each).removesuffix("Fast") for each in found if each is not None), None)
-    if name is None or name in TOKENIZERS[kind]:
-        return name or TOKENIZERS[kind][0]
+    if name is None or name in TOKENIZERS[model_type]:
+        return name or TOKENIZERS[model_type][0]
     if name in _GENERIC and (path / "tokenizer.json").is_file():
         return "PreTrainedTokenizerFast"
-    raise ModelError("tokenizer_class_unsupported", name=name[:40], known=", ".join(TOKENIZERS[kind]))
+    raise ModelError("tokenizer_class_unsupported", name=name[:40], known=", ".join(TOKENIZERS[model_type]))
 
 
 def _known_settings(path: Path) -> dict[str, Any]:
@@ -129,9 +136,9 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, ensure_ascii=False, default=str), "utf-8")
 
 
-def _link(file: Path, place: Path) -> None:
+def _link(file: Path, link: Path) -> None:
     """A copy if the system allows no links, as Windows may."""
     try:
-        place.symlink_to(file.resolve())
+        link.symlink_to(file.resolve())
     except OSError:
-        shutil.copyfile(file, place)
+        shutil.copyfile(file, link)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attendo.errors import ModelError
 from attendo.interop.huggingface.read_models import UNUSED_POSITIONS
-from attendo.interop.huggingface.vocabulary import Rearranged, unchanged
+from attendo.interop.huggingface.vocabulary import VocabularyPermutation, identity_permutation
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import MultiHeadAttention
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from transformers import MarianMTModel, PegasusForConditionalGeneration
 
 EPSILON = 1e-5  # of every norm there; the configuration has no place for another
-Orders = tuple[Rearranged, Rearranged]  # of the vocabularies of source and target
+Permutations = tuple[VocabularyPermutation, VocabularyPermutation]  # of the vocabularies of source and target
 # What reads the vectors that run through the network, and what writes them: the order of their components is free.
 _TABLES, _BIAS = ("embed_tokens.weight", "shared.weight", "lm_head.weight"), "final_logits_bias"
-_READ = (*_TABLES, "q_proj.weight", "k_proj.weight", "v_proj.weight")
-_WRITTEN = ("out_proj.weight", "out_proj.bias", "fc2.weight", "fc2.bias", "layer_norm.weight", "layer_norm.bias")
+_INPUT_WEIGHTS = (*_TABLES, "q_proj.weight", "k_proj.weight", "v_proj.weight")
+_OUTPUT_WEIGHTS = ("out_proj.weight", "out_proj.bias", "fc2.weight", "fc2.bias", "layer_norm.weight", "layer_norm.bias")
 
 
 @dataclass(frozen=True)
-class Kind:
+class HFModelClass:
     """A class of transformers. Where its norms stand before the sub-layers, there is one behind each stack."""
 
     name: str
-    configuration: str
-    called: str  # in an error
+    config_name: str
+    display_name: str  # in an error
     norm: Literal["pre", "post"]
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     layouts: tuple[str, ...] = ("halves", "interleaved")  # of sines and cosines, whose order can be changed
@@ -47,7 +47,7 @@ class Kind:
     def note(self) -> str:
         return f"{self.name} loads it, and so does AutoModelForSeq2SeqLM{self.remark}"
 
-    def obstacles(self, config: ModelConfig) -> list[str]:
+    def incompatibilities(self, config: ModelConfig) -> list[str]:
         """Why it cannot hold such a network, one line a reason; nothing where it can."""
         if config.decoder_only:
             return ["it has no encoder"]
@@ -58,44 +58,44 @@ class Kind:
             f"it has {'no' if some else 'a'} norm on the embedding": config.embedding_norm == some,
             f"source and target have {sizes[0]} and {sizes[1]} tokens, not as many": sizes[0] == sizes[1]
             or not self.one_vocabulary,
-            **self._positions(config),
-            **_blocks(config),
+            **self._position_checks(config),
+            **_block_checks(config),
         }
         return [reason for reason, fit in fits.items() if not fit]
 
-    def reasons(self, network: Transformer, orders: Orders) -> list[str]:
+    def network_incompatibilities(self, network: Transformer, orders: Permutations) -> list[str]:
         """Those of its configuration, and of what it has learnt."""
         learnt = network.output.bias
-        free = self.bias or learnt is None or not bool(orders[1].laid_out(learnt).any())
-        return [*self.obstacles(network.config), *([] if free else ["it has a bias on the logits"])]
+        free = self.bias or learnt is None or not bool(orders[1].table_to_theirs(learnt).any())
+        return [*self.incompatibilities(network.config), *([] if free else ["it has a bias on the logits"])]
 
-    def made(self, network: Transformer, longest: int = 1024, orders: Orders | None = None) -> Any:
-        """A model in evaluation mode that gives the same logits, for sequences of at most `longest` tokens.
+    def build(self, network: Transformer, max_length: int = 1024, orders: Permutations | None = None) -> Any:
+        """A model in evaluation mode that gives the same logits, for sequences of at most `max_length` tokens.
 
         It starts from our bos, ends at our eos, and says neither pad nor bos, as `TextModel` does. Its ids are ours,
         unless its vocabularies have an order of their own.
         """
-        orders = orders or unchanged_orders(network.config)
-        if reasons := self.reasons(network, orders):
-            raise ModelError("transformers_network_unsupported", model=self.called, reasons="; ".join(reasons))
+        orders = orders or identity_permutations(network.config)
+        if reasons := self.network_incompatibilities(network, orders):
+            raise ModelError("transformers_network_unsupported", model=self.display_name, reasons="; ".join(reasons))
         import transformers
 
         config = network.config
         learned = config.positions == "learned"
-        settings = settings_of(config, config.max_length if learned else longest, orders[1])
-        configuration = getattr(transformers, self.configuration)(**self._tables(config, orders), **settings)
+        settings = config_settings(config, config.max_length if learned else max_length, orders[1])
+        configuration = getattr(transformers, self.config_name)(**self._vocabulary_settings(config, orders), **settings)
         with torch.random.fork_rng(devices=[]):  # its first values are thrown away; the caller's must not move on
             model = getattr(transformers, self.name)(configuration)
-        return filled(model, network, orders)
+        return fill_weights(model, network, orders)
 
-    def _tables(self, config: ModelConfig, orders: Orders) -> dict[str, Any]:
-        source, target = (order.count for order in orders)
+    def _vocabulary_settings(self, config: ModelConfig, orders: Permutations) -> dict[str, Any]:
+        source, target = (order.their_size for order in orders)
         if self.one_vocabulary:
             return {"vocab_size": target, "tie_word_embeddings": config.tie == "all"}
         shared = {"share_encoder_decoder_embeddings": config.tie == "all", "tie_word_embeddings": config.tie != "none"}
         return {"vocab_size": source, "decoder_vocab_size": target, **shared}
 
-    def _positions(self, config: ModelConfig) -> dict[str, bool]:
+    def _position_checks(self, config: ModelConfig) -> dict[str, bool]:
         offset, layout = config.position_offset, config.position_layout
         fits = {f"positions are {config.positions}, not {self.positions}": config.positions == self.positions}
         if self.offset is None:
@@ -108,13 +108,13 @@ class Kind:
         return fits
 
 
-def unchanged_orders(config: ModelConfig) -> Orders:
+def identity_permutations(config: ModelConfig) -> Permutations:
     """Ours. A network without an encoder has no table for sources."""
     assert config.target_vocab_size is not None
-    return unchanged(config.source_vocab_size or 0), unchanged(config.target_vocab_size)
+    return identity_permutation(config.source_vocab_size or 0), identity_permutation(config.target_vocab_size)
 
 
-def _blocks(config: ModelConfig) -> dict[str, bool]:
+def _block_checks(config: ModelConfig) -> dict[str, bool]:
     """What all of them ask for, and whether the network is so."""
     width, uneven = divmod(config.d_model, config.num_heads)
     return {
@@ -127,7 +127,7 @@ def _blocks(config: ModelConfig) -> dict[str, bool]:
     }
 
 
-BART = Kind(
+BART = HFModelClass(
     "BartForConditionalGeneration",
     "BartConfig",
     "a BART model",
@@ -136,7 +136,7 @@ BART = Kind(
     offset=UNUSED_POSITIONS,
     embedding_norm=True,
 )
-MBART = Kind(
+MBART = HFModelClass(
     "MBartForConditionalGeneration",
     "MBartConfig",
     "an mBART model",
@@ -145,7 +145,7 @@ MBART = Kind(
     offset=UNUSED_POSITIONS,
     embedding_norm=True,
 )
-M2M100 = Kind(
+M2M100 = HFModelClass(
     "M2M100ForConditionalGeneration",
     "M2M100Config",
     "an M2M100 model",
@@ -156,15 +156,15 @@ M2M100 = Kind(
 )
 
 
-MARIAN = Kind("MarianMTModel", "MarianConfig", "a MarianMTModel", norm="post", one_vocabulary=False)
+MARIAN = HFModelClass("MarianMTModel", "MarianConfig", "a MarianMTModel", norm="post", one_vocabulary=False)
 
 
-def to_marian(network: Transformer, longest: int = 1024) -> "MarianMTModel":
+def to_marian(network: Transformer, max_length: int = 1024) -> "MarianMTModel":
     """One in evaluation mode that has our ids and gives the same logits."""
-    return MARIAN.made(network, longest)
+    return MARIAN.build(network, max_length)
 
 
-PEGASUS = Kind(
+PEGASUS = HFModelClass(
     "PegasusForConditionalGeneration",
     "PegasusConfig",
     "a Pegasus model",
@@ -173,19 +173,19 @@ PEGASUS = Kind(
 )
 
 
-def to_pegasus(network: Transformer, longest: int = 1024) -> "PegasusForConditionalGeneration":
+def to_pegasus(network: Transformer, max_length: int = 1024) -> "PegasusForConditionalGeneration":
     """One in evaluation mode that has our ids and gives the same logits."""
-    return PEGASUS.made(network, longest)
+    return PEGASUS.build(network, max_length)
 
 
-def settings_of(config: ModelConfig, longest: int, order: Rearranged) -> dict[str, Any]:
+def config_settings(config: ModelConfig, max_length: int, order: VocabularyPermutation) -> dict[str, Any]:
     """Of a configuration, vocabularies and ties aside; `order` is that of the target's."""
 
     def share(own: float | None) -> float:
         return config.dropout if own is None else own
 
     return {
-        "max_position_embeddings": longest,
+        "max_position_embeddings": max_length,
         "d_model": config.d_model,
         "encoder_layers": config.num_encoder_layers,
         "decoder_layers": config.num_decoder_layers,
@@ -205,12 +205,12 @@ def settings_of(config: ModelConfig, longest: int, order: Rearranged) -> dict[st
     }
 
 
-def _control_tokens(order: Rearranged) -> dict[str, int]:
-    pad, start, end = order.theirs((PAD, BOS, EOS))
+def _control_tokens(order: VocabularyPermutation) -> dict[str, int]:
+    pad, start, end = order.to_theirs((PAD, BOS, EOS))
     return {"pad_token_id": pad, "bos_token_id": start, "decoder_start_token_id": start, "eos_token_id": end}
 
 
-def filled(model: Any, network: Transformer, orders: tuple[Rearranged, Rearranged]) -> Any:
+def fill_weights(model: Any, network: Transformer, orders: tuple[VocabularyPermutation, VocabularyPermutation]) -> Any:
     """The model with these weights, in evaluation mode. It starts from our bos, ends at our eos, says neither pad nor
     bos, as far as it has them.
     """
@@ -218,37 +218,37 @@ def filled(model: Any, network: Transformer, orders: tuple[Rearranged, Rearrange
 
     source, target = orders
     positions = {name: each for name, each in model.state_dict().items() if "embed_positions" in name}  # if computed
-    weights = {name: each for name, each in _weights(network) if name in model.state_dict()}
+    weights = {name: each for name, each in _permuted_weights(network) if name in model.state_dict()}
     laid: dict[int, Tensor] = {}  # what is shared stays one, which can be gigabytes
     for name, weight in weights.items():
         if name.endswith(_TABLES):
             if (place := weight.data_ptr()) not in laid:
-                laid[place] = (source if "encoder" in name else target).laid_out(weight)
+                laid[place] = (source if "encoder" in name else target).table_to_theirs(weight)
             weights[name] = laid[place]
     if _BIAS in weights:
-        weights[_BIAS] = target.laid_out(weights[_BIAS][0])[None]
+        weights[_BIAS] = target.table_to_theirs(weights[_BIAS][0])[None]
     model.load_state_dict({**positions, **weights})
-    silent = target.theirs(each for each in (PAD, BOS) if each not in target.copies)
+    silent = target.to_theirs(each for each in (PAD, BOS) if each not in target.copies)
     model.generation_config = GenerationConfig(**_control_tokens(target), suppress_tokens=silent)
     return model.eval()
 
 
-def _weights(network: Transformer) -> Iterator[tuple[str, Tensor]]:
+def _permuted_weights(network: Transformer) -> Iterator[tuple[str, Tensor]]:
     """All of them. Components of vectors stand as with `halves`, where positions are computed."""
     config = network.config
     if config.position_layout != "interleaved" or config.positions == "learned":
-        yield from _named(network)
+        yield from _named_weights(network)
         return
     order = torch.cat((torch.arange(0, config.d_model, 2), torch.arange(1, config.d_model, 2)))
     order = order.to(network.device)
-    for name, weight in _named(network):
-        if name.endswith((*_READ, "fc1.weight")):
+    for name, weight in _named_weights(network):
+        if name.endswith((*_INPUT_WEIGHTS, "fc1.weight")):
             yield name, weight[:, order]
         else:
-            yield name, weight[order] if name.endswith(_WRITTEN) else weight
+            yield name, weight[order] if name.endswith(_OUTPUT_WEIGHTS) else weight
 
 
-def _named(network: Transformer) -> Iterator[tuple[str, Tensor]]:
+def _named_weights(network: Transformer) -> Iterator[tuple[str, Tensor]]:
     """Every weight of ours under its name there; a table that is shared has several names."""
     assert network.source is not None  # obstacles have been seen to
     yield "model.shared.weight", network.target.tokens.weight
@@ -290,10 +290,10 @@ def _block_weights(block: EncoderBlock | DecoderBlock) -> Iterator[tuple[str, Te
             yield f"{place}.{kind}", weight
 
 
-def _attention_weights(place: str, attention: MultiHeadAttention) -> Iterator[tuple[str, Tensor]]:
+def _attention_weights(prefix: str, attention: MultiHeadAttention) -> Iterator[tuple[str, Tensor]]:
     """Ours are queries, keys and values in one matrix."""
     for kind, weight in attention.project.named_parameters():
         for name, part in zip("qkv", weight.chunk(3), strict=True):
-            yield f"{place}.{name}_proj.{kind}", part
+            yield f"{prefix}.{name}_proj.{kind}", part
     for kind, weight in attention.output.named_parameters():
-        yield f"{place}.out_proj.{kind}", weight
+        yield f"{prefix}.out_proj.{kind}", weight

@@ -9,27 +9,27 @@ from typing import Any
 
 from attendo.errors import ModelError, UsageError, list_names, shorten
 from attendo.interop.huggingface.folder import HuggingFaceFolder
-from attendo.interop.huggingface.generation import behind_prefix, generation_from
-from attendo.interop.huggingface.imported import Imported, token_id
+from attendo.interop.huggingface.generation import exclude_prefix_from_limit, import_generation
+from attendo.interop.huggingface.imported import ImportedModel, read_token_id
 from attendo.interop.huggingface.read_tokenizers import (
-    added_tokens,
-    byte_pairs_from_json,
-    has_pieces,
-    missing,
-    named,
-    pieces_from_json,
-    pieces_of,
+    build_names_and_symbols,
+    has_tokenizer_model,
+    missing_piece_notes,
+    non_text_ids,
+    read_added_tokens,
+    read_additional_special_tokens,
+    read_bpe_json,
     read_pieces,
+    read_sentencepiece_json,
+    read_sentencepiece_model,
     read_vocabulary,
     require_fit,
-    special_tokens,
-    unspoken,
 )
-from attendo.interop.huggingface.read_weights import network_from, settings_of
-from attendo.interop.huggingface.vocabulary import Rearranged, rearranged
+from attendo.interop.huggingface.read_weights import build_network, read_settings
+from attendo.interop.huggingface.vocabulary import VocabularyPermutation, build_permutation
 from attendo.model_files import COPY_AGAIN, read_bytes
-from attendo.text.byte_level_bpe import BytePairs, Merge, read_merges
-from attendo.text.imported_sentencepiece import ForeignPieces
+from attendo.text.byte_level_bpe import ByteLevelBPE, Merge, read_merges
+from attendo.text.imported_sentencepiece import ImportedSentencePiece
 
 _MARIAN_DEFAULTS: dict[str, dict[str, Any]] = {
     "marian": {
@@ -39,25 +39,30 @@ _MARIAN_DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "pegasus": {"activation_function": "gelu", "scale_embedding": False, "vocab_size": 50265},
 }
-_CHOICES = {"positions": "sinusoidal", "position_layout": "halves"}
-_NORMS = {"marian": "post", "pegasus": "pre"}
-_UNK = 1  # ids of theirs where no file tells
-_ENDS = {"marian": 0, "pegasus": 1}
-_MOST_LACKING = 0.1  # of the pieces
+_MARIAN_CHOICES = {"positions": "sinusoidal", "position_layout": "halves"}
+_MARIAN_NORMS = {"marian": "post", "pegasus": "pre"}
+_MARIAN_UNK_ID = 1  # ids of theirs where no file tells
+_MARIAN_EOS_IDS = {"marian": 0, "pegasus": 1}
+_MAX_MISSING_SHARE = 0.1  # of the pieces
 _BART_DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu", "scale_embedding": False}
-BEGIN, UNUSED_POSITIONS = "<<s>>", 2  # how its own bos is called here; positions that no token ever has
-PIECES = "sentencepiece.bpe.model"
-_OF_M2M100: dict[str, Any] = {
+IMPORTED_BOS, UNUSED_POSITIONS = "<<s>>", 2  # how its own bos is called here; positions that no token ever has
+SENTENCEPIECE_BPE_FILE = "sentencepiece.bpe.model"
+_M2M100_DEFAULTS: dict[str, Any] = {
     "vocab_size": 128112,
     "activation_function": "relu",
     "attention_dropout": 0.1,
     "scale_embedding": True,
 }
-_OF_MBART: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu", "scale_embedding": False}
-_ONLY_OF_50 = "sl_SI"  # a language that the first mBART did not have
-_FAIRSEQ = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}  # before all pieces, unless a vocabulary says otherwise
+_MBART_DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu", "scale_embedding": False}
+_MBART50_LANGUAGE = "sl_SI"  # a language that the first mBART did not have
+_FAIRSEQ_CONTROL_IDS = {
+    "<s>": 0,
+    "<pad>": 1,
+    "</s>": 2,
+    "<unk>": 3,
+}  # before all pieces, unless a vocabulary says otherwise
 # Their ids follow the vocabulary in this order, and no file of the model tells it.
-LANGUAGES = {
+LANGUAGE_CODES = {
     "m2m100": (
         "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu "
         "hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt "
@@ -67,30 +72,36 @@ LANGUAGES = {
 }
 
 
-def from_marian(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Imported:
+def from_marian(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> ImportedModel:
     """Without tokenizers the folder needs no more than config.json and weights."""
-    settings = settings_of(folder, _MARIAN_DEFAULTS[folder.kind])
-    vocabularies = _vocabularies(folder, settings) if with_tokenizers else ({}, {})
-    source, target = _orders(folder, settings, vocabularies)
-    network = network_from(folder, settings, {**_CHOICES, "norm": _NORMS[folder.kind]}, source, target)
+    settings = read_settings(folder, _MARIAN_DEFAULTS[folder.model_type])
+    vocabularies = _read_marian_vocabularies(folder, settings) if with_tokenizers else ({}, {})
+    source, target = _marian_permutations(folder, settings, vocabularies)
+    network = build_network(
+        folder, settings, {**_MARIAN_CHOICES, "norm": _MARIAN_NORMS[folder.model_type]}, source, target
+    )
     if not with_tokenizers:
-        taken = generation_from(folder, target)
-        return Imported(folder, network, source, target, generation=taken.settings, notes=taken.notes)
-    ours = _tokenizers(folder, vocabularies, (source, target))
-    taken = generation_from(folder, target, ours[1].symbols)
+        taken = import_generation(folder, target)
+        return ImportedModel(folder, network, source, target, generation=taken.settings, notes=taken.notes)
+    ours = _marian_tokenizers(folder, vocabularies, (source, target))
+    taken = import_generation(folder, target, ours[1].symbols)
     notes = [
         note
         for side, tokenizer, vocabulary in zip(("source", "target"), ours, vocabularies, strict=True)
-        for note in missing(folder.path / f"{side}.spm", tokenizer.model, vocabulary)
+        for note in missing_piece_notes(folder.path / f"{side}.spm", tokenizer.model, vocabulary)
     ]
-    return Imported(folder, network, source, target, *ours, behind_prefix(taken.settings), (*taken.notes, *notes))
+    return ImportedModel(
+        folder, network, source, target, *ours, exclude_prefix_from_limit(taken.settings), (*taken.notes, *notes)
+    )
 
 
-def _vocabularies(folder: HuggingFaceFolder, settings: dict[str, Any]) -> tuple[dict[str, int], dict[str, int]]:
+def _read_marian_vocabularies(
+    folder: HuggingFaceFolder, settings: dict[str, Any]
+) -> tuple[dict[str, int], dict[str, int]]:
     """Of source and target: one and the same, or two."""
-    source = read_vocabulary(folder.file("vocab.json"))
+    source = read_vocabulary(folder.require_file("vocab.json"))
     separate = (folder.path / "target_vocab.json").is_file()
-    target = read_vocabulary(folder.file("target_vocab.json")) if separate else source
+    target = read_vocabulary(folder.require_file("target_vocab.json")) if separate else source
     for name, vocabulary, side in (("vocab.json", source, "source"), ("target_vocab.json", target, "target")):
         require_fit(folder.path / name, vocabulary, settings[f"{side}_vocab_size"])
     if separate and settings["share_encoder_decoder_embeddings"]:
@@ -98,62 +109,62 @@ def _vocabularies(folder: HuggingFaceFolder, settings: dict[str, Any]) -> tuple[
     return source, target
 
 
-def _orders(
+def _marian_permutations(
     folder: HuggingFaceFolder, settings: dict[str, Any], vocabularies: tuple[dict[str, int], dict[str, int]]
-) -> tuple[Rearranged, Rearranged]:
+) -> tuple[VocabularyPermutation, VocabularyPermutation]:
     """The decoder begins from pad, unless it was told otherwise; with one vocabulary both orders are the same."""
     last = settings["vocab_size"] - 1
-    eos = token_id(folder, "eos_token_id", _ENDS[folder.kind])
-    pad = token_id(folder, "pad_token_id", last if folder.kind == "marian" else 0)
-    start = token_id(folder, "decoder_start_token_id", pad)
-    silent = start in folder.answering("suppress_tokens").tokens()
-    silent = silent or [start] in folder.answering("bad_words_ids").sequences()
+    eos = read_token_id(folder, "eos_token_id", _MARIAN_EOS_IDS[folder.model_type])
+    pad = read_token_id(folder, "pad_token_id", last if folder.model_type == "marian" else 0)
+    start = read_token_id(folder, "decoder_start_token_id", pad)
+    silent = start in folder.generation_setting("suppress_tokens").tokens()
+    silent = silent or [start] in folder.generation_setting("bad_words_ids").sequences()
     orders = []
     for vocabulary, side in zip(vocabularies, ("source", "target"), strict=True):
         size = settings[f"{side}_vocab_size"]
         orders.append(
-            rearranged(
+            build_permutation(
                 size,
                 pad=vocabulary.get("<pad>", pad) if side == "source" else pad,
-                unk=vocabulary.get("<unk>", None if vocabulary else _UNK),
+                unk=vocabulary.get("<unk>", None if vocabulary else _MARIAN_UNK_ID),
                 start=min(start, size - 1) if side == "source" else start,
                 eos=vocabulary.get("</s>", eos) if side == "source" else eos,
-                first=_specials(vocabulary),
+                first=_marian_special_ids(vocabulary),
                 moves_start=silent,
             )
         )
     return orders[0], orders[1]
 
 
-def _tokenizers(
+def _marian_tokenizers(
     folder: HuggingFaceFolder,
     vocabularies: tuple[dict[str, int], dict[str, int]],
-    orders: tuple[Rearranged, Rearranged],
-) -> tuple[ForeignPieces, ForeignPieces]:
+    orders: tuple[VocabularyPermutation, VocabularyPermutation],
+) -> tuple[ImportedSentencePiece, ImportedSentencePiece]:
     made = []
     for side, vocabulary, order in zip(("source", "target"), vocabularies, orders, strict=True):
-        model = pieces_of(folder.file(f"{side}.spm"), vocabulary)
-        names, symbols = named(vocabulary, order, _specials(vocabulary))
-        made.append(ForeignPieces(model, names, symbols))
+        model = read_sentencepiece_model(folder.require_file(f"{side}.spm"), vocabulary)
+        names, symbols = build_names_and_symbols(vocabulary, order, _marian_special_ids(vocabulary))
+        made.append(ImportedSentencePiece(model, names, symbols))
     return made[0], made[1]
 
 
-def _specials(vocabulary: dict[str, int]) -> list[int]:
+def _marian_special_ids(vocabulary: dict[str, int]) -> list[int]:
     """The ids of `>>fr<<` and its like, which a model of several languages wants before the source."""
     languages = sorted(each for piece, each in vocabulary.items() if piece.startswith(">>") and piece.endswith("<<"))
-    return [*languages, *unspoken(vocabulary)]
+    return [*languages, *non_text_ids(vocabulary)]
 
 
-def from_bart(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Imported:
+def from_bart(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> ImportedModel:
     """Without tokenizers the folder needs no more than config.json and weights."""
-    settings = settings_of(folder, _BART_DEFAULTS)
-    pad, eos = token_id(folder, "pad_token_id", 1), token_id(folder, "eos_token_id", 2)
-    start = token_id(folder, "decoder_start_token_id", eos)
+    settings = read_settings(folder, _BART_DEFAULTS)
+    pad, eos = read_token_id(folder, "pad_token_id", 1), read_token_id(folder, "eos_token_id", 2)
+    start = read_token_id(folder, "decoder_start_token_id", eos)
     merges, vocabulary = _read_bart_vocabulary(folder) if with_tokenizers else ((), {})
     if with_tokenizers:
         require_fit(folder.path, vocabulary, settings["vocab_size"])
-    first = unspoken(vocabulary)
-    order = rearranged(settings["vocab_size"], pad, vocabulary.get("<unk>", 3), start, eos, first)
+    first = non_text_ids(vocabulary)
+    order = build_permutation(settings["vocab_size"], pad, vocabulary.get("<unk>", 3), start, eos, first)
     choices = {
         "norm": "post",
         "embedding_norm": True,
@@ -161,35 +172,39 @@ def from_bart(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Import
         "position_offset": UNUSED_POSITIONS,
         "max_length": settings["max_position_embeddings"],
     }
-    network = network_from(folder, settings, choices, order, order)
+    network = build_network(folder, settings, choices, order, order)
     if not with_tokenizers:
-        taken = generation_from(folder, order)
-        return Imported(folder, network, order, order, generation=taken.settings, notes=taken.notes)
-    names, symbols = named(vocabulary, order, first)
-    tokenizer = BytePairs(merges, names, symbols)
-    taken = generation_from(folder, order, symbols)
-    lacking = _lacking(folder, merges, vocabulary)
-    generation = behind_prefix(taken.settings) | ({"source_prefix": [BEGIN]} if BEGIN in symbols else {})
-    return Imported(folder, network, order, order, tokenizer, tokenizer, generation, (*taken.notes, *lacking))
+        taken = import_generation(folder, order)
+        return ImportedModel(folder, network, order, order, generation=taken.settings, notes=taken.notes)
+    names, symbols = build_names_and_symbols(vocabulary, order, first)
+    tokenizer = ByteLevelBPE(merges, names, symbols)
+    taken = import_generation(folder, order, symbols)
+    lacking = _missing_merge_notes(folder, merges, vocabulary)
+    generation = exclude_prefix_from_limit(taken.settings) | (
+        {"source_prefix": [IMPORTED_BOS]} if IMPORTED_BOS in symbols else {}
+    )
+    return ImportedModel(folder, network, order, order, tokenizer, tokenizer, generation, (*taken.notes, *lacking))
 
 
-def _lacking(folder: HuggingFaceFolder, merges: Sequence[Merge], vocabulary: Mapping[str, int]) -> list[str]:
+def _missing_merge_notes(
+    folder: HuggingFaceFolder, merges: Sequence[Merge], vocabulary: Mapping[str, int]
+) -> list[str]:
     """What merges make and the vocabulary has no id for is read as unknown: a little is told, much is refused."""
     made = ["".join(merge) for merge in merges]
     unknown = [piece for piece in made if piece not in vocabulary]
     told = f"{len(unknown)} of {len(made)} pieces that its merges make are not in its vocabulary, such as {unknown[:3]}"
-    if len(unknown) > _MOST_LACKING * len(made):
+    if len(unknown) > _MAX_MISSING_SHARE * len(made):
         raise ModelError("merges_vocabulary_mismatch", path=folder.path, reason=told)
     return [f"{told}, and are read as unknown"] if unknown else []
 
 
 def _read_bart_vocabulary(folder: HuggingFaceFolder) -> tuple[tuple[Merge, ...], dict[str, int]]:
     """Merges, and the ids of the vocabulary, from two files or from one."""
-    if folder.told("tokenizer_config.json", "add_prefix_space").flag():
+    if folder.json_field("tokenizer_config.json", "add_prefix_space").flag():
         raise ModelError("add_prefix_space_unsupported", path=folder.path / "tokenizer_config.json")
-    if not (folder.path / "vocab.json").is_file() and has_pieces(folder):
-        return byte_pairs_from_json(folder)
-    return read_merges(folder.file("merges.txt")), read_vocabulary(folder.file("vocab.json"))
+    if not (folder.path / "vocab.json").is_file() and has_tokenizer_model(folder):
+        return read_bpe_json(folder)
+    return read_merges(folder.require_file("merges.txt")), read_vocabulary(folder.require_file("vocab.json"))
 
 
 def from_m2m100(
@@ -197,97 +212,111 @@ def from_m2m100(
     with_tokenizers: bool = True,
     source_language: str | None = None,
     target_language: str | None = None,
-) -> Imported:
+) -> ImportedModel:
     """Languages by the model's own names, such as `en` or `eng_Latn`; unless given, those that its files name."""
-    settings = settings_of(folder, _OF_MBART if folder.kind == "mbart" else _OF_M2M100)
-    pad, eos = token_id(folder, "pad_token_id", 1), token_id(folder, "eos_token_id", 2)
-    start = token_id(folder, "decoder_start_token_id", eos)
-    model, vocabulary, languages = _vocabulary(folder, settings["vocab_size"]) if with_tokenizers else (b"", {}, {})
-    first = sorted([*languages.values(), *unspoken(vocabulary)])  # by which an export knows their ids
-    unk = vocabulary.get("<unk>", _FAIRSEQ["<unk>"])
-    order = rearranged(settings["vocab_size"], pad, unk, start, eos, first)
-    network = network_from(folder, settings, _choices(folder.kind, settings, pad), order, order)
+    settings = read_settings(folder, _MBART_DEFAULTS if folder.model_type == "mbart" else _M2M100_DEFAULTS)
+    pad, eos = read_token_id(folder, "pad_token_id", 1), read_token_id(folder, "eos_token_id", 2)
+    start = read_token_id(folder, "decoder_start_token_id", eos)
+    model, vocabulary, languages = (
+        _read_m2m100_vocabulary(folder, settings["vocab_size"]) if with_tokenizers else (b"", {}, {})
+    )
+    first = sorted([*languages.values(), *non_text_ids(vocabulary)])  # by which an export knows their ids
+    unk = vocabulary.get("<unk>", _FAIRSEQ_CONTROL_IDS["<unk>"])
+    order = build_permutation(settings["vocab_size"], pad, unk, start, eos, first)
+    network = build_network(folder, settings, _m2m100_choices(folder.model_type, settings, pad), order, order)
     if not with_tokenizers:
-        taken = generation_from(folder, order)
-        return Imported(folder, network, order, order, generation=taken.settings, notes=taken.notes)
-    names, symbols = named({**vocabulary, **languages}, order, first)
-    tokenizer = ForeignPieces(model, names, symbols)
-    taken = generation_from(folder, order, symbols, begins=target_language is None)
-    prefixes = _prefixes(folder, languages, source_language, target_language)
-    generation = behind_prefix({**prefixes, **taken.settings})
-    notes = (*taken.notes, *missing(folder.path / PIECES, model, vocabulary))
-    return Imported(folder, network, order, order, tokenizer, tokenizer, generation, notes)
+        taken = import_generation(folder, order)
+        return ImportedModel(folder, network, order, order, generation=taken.settings, notes=taken.notes)
+    names, symbols = build_names_and_symbols({**vocabulary, **languages}, order, first)
+    tokenizer = ImportedSentencePiece(model, names, symbols)
+    taken = import_generation(folder, order, symbols, use_forced_bos=target_language is None)
+    prefixes = _language_prefixes(folder, languages, source_language, target_language)
+    generation = exclude_prefix_from_limit({**prefixes, **taken.settings})
+    notes = (*taken.notes, *missing_piece_notes(folder.path / SENTENCEPIECE_BPE_FILE, model, vocabulary))
+    return ImportedModel(folder, network, order, order, tokenizer, tokenizer, generation, notes)
 
 
-def _choices(kind: str, settings: dict[str, Any], pad: int) -> dict[str, Any]:
+def _m2m100_choices(model_type: str, settings: dict[str, Any], pad: int) -> dict[str, Any]:
     """mBART learns its positions, of which the first two are never used; the others compute them."""
-    if kind == "mbart":
+    if model_type == "mbart":
         learned = {"positions": "learned", "position_offset": 2, "max_length": settings["max_position_embeddings"]}
         return {"norm": "pre", "embedding_norm": True, **learned}
     return {"norm": "pre", "positions": "sinusoidal", "position_layout": "fairseq", "position_offset": pad + 1}
 
 
-def _vocabulary(folder: HuggingFaceFolder, size: int) -> tuple[bytes, dict[str, int], dict[str, int]]:
+def _read_m2m100_vocabulary(folder: HuggingFaceFolder, size: int) -> tuple[bytes, dict[str, int], dict[str, int]]:
     """The SentencePiece model, and pieces and languages with their ids."""
     if (folder.path / "vocab.json").is_file():
-        vocabulary = read_vocabulary(folder.file("vocab.json"))
-        model, languages = pieces_of(folder.file(PIECES), vocabulary), _languages_behind(folder, len(vocabulary), size)
+        vocabulary = read_vocabulary(folder.require_file("vocab.json"))
+        model, languages = (
+            read_sentencepiece_model(folder.require_file(SENTENCEPIECE_BPE_FILE), vocabulary),
+            _m2m100_language_ids(folder, len(vocabulary), size),
+        )
     else:
         model, vocabulary = _read_fairseq_pieces(folder)
-        told = special_tokens(folder)
+        told = read_additional_special_tokens(folder)
         following = {name: len(vocabulary) + n for n, name in enumerate(told) if name not in vocabulary}
-        added = {**following, **added_tokens(folder)}
-        languages = {name: each for name, each in added.items() if name not in (*_FAIRSEQ, "<mask>")}
+        added = {**following, **read_added_tokens(folder)}
+        languages = {name: each for name, each in added.items() if name not in (*_FAIRSEQ_CONTROL_IDS, "<mask>")}
         vocabulary |= {name: each for name, each in added.items() if name == "<mask>"}
         vocabulary = {name: each for name, each in vocabulary.items() if name not in languages}
     require_fit(folder.path, {**vocabulary, **languages}, size)
     return model, vocabulary, dict(sorted(languages.items(), key=lambda each: each[1]))
 
 
-def _languages_behind(folder: HuggingFaceFolder, count: int, size: int) -> dict[str, int]:
+def _m2m100_language_ids(folder: HuggingFaceFolder, count: int, size: int) -> dict[str, int]:
     """Those of M2M100, behind so many pieces."""
-    codes = folder.told("tokenizer_config.json", "language_codes").one_of(LANGUAGES, LANGUAGES["m2m100"]).split()
+    codes = (
+        folder.json_field("tokenizer_config.json", "language_codes")
+        .look_up(LANGUAGE_CODES, LANGUAGE_CODES["m2m100"])
+        .split()
+    )
     following = {f"__{code}__": count + n for n, code in enumerate(codes)}
-    languages = {name: each for name, each in {**following, **added_tokens(folder)}.items() if each < size}
+    languages = {name: each for name, each in {**following, **read_added_tokens(folder)}.items() if each < size}
     return {name: each for name, each in languages.items() if name.startswith("__")}
 
 
 def _read_fairseq_pieces(folder: HuggingFaceFolder) -> tuple[bytes, dict[str, int]]:
     """Without a vocab.json the ids are those of SentencePiece, one further, or those of tokenizer.json."""
-    if not (folder.path / PIECES).is_file() and has_pieces(folder):
-        return pieces_from_json(folder)
-    path = folder.file(PIECES)
+    if not (folder.path / SENTENCEPIECE_BPE_FILE).is_file() and has_tokenizer_model(folder):
+        return read_sentencepiece_json(folder)
+    path = folder.require_file(SENTENCEPIECE_BPE_FILE)
     normal = [piece.text for piece in read_pieces(path, read_bytes(path, COPY_AGAIN))][3:]
-    vocabulary = {**_FAIRSEQ, **{piece: n for n, piece in enumerate(normal, start=len(_FAIRSEQ))}}
-    return pieces_of(folder.file(PIECES), vocabulary), vocabulary
+    vocabulary = {
+        **_FAIRSEQ_CONTROL_IDS,
+        **{piece: n for n, piece in enumerate(normal, start=len(_FAIRSEQ_CONTROL_IDS))},
+    }
+    return read_sentencepiece_model(folder.require_file(SENTENCEPIECE_BPE_FILE), vocabulary), vocabulary
 
 
-def _prefixes(
+def _language_prefixes(
     folder: HuggingFaceFolder, languages: dict[str, int], source: str | None, target: str | None
 ) -> dict[str, Any]:
-    told = {name: folder.told("tokenizer_config.json", name).text() for name in ("src_lang", "tgt_lang")}
-    if reason := _language_behind(folder, languages):
+    told = {name: folder.json_field("tokenizer_config.json", name).text() for name in ("src_lang", "tgt_lang")}
+    if reason := _language_suffix_reason(folder, languages):
         raise ModelError("language_after_source_unsupported", path=folder.path, reason=reason)
     chosen = {
-        "source_prefix": _language(languages, source or told["src_lang"]),
-        "target_prefix": _language(languages, target or told["tgt_lang"]),
+        "source_prefix": _find_language_token(languages, source or told["src_lang"]),
+        "target_prefix": _find_language_token(languages, target or told["tgt_lang"]),
     }
     return {name: [language] for name, language in chosen.items() if language is not None}
 
 
-def _language_behind(folder: HuggingFaceFolder, languages: dict[str, int]) -> str | None:
+def _language_suffix_reason(folder: HuggingFaceFolder, languages: dict[str, int]) -> str | None:
     """Why its sources end with their language, if they do. Of mBART only that of 50 languages has it before them."""
-    if folder.told("tokenizer_config.json", "legacy_behaviour").flag():
+    if folder.json_field("tokenizer_config.json", "legacy_behaviour").flag():
         return "legacy_behaviour"
-    if folder.kind != "mbart":
+    if folder.model_type != "mbart":
         return None
-    name = folder.told("tokenizer_config.json", "tokenizer_class").text() or folder.setting("tokenizer_class").text()
+    name = (
+        folder.json_field("tokenizer_config.json", "tokenizer_class").text() or folder.setting("tokenizer_class").text()
+    )
     if name is None:
-        return None if _ONLY_OF_50 in languages else "mBART-cc25"
+        return None if _MBART50_LANGUAGE in languages else "mBART-cc25"
     return None if name.startswith("MBart50") else name
 
 
-def _language(languages: dict[str, int], name: str | None) -> str | None:
+def _find_language_token(languages: dict[str, int], name: str | None) -> str | None:
     if name is None:
         return None
     for each in (name, f"__{name}__"):

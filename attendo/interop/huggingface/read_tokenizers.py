@@ -8,63 +8,71 @@ from pathlib import Path
 from typing import Any
 
 from attendo.errors import ModelError, cut_text, list_names, shorten
-from attendo.interop.huggingface.folder import Field, HuggingFaceFolder, read_json
+from attendo.interop.huggingface.folder import HuggingFaceFolder, JsonField, read_json
 from attendo.interop.huggingface.load_pretrained import open_tokenizer
-from attendo.interop.huggingface.vocabulary import Rearranged, number_name
+from attendo.interop.huggingface.vocabulary import VocabularyPermutation, number_name
 from attendo.model_files import COPY_AGAIN, read_bytes
 from attendo.text import CONTROL_PIECES, EOS, Tokenizer
-from attendo.text.sentencepiece import Piece, PieceKind, open_processor, pieces
+from attendo.text.sentencepiece import PieceType, SentencePieceEntry, iter_pieces, open_processor
 
-_LEAST = 0.995  # of the texts must be cut alike
+_MIN_SAME_SHARE = 0.995  # of the texts must be cut alike
 _MAX_TEXT_CHARS = 40  # characters of a text
-_REASON = 200  # characters of their error
-FILE = "tokenizer.json"
+_MAX_ERROR_CHARS = 200  # characters of their error
+TOKENIZER_JSON = "tokenizer.json"
 _CONTROLS = (
-    ("<unk>", 0.0, PieceKind.UNKNOWN),
-    ("<s>", 0.0, PieceKind.CONTROL),
-    ("</s>", 0.0, PieceKind.CONTROL),
+    ("<unk>", 0.0, PieceType.UNKNOWN),
+    ("<s>", 0.0, PieceType.CONTROL),
+    ("</s>", 0.0, PieceType.CONTROL),
 )
-_MODEL_KINDS = {"Unigram": 1, "BPE": 2}  # as SentencePiece numbers them
-_KNOWN_SHARE = 0.9  # of the pieces of a SentencePiece model: with fewer it belongs to another vocabulary
+_MODEL_TYPES = {"Unigram": 1, "BPE": 2}  # as SentencePiece numbers them
+_MIN_KNOWN_SHARE = 0.9  # of the pieces of a SentencePiece model: with fewer it belongs to another vocabulary
 _MAX_LISTED_PIECES = 5  # pieces in a message
 
 
 @dataclass(frozen=True)
-class ComparedCuts:
+class TokenizationComparison:
     """What was found, in a line; and whether it is a reason to refuse."""
 
-    told: str
-    same: bool = True
+    summary: str
+    agrees: bool = True
 
 
-def compare_cuts(
-    folder: tuple[Path, str], order: Rearranged, ours: Tokenizer, before: Sequence[int] | None, texts: Sequence[str]
-) -> ComparedCuts:
-    """`folder` is its path and its model_type. `before` stands before every source; None: it is not told.
+def compare_tokenizations(
+    folder: tuple[Path, str],
+    order: VocabularyPermutation,
+    tokenizer: Tokenizer,
+    prefix: Sequence[int] | None,
+    texts: Sequence[str],
+) -> TokenizationComparison:
+    """`folder` is its path and its model_type. `prefix` stands before every source; None: it is not told.
 
     Texts that hold control tokens are left out: with us they are text.
     """
     try:
-        theirs = _Theirs(folder, order, ours.symbols, before)
+        theirs = _TransformersTokenizer(folder, order, tokenizer.symbols, prefix)
         texts = [text for text in map(str.strip, texts) if text and not any(each in text for each in theirs.special)]
-        cut = [theirs.cut(text) for text in texts]
+        cut = [theirs.encode(text) for text in texts]
     except Exception as error:  # anything may go wrong there, and it is only asked for its opinion
-        reason = cut_text((str(error).strip() or type(error).__name__).splitlines()[0], _REASON)
-        return ComparedCuts(f"the tokenizer was not compared: that of transformers cannot be had ({reason})")
+        reason = cut_text((str(error).strip() or type(error).__name__).splitlines()[0], _MAX_ERROR_CHARS)
+        return TokenizationComparison(f"the tokenizer was not compared: that of transformers cannot be had ({reason})")
     if not texts:
-        return ComparedCuts("the tokenizer was not compared: there is no text")
-    other = [text for text, ids in zip(texts, cut, strict=True) if theirs.framed(ours.encode(text)) != ids]
+        return TokenizationComparison("the tokenizer was not compared: there is no text")
+    other = [text for text, ids in zip(texts, cut, strict=True) if theirs.convert_ids(tokenizer.encode(text)) != ids]
     told = f"{len(texts) - len(other)} of {len(texts)} texts have the same ids as by {theirs.name}"
     if other:
         told += f"; not so {other[0][:_MAX_TEXT_CHARS]!r}"
-    return ComparedCuts(told, len(other) <= (1 - _LEAST) * len(texts))
+    return TokenizationComparison(told, len(other) <= (1 - _MIN_SAME_SHARE) * len(texts))
 
 
-class _Theirs:
+class _TransformersTokenizer:
     """The tokenizer of transformers for the sources, with the language that ours has."""
 
     def __init__(
-        self, folder: tuple[Path, str], order: Rearranged, symbols: Sequence[str], before: Sequence[int] | None
+        self,
+        folder: tuple[Path, str],
+        order: VocabularyPermutation,
+        symbols: Sequence[str],
+        prefix: Sequence[int] | None,
     ) -> None:
         self._tokenizer = open_tokenizer(*folder)
         self.name = type(self._tokenizer).__name__
@@ -73,16 +81,16 @@ class _Theirs:
         if hasattr(self._tokenizer, "punc_normalizer"):
             self._tokenizer.punc_normalizer = str  # of sacremoses, which attendo does not run
         self.special = {str(each) for each in self._tokenizer.all_special_tokens}
-        self._order, self._before = order, before
-        if before and hasattr(self._tokenizer, "src_lang"):
-            self._tokenizer.src_lang = language_code(symbols[before[0] - EOS - 1])
+        self._order, self._prefix = order, prefix
+        if prefix and hasattr(self._tokenizer, "src_lang"):
+            self._tokenizer.src_lang = language_code(symbols[prefix[0] - EOS - 1])
 
-    def cut(self, text: str) -> list[int]:
-        return list(self._tokenizer(text, add_special_tokens=self._before is not None)["input_ids"])
+    def encode(self, text: str) -> list[int]:
+        return list(self._tokenizer(text, add_special_tokens=self._prefix is not None)["input_ids"])
 
-    def framed(self, ids: Sequence[int]) -> list[int]:
+    def convert_ids(self, ids: Sequence[int]) -> list[int]:
         """Ours in their numbers, with what stands before and behind them."""
-        return self._order.theirs(ids if self._before is None else [*self._before, *ids, EOS])
+        return self._order.to_theirs(ids if self._prefix is None else [*self._prefix, *ids, EOS])
 
 
 def language_code(symbol: str) -> str:
@@ -90,103 +98,109 @@ def language_code(symbol: str) -> str:
     return symbol.strip("_") if symbol.startswith("__") else symbol
 
 
-def has_pieces(folder: HuggingFaceFolder) -> bool:
-    return isinstance(folder.json(FILE).get("model"), dict)
+def has_tokenizer_model(folder: HuggingFaceFolder) -> bool:
+    return isinstance(folder.read_json(TOKENIZER_JSON).get("model"), dict)
 
 
-def byte_pairs_from_json(folder: HuggingFaceFolder) -> tuple[tuple[tuple[str, str], ...], dict[str, int]]:
+def read_bpe_json(folder: HuggingFaceFolder) -> tuple[tuple[tuple[str, str], ...], dict[str, int]]:
     """Merges of bytes, best first, and the ids of the vocabulary."""
-    content, path = folder.json(FILE), folder.path / FILE
-    before = folder.told(FILE, "pre_tokenizer").content()
+    content, path = folder.read_json(TOKENIZER_JSON), folder.path / TOKENIZER_JSON
+    before = folder.json_field(TOKENIZER_JSON, "pre_tokenizer").content()
     plain = (
         before.get("type") == "ByteLevel" and not before.get("add_prefix_space") and content.get("normalizer") is None
     )
     if content["model"].get("type") != "BPE" or not plain:
         raise ModelError("tokenizer_not_byte_level", path=path)
     try:
-        return tuple(map(_pair, content["model"]["merges"])), _ids(content["model"])
+        return tuple(map(_parse_merge, content["model"]["merges"])), _vocabulary_ids(content["model"])
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise _damaged(path) from None
+        raise _make_damaged_error(path) from None
 
 
-def pieces_from_json(folder: HuggingFaceFolder) -> tuple[bytes, dict[str, int]]:
+def read_sentencepiece_json(folder: HuggingFaceFolder) -> tuple[bytes, dict[str, int]]:
     """A SentencePiece model that cuts texts as the file says, and the ids of its vocabulary, without what is added."""
-    content = folder.json(FILE)
-    path, model = folder.path / FILE, content["model"]
-    if model.get("type") not in _MODEL_KINDS or model.get("byte_fallback"):
+    content = folder.read_json(TOKENIZER_JSON)
+    path, model = folder.path / TOKENIZER_JSON, content["model"]
+    if model.get("type") not in _MODEL_TYPES or model.get("byte_fallback"):
         found = f"{model.get('type')}{' with bytes for what is unknown' if model.get('byte_fallback') else ''}"
         raise ModelError(
-            "tokenizer_json_type_unsupported", path=path, found=found, supported=" and ".join(_MODEL_KINDS)
+            "tokenizer_json_type_unsupported", path=path, found=found, supported=" and ".join(_MODEL_TYPES)
         )
     try:
-        scores, ids = _unigram(model) if model["type"] == "Unigram" else _byte_pairs(model)
-        charsmap = base64.b64decode(_charsmap(content.get("normalizer")) or "")
+        scores, ids = _unigram_scores(model) if model["type"] == "Unigram" else _bpe_scores(model)
+        charsmap = base64.b64decode(_find_charsmap(content.get("normalizer")) or "")
         special = {token["content"] for token in content.get("added_tokens") or () if token.get("special")}
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise _damaged(path) from None
+        raise _make_damaged_error(path) from None
     normal = {piece: score for piece, score in scores.items() if piece not in special}
-    return _written(normal, _MODEL_KINDS[model["type"]], charsmap), ids
+    return _serialize_sentencepiece(normal, _MODEL_TYPES[model["type"]], charsmap), ids
 
 
-def _unigram(model: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, int]]:
+def _unigram_scores(model: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, int]]:
     scores = {str(piece): float(score) for piece, score in model["vocab"]}
     return scores, {str(piece): number for number, (piece, _) in enumerate(model["vocab"])}
 
 
-def _byte_pairs(model: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, int]]:
+def _bpe_scores(model: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, int]]:
     """SentencePiece joins what makes the best piece, they the best pair: the earlier a pair, the better its piece."""
-    ids, ranks = _ids(model), dict[str, int]()
+    ids, ranks = _vocabulary_ids(model), dict[str, int]()
     for rank, pair in enumerate(model["merges"]):
-        ranks.setdefault("".join(_pair(pair)), rank)
+        ranks.setdefault("".join(_parse_merge(pair)), rank)
     return {piece: float(-ranks.get(piece, len(ranks))) for piece in ids}, ids
 
 
-def _ids(model: Mapping[str, Any]) -> dict[str, int]:
+def _vocabulary_ids(model: Mapping[str, Any]) -> dict[str, int]:
     return {str(piece): int(number) for piece, number in model["vocab"].items()}
 
 
-def _pair(written: Any) -> tuple[str, str]:
+def _parse_merge(merge: Any) -> tuple[str, str]:
     """Older files have both halves in one text."""
-    first, second = written.split(" ") if isinstance(written, str) else written
+    first, second = merge.split(" ") if isinstance(merge, str) else merge
     return str(first), str(second)
 
 
-def _damaged(path: Path) -> ModelError:
+def _make_damaged_error(path: Path) -> ModelError:
     return ModelError("tokenizer_json_damaged", path=path)
 
 
-def _charsmap(normalizer: Any) -> str | None:
+def _find_charsmap(normalizer: Any) -> str | None:
     """How characters are changed before all else, in SentencePiece's own form."""
     if not isinstance(normalizer, dict):
         return None
-    inside = (_charsmap(each) for each in normalizer.get("normalizers", ()))
+    inside = (_find_charsmap(each) for each in normalizer.get("normalizers", ()))
     return normalizer.get("precompiled_charsmap") or next((each for each in inside if each), None)
 
 
-def _written(scores: Mapping[str, float], kind: int, charsmap: bytes) -> bytes:
+def _serialize_sentencepiece(scores: Mapping[str, float], model_type: int, charsmap: bytes) -> bytes:
     """As a protocol buffer: pieces, the kind of model and the ids of control tokens, normalisation. Pieces begin behind
     three control tokens, as others expect it.
     """
-    rows = [*_CONTROLS, *((piece, score, PieceKind.NORMAL) for piece, score in scores.items())]
+    rows = [*_CONTROLS, *((piece, score, PieceType.NORMAL) for piece, score in scores.items())]
     pieces = b"".join(
-        _message(1, _message(1, piece.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, kind_of_piece))
+        _encode_message(
+            1,
+            _encode_message(1, piece.encode())
+            + b"\x15"
+            + struct.pack("<f", score)
+            + _encode_varint_field(3, kind_of_piece),
+        )
         for piece, score, kind_of_piece in rows
     )
     none = (1 << 64) - 1  # -1: there is no such token
     tokens = {40: 0, 41: 1, 42: 2, 43: none}  # unk, bos, eos, pad
-    trainer = _number(3, kind) + b"".join(_number(*each) for each in tokens.items())
-    return pieces + _message(2, trainer) + _message(3, _message(2, charsmap))
+    trainer = _encode_varint_field(3, model_type) + b"".join(_encode_varint_field(*each) for each in tokens.items())
+    return pieces + _encode_message(2, trainer) + _encode_message(3, _encode_message(2, charsmap))
 
 
-def _message(number: int, content: bytes) -> bytes:
-    return bytes(_variable(number << 3 | 2)) + bytes(_variable(len(content))) + content
+def _encode_message(number: int, content: bytes) -> bytes:
+    return bytes(_encode_varint(number << 3 | 2)) + bytes(_encode_varint(len(content))) + content
 
 
-def _number(number: int, value: int) -> bytes:
-    return bytes(_variable(number << 3)) + bytes(_variable(value))
+def _encode_varint_field(number: int, value: int) -> bytes:
+    return bytes(_encode_varint(number << 3)) + bytes(_encode_varint(value))
 
 
-def _variable(number: int) -> Iterator[int]:
+def _encode_varint(number: int) -> Iterator[int]:
     """Seven bits a byte, the lowest first."""
     while number > 0x7F:
         yield number & 0x7F | 0x80
@@ -212,39 +226,39 @@ def require_fit(path: Path, vocabulary: Mapping[str, int], size: int) -> None:
         )
 
 
-def pieces_of(path: Path, vocabulary: Mapping[str, int]) -> bytes:
+def read_sentencepiece_model(path: Path, vocabulary: Mapping[str, int]) -> bytes:
     """A SentencePiece model whose pieces the vocabulary knows."""
     model = read_bytes(path, COPY_AGAIN)
-    normal = [piece.text for piece in read_pieces(path, model) if piece.kind == PieceKind.NORMAL]
-    known = len(normal) - len(_missing(model, vocabulary))
-    if not normal or known < _KNOWN_SHARE * len(normal):
+    normal = [piece.text for piece in read_pieces(path, model) if piece.type == PieceType.NORMAL]
+    known = len(normal) - len(_missing_pieces(model, vocabulary))
+    if not normal or known < _MIN_KNOWN_SHARE * len(normal):
         raise ModelError("sentencepiece_vocabulary_mismatch", path=path, known=known, count=len(normal))
     return model
 
 
-def read_pieces(path: Path, model: bytes) -> list[Piece]:
+def read_pieces(path: Path, model: bytes) -> list[SentencePieceEntry]:
     """All pieces of a SentencePiece model that lies there."""
     try:
         open_processor(model)
-        return list(pieces(model))
+        return list(iter_pieces(model))
     except ModelError:
         raise ModelError("sentencepiece_model_invalid", path=path) from None
 
 
-def missing(path: Path, model: bytes, vocabulary: Mapping[str, int]) -> Iterator[str]:
+def missing_piece_notes(path: Path, model: bytes, vocabulary: Mapping[str, int]) -> Iterator[str]:
     """Pieces of SentencePiece that the vocabulary does not have, in a line that tells how many."""
-    if lacking := _missing(model, vocabulary):
+    if lacking := _missing_pieces(model, vocabulary):
         shown = list_names(map(shorten, lacking), _MAX_LISTED_PIECES)
         yield f"{path.name}: {len(lacking)} of its pieces are not in the vocabulary, and read as unknown ({shown})"
 
 
-def _missing(model: bytes, vocabulary: Mapping[str, int]) -> list[str]:
-    normal = (piece.text for piece in pieces(model) if piece.kind == PieceKind.NORMAL)
+def _missing_pieces(model: bytes, vocabulary: Mapping[str, int]) -> list[str]:
+    normal = (piece.text for piece in iter_pieces(model) if piece.type == PieceType.NORMAL)
     return [piece for piece in normal if piece not in vocabulary]
 
 
-def named(
-    vocabulary: Mapping[str, int], order: Rearranged, first: Sequence[int]
+def build_names_and_symbols(
+    vocabulary: Mapping[str, int], order: VocabularyPermutation, first: Sequence[int]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What our ids behind the control tokens are called, and which of these are symbols: those of `first`.
 
@@ -265,40 +279,40 @@ def named(
     return tuple(names), tuple(names[: len(set(first) & set(behind_controls))])
 
 
-def unspoken(vocabulary: Mapping[str, int]) -> list[int]:
+def non_text_ids(vocabulary: Mapping[str, int]) -> list[int]:
     """Ids of tokens that are not text, beside those that all systems have."""
     return [vocabulary[piece] for piece in ("<s>", "<mask>") if piece in vocabulary]
 
 
-def added_tokens(folder: HuggingFaceFolder) -> dict[str, int]:
+def read_added_tokens(folder: HuggingFaceFolder) -> dict[str, int]:
     """Tokens with ids that tokenizer files tell beside the vocabulary, such as those of languages."""
-    found = {name: _id(field) for name, field in folder.fields("added_tokens.json").items()}
-    for number, token in folder.told("tokenizer_config.json", "added_tokens_decoder").fields().items():
+    found = {name: _token_id(field) for name, field in folder.json_fields("added_tokens.json").items()}
+    for number, token in folder.json_field("tokenizer_config.json", "added_tokens_decoder").fields().items():
         if not number.isdecimal():
-            raise Field(token.path, "a key of added_tokens_decoder", number).wrong("the number of a token")
-        found[_content(token)] = int(number)
-    added = folder.told("tokenizer.json", "added_tokens")
-    for token in (Field(added.path, added.name, each) for each in added.items()):
-        found[_content(token)] = _id(token.fields().get("id", Field(token.path, "added_tokens.id", None)))
+            raise JsonField(token.path, "a key of added_tokens_decoder", number).make_error("the number of a token")
+        found[_token_text(token)] = int(number)
+    added = folder.json_field("tokenizer.json", "added_tokens")
+    for token in (JsonField(added.path, added.name, each) for each in added.items()):
+        found[_token_text(token)] = _token_id(token.fields().get("id", JsonField(token.path, "added_tokens.id", None)))
     return found
 
 
-def special_tokens(folder: HuggingFaceFolder) -> list[str]:
+def read_additional_special_tokens(folder: HuggingFaceFolder) -> list[str]:
     """Those that follow the vocabulary, in their order; each is a text, or an object that has it."""
-    told = folder.told("special_tokens_map.json", "additional_special_tokens")
-    each_field = [Field(told.path, told.name, each) for each in told.items()]
-    return [str(each.value) if isinstance(each.value, str) else _content(each) for each in each_field]
+    told = folder.json_field("special_tokens_map.json", "additional_special_tokens")
+    each_field = [JsonField(told.path, told.name, each) for each in told.items()]
+    return [str(each.value) if isinstance(each.value, str) else _token_text(each) for each in each_field]
 
 
-def _content(token: Field) -> str:
+def _token_text(token: JsonField) -> str:
     """The text of a token."""
-    found = token.fields().get("content", Field(token.path, f"{token.name}.content", None))
+    found = token.fields().get("content", JsonField(token.path, f"{token.name}.content", None))
     if (text := found.text()) is None:
-        raise found.wrong("a text")
+        raise found.make_error("a text")
     return text
 
 
-def _id(field: Field) -> int:
+def _token_id(field: JsonField) -> int:
     if (token := field.token()) is None:
-        raise field.wrong("one token")
+        raise field.make_error("one token")
     return token

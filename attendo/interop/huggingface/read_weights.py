@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attendo.errors import ModelError, UsageError, cut_text, list_names, shorten
 from attendo.interop.huggingface.folder import HuggingFaceFolder
-from attendo.interop.huggingface.vocabulary import Rearranged
+from attendo.interop.huggingface.vocabulary import VocabularyPermutation
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 
@@ -19,7 +19,7 @@ SHARED, ENCODER, DECODER, OUTPUT = (
     "decoder.embed_tokens.weight",
     "lm_head.weight",
 )
-_PARTS = {
+_BLOCK_MODULES = {
     "self_attention.project": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "self_attention.output": ("self_attn.out_proj",),
     "self_residual.normalise": ("self_attn_layer_norm",),
@@ -30,7 +30,7 @@ _PARTS = {
     "feed_forward.contract": ("fc2",),
     "feed_forward_residual.normalise": ("final_layer_norm",),
 }
-_OUTSIDE_BLOCKS = {
+_OTHER_MODULES = {
     "source.positions.table": "encoder.embed_positions.weight",
     "target.positions.table": "decoder.embed_positions.weight",
     "source.norm": "encoder.layernorm_embedding",
@@ -58,7 +58,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-class FoundWeights:
+class BartFamilyWeights:
     """Their weights, and what was wrong with those that were asked for."""
 
     def __init__(self, weights: Mapping[str, Tensor]) -> None:
@@ -79,9 +79,9 @@ class FoundWeights:
             return self._weights[name]
         return torch.zeros(()).expand(shape)
 
-    def one_of(self, names: set[str], own: str, shape: tuple[int, ...], flags: str) -> Tensor:
+    def take_shared(self, names: set[str], default_name: str, shape: tuple[int, ...], flags: str) -> Tensor:
         """The table that all of these names stand for; `SHARED` stands in for an embedding that is not there."""
-        stand_in = SHARED if own != OUTPUT and SHARED in self._weights else own
+        stand_in = SHARED if default_name != OUTPUT and SHARED in self._weights else default_name
         there = sorted(name for name in names if name in self._weights) or [stand_in]
         first = self.take(there[0], shape)
         for other in there[1:]:
@@ -90,18 +90,18 @@ class FoundWeights:
         self._taken.add(SHARED)
         return first
 
-    def part(self, name: str, shape: torch.Size) -> Tensor:
+    def take_parameter(self, name: str, shape: torch.Size) -> Tensor:
         """What stands for a parameter of ours; queries, keys and values are one here."""
-        if (outside := next((each for each in _OUTSIDE_BLOCKS if name.startswith(each)), None)) is not None:
-            return self.take(_OUTSIDE_BLOCKS[outside] + name.removeprefix(outside), tuple(shape))
+        if (outside := next((each for each in _OTHER_MODULES if name.startswith(each)), None)) is not None:
+            return self.take(_OTHER_MODULES[outside] + name.removeprefix(outside), tuple(shape))
         block = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(.+)\.(weight|bias)", name)
         assert block is not None, name
         stack, number, part, what = block.groups()
-        parts = _PARTS[part]
+        parts = _BLOCK_MODULES[part]
         each_shape = (shape[0] // len(parts), *shape[1:])
         return torch.cat([self.take(f"{stack}.layers.{number}.{each}.{what}", each_shape) for each in parts])
 
-    def leave(self, names: tuple[str, ...]) -> None:
+    def ignore(self, names: tuple[str, ...]) -> None:
         """They may be there and are not needed."""
         self._taken.update(names)
 
@@ -113,9 +113,9 @@ class FoundWeights:
             raise ModelError("weights_config_mismatch", path=folder.path, faults=told)
 
 
-def settings_of(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dict[str, Any]:
+def read_settings(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """config.json with what it leaves out, and a vocabulary for each side."""
-    _refuse_others(folder)
+    _refuse_unsupported(folder)
     given = {
         name: value for name, value in folder.settings.items() if value is not None or name == "activation_function"
     }
@@ -151,10 +151,10 @@ def _check_vocabulary(folder: HuggingFaceFolder, settings: Mapping[str, Any]) ->
             )
 
 
-def _refuse_others(folder: HuggingFaceFolder) -> None:
+def _refuse_unsupported(folder: HuggingFaceFolder) -> None:
     two_stacks = folder.setting("is_encoder_decoder")
     if two_stacks.value is not None and not two_stacks.flag():
-        raise two_stacks.wrong("true (a network with an encoder and a decoder)")
+        raise two_stacks.make_error("true (a network with an encoder and a decoder)")
     if folder.setting("quantization_config").content():
         raise ModelError("weights_quantized", path=folder.path)
 
@@ -169,7 +169,7 @@ def _fits(settings: Mapping[str, Any], name: str, known: Mapping[str, Any]) -> b
     return isinstance(value, int | float) if isinstance(usual, float) else isinstance(value, str)
 
 
-def obstacles(settings: Mapping[str, Any]) -> list[str]:
+def incompatibilities(settings: Mapping[str, Any]) -> list[str]:
     """Why our network cannot be such a one, one line a reason; nothing where it can."""
     heads, other_heads = settings["encoder_attention_heads"], settings["decoder_attention_heads"]
     wide, other_wide = settings["encoder_ffn_dim"], settings["decoder_ffn_dim"]
@@ -183,51 +183,55 @@ def obstacles(settings: Mapping[str, Any]) -> list[str]:
     return [reason for reason, fit in fits.items() if not fit]
 
 
-def network_from(
+def build_network(
     folder: HuggingFaceFolder,
     settings: Mapping[str, Any],
     choices: Mapping[str, Any],
-    source: Rearranged,
-    target: Rearranged,
+    source: VocabularyPermutation,
+    target: VocabularyPermutation,
 ) -> Transformer:
     """The network in evaluation mode. `settings` are those of config.json with what it leaves out; `choices` those of
     ours that no config.json tells, because all models of this kind have them.
     """
-    if reasons := obstacles(settings):
-        raise ModelError("imported_model_incompatible", path=folder.path, kind=folder.kind, reason="; ".join(reasons))
-    found = FoundWeights(folder.weights)
-    tables = _tables(found, settings)
+    if reasons := incompatibilities(settings):
+        raise ModelError(
+            "imported_model_incompatible", path=folder.path, kind=folder.model_type, reason="; ".join(reasons)
+        )
+    found = BartFamilyWeights(folder.weights)
+    tables = _embedding_tables(found, settings)
     bias = found.take(_BIAS, (1, settings["target_vocab_size"]))[0] if _BIAS in folder.weights else None
     _check_sizes(found, settings, choices)
     found.check(folder)
-    tables["output.bias"] = target.bias(torch.zeros(settings["target_vocab_size"]) if bias is None else bias)
-    tables["source.tokens.weight"] = source.table(tables["source.tokens.weight"])
+    tables["output.bias"] = target.bias_to_ours(torch.zeros(settings["target_vocab_size"]) if bias is None else bias)
+    tables["source.tokens.weight"] = source.table_to_ours(tables["source.tokens.weight"])
     for name in ("target.tokens.weight", "output.weight"):
-        tables[name] = target.table(tables[name])
+        tables[name] = target.table_to_ours(tables[name])
     has_bias = bool(target.copies) or (bias is not None and bool(bias.any()))
     try:
         config = _config(settings, choices, (source.size, target.size), _tie(settings), has_bias)
     except UsageError as error:
-        raise ModelError("imported_model_incompatible", path=folder.path, kind=folder.kind, reason=error) from None
+        raise ModelError(
+            "imported_model_incompatible", path=folder.path, kind=folder.model_type, reason=error
+        ) from None
     with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
         network = Transformer(config)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
-            parameter.copy_(tables[name] if name in tables else found.part(name, parameter.shape))
+            parameter.copy_(tables[name] if name in tables else found.take_parameter(name, parameter.shape))
     if config.positions != "learned":
-        found.leave(_FIXED_POSITIONS)
+        found.ignore(_FIXED_POSITIONS)
     found.check(folder, complete=True)
     return network.eval()
 
 
-def _check_sizes(found: FoundWeights, settings: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
+def _check_sizes(weights: BartFamilyWeights, settings: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
     """Before a network is made of them: with a wrong one it could have no place in memory."""
     for stack in ("encoder", "decoder"):
         shape = settings[f"{stack}_ffn_dim"], settings["d_model"]
-        found.take(f"{stack}.layers.{settings[f'{stack}_layers'] - 1}.fc1.weight", shape)
+        weights.take(f"{stack}.layers.{settings[f'{stack}_layers'] - 1}.fc1.weight", shape)
         if choices["positions"] == "learned":
             positions = settings["max_position_embeddings"] + choices["position_offset"]
-            found.take(f"{stack}.embed_positions.weight", (positions, settings["d_model"]))
+            weights.take(f"{stack}.embed_positions.weight", (positions, settings["d_model"]))
 
 
 def _config(
@@ -258,7 +262,7 @@ def _tie(settings: Mapping[str, Any]) -> str:
     return "all" if settings["share_encoder_decoder_embeddings"] else "output"
 
 
-def _tables(found: FoundWeights, settings: Mapping[str, Any]) -> dict[str, Tensor]:
+def _embedding_tables(weights: BartFamilyWeights, settings: Mapping[str, Any]) -> dict[str, Tensor]:
     """Where a table is shared, it may be stored under any name of those who share it, or under all.
 
     Without tie_word_embeddings nothing is shared, whatever the other flag says: so transformers reads them.
@@ -272,7 +276,7 @@ def _tables(found: FoundWeights, settings: Mapping[str, Any]) -> dict[str, Tenso
     flags = f"share_encoder_decoder_embeddings {shared} and tie_word_embeddings {tied}"
     shapes = {side: (size, settings["d_model"]) for side, size in sizes.items()}
     return {
-        "source.tokens.weight": found.one_of(encoder, ENCODER, shapes["source"], flags),
-        "target.tokens.weight": found.one_of(decoder, DECODER, shapes["target"], flags),
-        "output.weight": found.one_of(output, OUTPUT, shapes["target"], flags),
+        "source.tokens.weight": weights.take_shared(encoder, ENCODER, shapes["source"], flags),
+        "target.tokens.weight": weights.take_shared(decoder, DECODER, shapes["target"], flags),
+        "output.weight": weights.take_shared(output, OUTPUT, shapes["target"], flags),
     }

@@ -9,16 +9,16 @@ from torch import Tensor
 
 from attendo.errors import ModelError, shorten
 from attendo.text import BOS, CONTROL_PIECES, EOS, PAD, UNK, Characters, SentencePiece, Tokenizer, Words
-from attendo.text.byte_level_bpe import BytePairs
-from attendo.text.imported_sentencepiece import ForeignPieces
-from attendo.text.sentencepiece import pieces
+from attendo.text.byte_level_bpe import ByteLevelBPE
+from attendo.text.imported_sentencepiece import ImportedSentencePiece
+from attendo.text.sentencepiece import iter_pieces
 from attendo.text.tokenizer import MARK
 
-NEVER = -1e4  # on the logit of a token that the other system does not have; a half-precision number can hold it
+SUPPRESS_BIAS = -1e4  # on the logit of a token that the other system does not have; a half-precision number can hold it
 
 
 @dataclass(frozen=True)
-class Rearranged:
+class VocabularyPermutation:
     """Which of their rows each of our ids is.
 
     Where one of their tokens does the work of two of ours, as Marian's pad is also what an answer begins from, the
@@ -29,7 +29,7 @@ class Rearranged:
     copies: frozenset[int] = frozenset()  # those of our ids that they have no row of their own for
 
     @cached_property
-    def _ours(self) -> dict[int, int]:
+    def _id_by_row(self) -> dict[int, int]:
         return {row: number for number, row in enumerate(self.rows) if number not in self.copies}
 
     @property
@@ -37,43 +37,43 @@ class Rearranged:
         return len(self.rows)
 
     @property
-    def count(self) -> int:
+    def their_size(self) -> int:
         """Of their tokens."""
         return len(self.rows) - len(self.copies)
 
-    def ours(self, ids: Iterable[int]) -> list[int]:
-        return [self._ours[each] for each in ids]
+    def to_ours(self, ids: Iterable[int]) -> list[int]:
+        return [self._id_by_row[each] for each in ids]
 
-    def theirs(self, ids: Iterable[int]) -> list[int]:
+    def to_theirs(self, ids: Iterable[int]) -> list[int]:
         return [self.rows[each] for each in ids]
 
-    def table(self, table: Tensor) -> Tensor:
+    def table_to_ours(self, table: Tensor) -> Tensor:
         """Rows of an embedding or an output layer."""
         return table.index_select(0, torch.tensor(self.rows))
 
-    def laid_out(self, table: Tensor) -> Tensor:
+    def table_to_theirs(self, table: Tensor) -> Tensor:
         """Rows of ours as they have them: the way back."""
-        return table[[number for _, number in sorted(self._ours.items())]]
+        return table[[number for _, number in sorted(self._id_by_row.items())]]
 
-    def bias(self, bias: Tensor) -> Tensor:
+    def bias_to_ours(self, bias: Tensor) -> Tensor:
         """Of the output layer."""
         moved = bias.index_select(0, torch.tensor(self.rows)).clone()
-        moved[sorted(self.copies)] = NEVER
+        moved[sorted(self.copies)] = SUPPRESS_BIAS
         return moved
 
-    def names(self, names: Sequence[str]) -> list[str]:
+    def names_to_ours(self, names: Sequence[str]) -> list[str]:
         """Of their tokens, by our ids."""
         return [names[row] for row in self.rows]
 
 
-def unchanged(size: int) -> Rearranged:
+def identity_permutation(size: int) -> VocabularyPermutation:
     """Theirs is ours."""
-    return Rearranged(tuple(range(size)))
+    return VocabularyPermutation(tuple(range(size)))
 
 
-def rearranged(
+def build_permutation(
     size: int, pad: int, unk: int | None, start: int, eos: int, first: Sequence[int] = (), moves_start: bool = False
-) -> Rearranged:
+) -> VocabularyPermutation:
     """The order for a vocabulary of `size` tokens. Those in `first` come right behind eos.
 
     `start` is what the decoder begins from. It stays a token that can be said, and our bos is a copy, unless it
@@ -95,36 +95,36 @@ def rearranged(
     taken = set(kept.values())
     front = [row for row in first if row not in taken]
     rest = sorted(set(range(size)) - taken - set(front))
-    return Rearranged((*(controls[number] for number in sorted(controls)), *front, *rest), frozenset(copies))
+    return VocabularyPermutation((*(controls[number] for number in sorted(controls)), *front, *rest), frozenset(copies))
 
 
-def names_of(tokenizer: Tokenizer) -> list[str]:
+def vocabulary_names(tokenizer: Tokenizer) -> list[str]:
     """As SentencePiece writes them, with `▁` for the space before a piece. Where two would be alike, the later one has
     its number for a name.
     """
     first = len(CONTROL_PIECES)
     names: dict[str, None] = dict.fromkeys(CONTROL_PIECES)
-    for number, piece in enumerate(_pieces(tokenizer), start=first):
+    for number, piece in enumerate(_piece_texts(tokenizer), start=first):
         names[piece if piece and piece not in names else number_name(number, names)] = None
     return list(names)
 
 
-def sentencepiece_file(tokenizer: Tokenizer) -> bytes | None:
+def sentencepiece_bytes(tokenizer: Tokenizer) -> bytes | None:
     """What the SentencePiece library loads and cuts texts with, where that is how they are cut."""
-    return tokenizer.model if isinstance(tokenizer, SentencePiece | ForeignPieces) else None
+    return tokenizer.model if isinstance(tokenizer, SentencePiece | ImportedSentencePiece) else None
 
 
-def ids_of(names: Sequence[str]) -> dict[str, int]:
+def name_to_id(names: Sequence[str]) -> dict[str, int]:
     return {name: number for number, name in enumerate(names)}
 
 
-def _pieces(tokenizer: Tokenizer) -> Iterable[str]:
+def _piece_texts(tokenizer: Tokenizer) -> Iterable[str]:
     """Those behind the control pieces."""
     first = len(CONTROL_PIECES)
     match tokenizer:
         case SentencePiece():
-            return [piece.text for piece in pieces(tokenizer.model)][first:]
-        case ForeignPieces() | BytePairs():
+            return [piece.text for piece in iter_pieces(tokenizer.model)][first:]
+        case ImportedSentencePiece() | ByteLevelBPE():
             return tokenizer.entries
         case Words() | Characters():
             return [entry.replace(" ", MARK) for entry in tokenizer.vocabulary.entries]

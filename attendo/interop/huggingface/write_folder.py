@@ -11,26 +11,26 @@ import torch
 from safetensors import SafetensorError
 
 from attendo.errors import AttendoError, ModelError, UsageError, require_package
-from attendo.interop.certificate import Party
-from attendo.interop.certify import prefixes_of
-from attendo.interop.compared_systems import OurNetwork, TransformersParty
-from attendo.interop.exported_files import Precision, longest_of
-from attendo.interop.huggingface.folder import without_bars
-from attendo.interop.huggingface.generation import transformers_settings
+from attendo.interop.certificate import ComparedSystem
+from attendo.interop.certify import model_prefix_ids
+from attendo.interop.compared_systems import TorchSystem, TransformersSystem
+from attendo.interop.exported_files import ExportPrecision, model_max_length
+from attendo.interop.huggingface.folder import no_progress_bars
+from attendo.interop.huggingface.generation import export_generation
 from attendo.interop.huggingface.model_classes import (
     BART,
     M2M100,
     MARIAN,
     MBART,
     PEGASUS,
-    Kind,
-    Orders,
-    unchanged_orders,
+    HFModelClass,
+    Permutations,
+    identity_permutations,
 )
-from attendo.interop.huggingface.read_models import BEGIN
-from attendo.interop.huggingface.vocabulary import Rearranged
+from attendo.interop.huggingface.read_models import IMPORTED_BOS
+from attendo.interop.huggingface.vocabulary import VocabularyPermutation
 from attendo.interop.huggingface.write_tokenizers import (
-    fairseq_order,
+    fairseq_permutation,
     has_bart_prefix,
     has_language_prefix,
     has_no_source_prefix,
@@ -45,12 +45,12 @@ from attendo.text_model import TextModel
 
 class _TokenizerWriter(NamedTuple):
     has_source_prefix: Callable[[TextModel], bool]
-    write: Callable[[TextModel, Path, Rearranged], list[str]]
+    write: Callable[[TextModel, Path, VocabularyPermutation], list[str]]
 
 
 _MARIAN = _TokenizerWriter(has_no_source_prefix, write_marian_tokenizer)
 _MULTILINGUAL = _TokenizerWriter(has_language_prefix, write_multilingual_tokenizer)
-_TOKENIZER_WRITERS: dict[Kind, _TokenizerWriter] = {
+_TOKENIZER_WRITERS: dict[HFModelClass, _TokenizerWriter] = {
     MARIAN: _MARIAN,
     PEGASUS: _MARIAN,
     BART: _TokenizerWriter(has_bart_prefix, write_bart_tokenizer),
@@ -59,7 +59,7 @@ _TOKENIZER_WRITERS: dict[Kind, _TokenizerWriter] = {
 }
 
 
-def kind_of(config: ModelConfig) -> Kind:
+def choose_model_class(config: ModelConfig) -> HFModelClass:
     """The class that comes nearest."""
     if config.embedding_norm and config.positions == "learned":
         return MBART if config.norm == "pre" else BART
@@ -68,57 +68,62 @@ def kind_of(config: ModelConfig) -> Kind:
     return MARIAN
 
 
-def write_transformers(model: TextModel, folder: Path, precision: Precision) -> list[str]:
+def write_transformers(model: TextModel, folder: Path, precision: ExportPrecision) -> list[str]:
     """Into a folder that is there and empty. Says what it could not take along."""
     if precision == "int8":
         raise UsageError("hf_int8_unsupported")
     require_package("transformers", "hf", "an export to hf")
-    kind = kind_of(model.network.config)
-    orders = _orders(model, kind)
-    if reasons := _reasons(model, kind, orders):
-        raise ModelError("transformers_network_unsupported", model=kind.called, reasons="; ".join(reasons))
-    theirs = kind.made(model.network, longest_of(model), orders)
-    if BEGIN in (symbols := model.target_tokenizer.symbols):
-        begin_of_text = orders[1].rows[EOS + 1 + symbols.index(BEGIN)]
+    kind = choose_model_class(model.network.config)
+    orders = _vocabulary_permutations(model, kind)
+    if reasons := _incompatibilities(model, kind, orders):
+        raise ModelError("transformers_network_unsupported", model=kind.display_name, reasons="; ".join(reasons))
+    theirs = kind.build(model.network, model_max_length(model), orders)
+    if IMPORTED_BOS in (symbols := model.target_tokenizer.symbols):
+        begin_of_text = orders[1].rows[EOS + 1 + symbols.index(IMPORTED_BOS)]
         theirs.config.bos_token_id = theirs.generation_config.bos_token_id = begin_of_text
     theirs.to(dtype=getattr(torch, precision))
-    settings, notes = transformers_settings(model.generation, longest_of(model), orders[1])
-    before, begin = prefixes_of(model)
+    settings, notes = export_generation(model.generation, model_max_length(model), orders[1])
+    before, begin = model_prefix_ids(model)
     theirs.generation_config.update(**settings, forced_bos_token_id=orders[1].rows[begin[0]] if begin else None)
     try:
-        with without_bars():
+        with no_progress_bars():
             theirs.save_pretrained(folder)
     except SafetensorError as error:
         raise AttendoError("weights_write_failed", path=folder / "model.safetensors", reason=error) from None
     left = _TOKENIZER_WRITERS[kind].write(model, folder, orders[1])
     if left and before:
-        left = [*left, f"every source must begin with {orders[0].theirs(before)}"]
+        left = [*left, f"every source must begin with {orders[0].to_theirs(before)}"]
     return [kind.note, *notes, *left]
 
 
-def transformers_parties(model: TextModel, folder: Path) -> tuple[Party, Party]:
+def load_transformers_systems(model: TextModel, folder: Path) -> tuple[ComparedSystem, ComparedSystem]:
     import transformers
 
-    kind = kind_of(model.network.config)
-    with without_bars():
+    kind = choose_model_class(model.network.config)
+    with no_progress_bars():
         theirs = getattr(transformers, kind.name).from_pretrained(folder, local_files_only=True)
-    _, begin = prefixes_of(model)
-    return OurNetwork(model.network, "hf", begin), TransformersParty(theirs, _orders(model, kind), begin)
+    _, begin = model_prefix_ids(model)
+    return TorchSystem(model.network, "hf", begin), TransformersSystem(
+        theirs, _vocabulary_permutations(model, kind), begin
+    )
 
 
-def _orders(model: TextModel, kind: Kind) -> Orders:
-    if kind in (MARIAN, PEGASUS):
-        return unchanged_orders(model.network.config)
-    order = fairseq_order(model)
+def _vocabulary_permutations(model: TextModel, model_class: HFModelClass) -> Permutations:
+    if model_class in (MARIAN, PEGASUS):
+        return identity_permutations(model.network.config)
+    order = fairseq_permutation(model)
     return order, order
 
 
-def _reasons(model: TextModel, kind: Kind, orders: Orders) -> list[str]:
+def _incompatibilities(model: TextModel, model_class: HFModelClass, orders: Permutations) -> list[str]:
     """All of them: whoever mends one should not meet the next only then."""
     before, begin = model.generation.source_prefix, model.generation.target_prefix
     of_texts = {
         f"it puts {' '.join(before)} before every source": not before
-        or _TOKENIZER_WRITERS[kind].has_source_prefix(model),
+        or _TOKENIZER_WRITERS[model_class].has_source_prefix(model),
         f"its answers begin with {' '.join(begin)}, more than one token": len(begin) <= 1,
     }
-    return [*(reason for reason, fit in of_texts.items() if not fit), *kind.reasons(model.network, orders)]
+    return [
+        *(reason for reason, fit in of_texts.items() if not fit),
+        *model_class.network_incompatibilities(model.network, orders),
+    ]

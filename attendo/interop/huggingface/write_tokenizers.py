@@ -10,39 +10,51 @@ import json
 from pathlib import Path
 from typing import Any
 
-from attendo.interop.certify import prefixes_of, random_sources
-from attendo.interop.exported_files import longest_of, write_json
+from attendo.interop.certify import model_prefix_ids, random_sources
+from attendo.interop.exported_files import model_max_length, write_json
 from attendo.interop.huggingface.load_pretrained import open_tokenizer
-from attendo.interop.huggingface.read_models import BEGIN, LANGUAGES, PIECES
-from attendo.interop.huggingface.read_tokenizers import FILE, compare_cuts, language_code
-from attendo.interop.huggingface.vocabulary import NEVER, Rearranged, ids_of, names_of, sentencepiece_file
+from attendo.interop.huggingface.read_models import IMPORTED_BOS, LANGUAGE_CODES, SENTENCEPIECE_BPE_FILE
+from attendo.interop.huggingface.read_tokenizers import TOKENIZER_JSON, compare_tokenizations, language_code
+from attendo.interop.huggingface.vocabulary import (
+    SUPPRESS_BIAS,
+    VocabularyPermutation,
+    name_to_id,
+    sentencepiece_bytes,
+    vocabulary_names,
+)
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS, PAD, UNK, Tokenizer
-from attendo.text.byte_level_bpe import BytePairs
-from attendo.text.imported_sentencepiece import ForeignPieces
+from attendo.text.byte_level_bpe import ByteLevelBPE
+from attendo.text.imported_sentencepiece import ImportedSentencePiece
 from attendo.text_model import TextModel
 
-_TEXTS = 100
+_NUM_COMPARED_TEXTS = 100
 _CONFIG, _MASK = "tokenizer_config.json", "<mask>"
-_PAD_PLACE = 1
+_FAIRSEQ_PAD_ID = 1
 
 
 def has_bart_prefix(model: TextModel) -> bool:
     """Whether sources begin as it has them."""
-    return isinstance(model.source_tokenizer, BytePairs) and model.generation.source_prefix == (BEGIN,)
+    return isinstance(model.source_tokenizer, ByteLevelBPE) and model.generation.source_prefix == (IMPORTED_BOS,)
 
 
-def write_bart_tokenizer(model: TextModel, folder: Path, order: Rearranged) -> list[str]:
+def write_bart_tokenizer(model: TextModel, folder: Path, order: VocabularyPermutation) -> list[str]:
     """Says why it stays behind, if it does."""
     tokenizer = model.source_tokenizer
-    if not isinstance(tokenizer, BytePairs) or tokenizer is not model.target_tokenizer:
+    if not isinstance(tokenizer, ByteLevelBPE) or tokenizer is not model.target_tokenizer:
         return [f"the tokenizers stay behind: a BartTokenizer is of byte_pairs, this one is of {tokenizer.kind}"]
     if not has_bart_prefix(model):
-        return [f"the tokenizers stay behind: a BartTokenizer puts {BEGIN} before every source, this model does not"]
-    write_json(folder / "vocab.json", fairseq_names(tokenizer, order))
+        return [
+            f"the tokenizers stay behind: a BartTokenizer puts {IMPORTED_BOS} before every source, this model does not"
+        ]
+    write_json(folder / "vocab.json", fairseq_vocabulary(tokenizer, order))
     lines = ["#version: 0.2", *(" ".join(pair) for pair in tokenizer.merges)]
     (folder / "merges.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="\n")
-    settings = {"tokenizer_class": "BartTokenizer", "add_prefix_space": False, "model_max_length": longest_of(model)}
+    settings = {
+        "tokenizer_class": "BartTokenizer",
+        "add_prefix_space": False,
+        "model_max_length": model_max_length(model),
+    }
     write_json(folder / "tokenizer_config.json", settings)
     return []
 
@@ -52,11 +64,11 @@ def has_no_source_prefix(model: TextModel) -> bool:
     return not model.generation.source_prefix
 
 
-def write_marian_tokenizer(model: TextModel, folder: Path, order: Rearranged) -> list[str]:
+def write_marian_tokenizer(model: TextModel, folder: Path, order: VocabularyPermutation) -> list[str]:
     """Says why they stay behind, if they do. Their ids are ours."""
     tokenizers = {"source": model.source_tokenizer, "target": model.target_tokenizer}
-    names = {side: names_of(tokenizer) for side, tokenizer in tokenizers.items()}
-    files = {side: sentencepiece_file(tokenizer) for side, tokenizer in tokenizers.items()}
+    names = {side: vocabulary_names(tokenizer) for side, tokenizer in tokenizers.items()}
+    files = {side: sentencepiece_bytes(tokenizer) for side, tokenizer in tokenizers.items()}
     for side, file in files.items():
         if file is None:
             kind = f"that of the {side} is of {tokenizers[side].kind}"
@@ -64,126 +76,136 @@ def write_marian_tokenizer(model: TextModel, folder: Path, order: Rearranged) ->
     for side, file in files.items():
         (folder / f"{side}.spm").write_bytes(file or b"")
     apart = names["source"] != names["target"]
-    write_json(folder / "vocab.json", ids_of(names["source"]))
+    write_json(folder / "vocab.json", name_to_id(names["source"]))
     if apart:
-        write_json(folder / "target_vocab.json", ids_of(names["target"]))
-    settings = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": apart, "model_max_length": longest_of(model)}
+        write_json(folder / "target_vocab.json", name_to_id(names["target"]))
+    settings = {
+        "tokenizer_class": "MarianTokenizer",
+        "separate_vocabs": apart,
+        "model_max_length": model_max_length(model),
+    }
     write_json(folder / "tokenizer_config.json", settings)
     return []
 
 
 def has_language_prefix(model: TextModel) -> bool:
     """Whether sources begin as they have them: with a language, which can still be told later."""
-    return set(model.generation.source_prefix) <= {*_languages(model)} and len(model.generation.source_prefix) <= 1
+    return (
+        set(model.generation.source_prefix) <= {*_language_symbols(model)} and len(model.generation.source_prefix) <= 1
+    )
 
 
-def write_multilingual_tokenizer(model: TextModel, folder: Path, order: Rearranged) -> list[str]:
+def write_multilingual_tokenizer(model: TextModel, folder: Path, order: VocabularyPermutation) -> list[str]:
     """Says why it stays behind, if it does."""
-    tokenizer, name = model.source_tokenizer, _class_of(model)
-    if not isinstance(tokenizer, ForeignPieces) or tokenizer is not model.target_tokenizer:
+    tokenizer, name = model.source_tokenizer, _tokenizer_class(model)
+    if not isinstance(tokenizer, ImportedSentencePiece) or tokenizer is not model.target_tokenizer:
         return [f"the tokenizers stay behind: {name} is of foreign_pieces, this one is of {tokenizer.kind}"]
-    ids = fairseq_names(tokenizer, order)
-    (folder / PIECES).write_bytes(tokenizer.model)
-    write_json(folder / _CONFIG, {"tokenizer_class": name, **_settings(model, name)})
+    ids = fairseq_vocabulary(tokenizer, order)
+    (folder / SENTENCEPIECE_BPE_FILE).write_bytes(tokenizer.model)
+    write_json(folder / _CONFIG, {"tokenizer_class": name, **_tokenizer_settings(model, name)})
     if name == "M2M100Tokenizer":
-        write_json(folder / "vocab.json", {piece: row for piece, row in ids.items() if piece not in _languages(model)})
+        write_json(
+            folder / "vocab.json", {piece: row for piece, row in ids.items() if piece not in _language_symbols(model)}
+        )
     else:
-        _write_json_of(open_tokenizer(folder, _model_type(model)), folder, ids)
-    if fault := _fault(model, folder, order, ids):
-        for file in (PIECES, _CONFIG, "vocab.json", FILE):
+        _write_tokenizer_json(open_tokenizer(folder, _model_type(model)), folder, ids)
+    if fault := _find_fault(model, folder, order, ids):
+        for file in (SENTENCEPIECE_BPE_FILE, _CONFIG, "vocab.json", TOKENIZER_JSON):
             (folder / file).unlink(missing_ok=True)
         return [f"the tokenizers stay behind: by {name} {fault}"]
     return []
 
 
-def _fault(model: TextModel, folder: Path, order: Rearranged, ids: dict[str, int]) -> str | None:
+def _find_fault(model: TextModel, folder: Path, order: VocabularyPermutation, ids: dict[str, int]) -> str | None:
     """Its classes have ideas of their own on languages and on how pieces are made of a text."""
     theirs, tokenizer = open_tokenizer(folder, _model_type(model)), model.source_tokenizer
     if others := [piece for piece, row in ids.items() if theirs.convert_tokens_to_ids(piece) != row]:
         return f"{len(others)} of {len(ids)} tokens have another id, {others[0]!r} for example"
-    before, _ = prefixes_of(model)
-    texts = [tokenizer.decode(source) for source in random_sources(tokenizer.vocab_size, _TEXTS)]
-    cuts = compare_cuts((folder, _model_type(model)), order, tokenizer, before or None, texts)
-    return None if cuts.same else cuts.told
+    before, _ = model_prefix_ids(model)
+    texts = [tokenizer.decode(source) for source in random_sources(tokenizer.vocab_size, _NUM_COMPARED_TEXTS)]
+    cuts = compare_tokenizations((folder, _model_type(model)), order, tokenizer, before or None, texts)
+    return None if cuts.agrees else cuts.summary
 
 
 def _model_type(model: TextModel) -> str:
-    return "mbart" if _class_of(model) == "MBart50Tokenizer" else "m2m_100"
+    return "mbart" if _tokenizer_class(model) == "MBart50Tokenizer" else "m2m_100"
 
 
-def _class_of(model: TextModel) -> str:
+def _tokenizer_class(model: TextModel) -> str:
     if model.network.config.positions == "learned":
         return "MBart50Tokenizer"
-    return "M2M100Tokenizer" if any(each.startswith("__") for each in _languages(model)) else "NllbTokenizer"
+    return "M2M100Tokenizer" if any(each.startswith("__") for each in _language_symbols(model)) else "NllbTokenizer"
 
 
-def _languages(model: TextModel) -> list[str]:
-    return [name for name in model.source_tokenizer.symbols if name not in (BEGIN, _MASK)]
+def _language_symbols(model: TextModel) -> list[str]:
+    return [name for name in model.source_tokenizer.symbols if name not in (IMPORTED_BOS, _MASK)]
 
 
-def _settings(model: TextModel, name: str) -> dict[str, Any]:
+def _tokenizer_settings(model: TextModel, name: str) -> dict[str, Any]:
     """The languages before sources and answers, where the model has them."""
-    languages, generation = _languages(model), model.generation
+    languages, generation = _language_symbols(model), model.generation
     prefixes = {"src_lang": generation.source_prefix, "tgt_lang": generation.target_prefix}
     told: dict[str, Any] = {side: language_code(each[0]) for side, each in prefixes.items() if each}
     if name == "M2M100Tokenizer":
         first = language_code(languages[0])
         told["language_codes"] = next(
-            (name for name, codes in LANGUAGES.items() if codes.split()[0] == first), "m2m100"
+            (name for name, codes in LANGUAGE_CODES.items() if codes.split()[0] == first), "m2m100"
         )
     elif name == "NllbTokenizer":
         told["additional_special_tokens"] = languages
-    return {**told, "model_max_length": longest_of(model)}
+    return {**told, "model_max_length": model_max_length(model)}
 
 
-def _write_json_of(theirs: Any, folder: Path, ids: dict[str, int]) -> None:
+def _write_tokenizer_json(tokenizer: Any, folder: Path, ids: dict[str, int]) -> None:
     """What they make of the pieces, with the tokens that they add in the order that these have in the network; one that
     ours does not know comes last.
     """
-    content, last = json.loads(theirs.backend_tokenizer.to_str()), max(ids.values()) + 1
+    content, last = json.loads(tokenizer.backend_tokenizer.to_str()), max(ids.values()) + 1
     added = [{**token, "id": ids.get(token["content"], last)} for token in content["added_tokens"]]
-    write_json(folder / FILE, {**content, "added_tokens": sorted(added, key=lambda token: token["id"])})
+    write_json(folder / TOKENIZER_JSON, {**content, "added_tokens": sorted(added, key=lambda token: token["id"])})
 
 
-def fairseq_order(model: TextModel) -> Rearranged:
+def fairseq_permutation(model: TextModel) -> VocabularyPermutation:
     """Sines count positions from behind the number of pad, which is then where it must be.
 
     Our bos is what answers begin from. Where it is a copy of another token, it is this one there. Where it is one of
     its own, it is their `<s>`, or if they have another the last of all.
     """
-    config, tokenizer, twin = model.network.config, model.target_tokenizer, _twin(model.network)
+    config, tokenizer, twin = model.network.config, model.target_tokenizer, _find_bos_original(model.network)
     own = [BOS] if twin is None else []
     symbols = {name: EOS + 1 + place for place, name in enumerate(tokenizer.symbols)}
-    begin = [symbols.pop(BEGIN)] if BEGIN in symbols else []
-    named = tokenizer.vocab_size - _nameless(names_of(tokenizer))
+    begin = [symbols.pop(IMPORTED_BOS)] if IMPORTED_BOS in symbols else []
+    named = tokenizer.vocab_size - _count_unnamed(vocabulary_names(tokenizer))
     pieces, rest = range(EOS + 1 + len(tokenizer.symbols), named), range(named, tokenizer.vocab_size)
     order = [*(begin or own), EOS, UNK, *pieces, *symbols.values(), *rest, *(own if begin else ())]
-    order.insert(_PAD_PLACE if config.positions == "learned" else config.position_offset - 1, PAD)
+    order.insert(_FAIRSEQ_PAD_ID if config.positions == "learned" else config.position_offset - 1, PAD)
     rows = {number: row for row, number in enumerate(order)}
     if twin is not None:
         rows[BOS] = rows[twin]
-    return Rearranged(tuple(rows[number] for number in sorted(rows)), frozenset({BOS} - {*own}))
+    return VocabularyPermutation(tuple(rows[number] for number in sorted(rows)), frozenset({BOS} - {*own}))
 
 
-def fairseq_names(tokenizer: Tokenizer, order: Rearranged) -> dict[str, int]:
+def fairseq_vocabulary(tokenizer: Tokenizer, order: VocabularyPermutation) -> dict[str, int]:
     """What their tokens are called, by their ids; those that have but a number for a name are left out."""
-    names = names_of(tokenizer)
-    named = {number: names[number] for number in range(len(names) - _nameless(names)) if number not in order.copies}
-    if BEGIN in names:
-        named |= {names.index(BEGIN): named.pop(BOS, names[BOS])}
+    names = vocabulary_names(tokenizer)
+    named = {
+        number: names[number] for number in range(len(names) - _count_unnamed(names)) if number not in order.copies
+    }
+    if IMPORTED_BOS in names:
+        named |= {names.index(IMPORTED_BOS): named.pop(BOS, names[BOS])}
     return {name: order.rows[number] for number, name in sorted(named.items(), key=lambda each: order.rows[each[0]])}
 
 
-def _twin(network: Transformer) -> int | None:
+def _find_bos_original(network: Transformer) -> int | None:
     """The token that bos was made a copy of, if it was, and has stayed one."""
     bias, table = network.output.bias, network.target.tokens.weight
-    if bias is None or bias[BOS].item() > NEVER:
+    if bias is None or bias[BOS].item() > SUPPRESS_BIAS:
         return None
     same = (table == table[BOS]).all(1).nonzero().flatten().tolist()
     return next((each for each in sorted(same, key=lambda each: each == PAD) if each != BOS), None)
 
 
-def _nameless(names: list[str]) -> int:
+def _count_unnamed(names: list[str]) -> int:
     """How many of the last ones have but their number there, one less than ours: rows that never were for a piece."""
     last = len(names) - 2
     return next((n for n, name in enumerate(reversed(names)) if name.strip("<>") != f"row {last - n}"), 0)

@@ -18,17 +18,24 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attendo.decode.frontier import Asked, Frontier
-from attendo.decode.requests import Answers, Request, asked_of, begun, by_length, sources_of
-from attendo.decode.search import Rule, SearchState, Stepper, Strategy, judged, search, turn
-from attendo.decode.step_hook import between_steps, looked_on_by
+from attendo.decode.frontier import Frontier, RowLimits
+from attendo.decode.requests import (
+    DecodeRequest,
+    FinishedBatch,
+    encode_and_start,
+    length_batches,
+    limit_tensors,
+    pad_sources,
+)
+from attendo.decode.search import Rule, SearchState, Stepper, Strategy, apply_rules, decode_step, search
+from attendo.decode.step_hook import run_step_hook, step_hook
 from attendo.decode.strategies import Greedy
 from attendo.interop.onnx.session import OnnxNetwork
 from attendo.text import EOS, PAD
 
-Result = TypeVar("Result")
+T = TypeVar("T")
 _SIGNAL_SECONDS = 0.1  # within which an interrupt is seen
-_GROWING = ("ids", "length", "log_probability")
+_UPDATED_FIELDS = ("ids", "length", "log_probability")
 
 
 class OnnxEngine:
@@ -40,56 +47,60 @@ class OnnxEngine:
     def __init__(self, network: OnnxNetwork, batch_tokens: int) -> None:
         self._network, self._batch_tokens = network, batch_tokens
 
-    def answers(self, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]) -> Iterator[Answers]:
+    def generate(
+        self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
+    ) -> Iterator[FinishedBatch]:
         """All requests, batch by batch."""
-        for group in by_length(requests, self._batch_tokens // strategy.width):
+        for group in length_batches(requests, self._batch_tokens // strategy.width):
             threads = min(self._network.threads, len(group))
             shares = [group[first::threads] for first in range(threads)]  # each has as many long ones as the others
-            found = self._found(shares, strategy, rules)
-            yield from (Answers(share, each) for share, each in zip(shares, found, strict=True))
+            found = self._search_shares(shares, strategy, rules)
+            yield from (FinishedBatch(share, each) for share, each in zip(shares, found, strict=True))
 
-    def _found(self, shares: list[list[Request]], strategy: Strategy, rules: Sequence[Rule]) -> list[Frontier]:
+    def _search_shares(
+        self, shares: list[list[DecodeRequest]], strategy: Strategy, rules: Sequence[Rule]
+    ) -> list[Frontier]:
         network, ended = self._network, list[int]()
         if len(shares) > 1:
-            network = network.in_one_thread_until(lambda: len(ended) == len(shares) - 1)
+            network = network.single_threaded_until(lambda: len(ended) == len(shares) - 1)
 
-        def found(requests: list[Request]) -> Frontier:
-            state = begun(network, *sources_of(requests, network.device))
-            frontier = hypotheses(network, state, asked_of(requests, network.device), strategy, rules)
+        def found(requests: list[DecodeRequest]) -> Frontier:
+            state = encode_and_start(network, *pad_sources(requests, network.device))
+            frontier = run_search(network, state, limit_tensors(requests, network.device), strategy, rules)
             ended.append(len(requests))
             return frontier
 
-        return at_once([partial(found, share) for share in shares])
+        return run_in_threads([partial(found, share) for share in shares])
 
 
-class _Stopped(Exception):  # noqa: N818  (it is no error)
+class _CancelledByFailure(Exception):  # noqa: N818  (it is no error)
     """Another one of them has failed."""
 
 
-def at_once(calls: Sequence[Callable[[], Result]]) -> list[Result]:
+def run_in_threads(calls: Sequence[Callable[[], T]]) -> list[T]:
     """What each returns, in order. The first one goes on in this thread, and with it whoever looks on here.
 
     What one of them raises is raised here, after all others have stopped: they do so before their next step.
     """
     first, *others = calls
-    with _one_thread():
-        return _in_threads(first, others) if others else [first()]
+    with _single_torch_thread():
+        return _run_with_pool(first, others) if others else [first()]
 
 
-def _in_threads(first: Callable[[], Result], others: Sequence[Callable[[], Result]]) -> list[Result]:
+def _run_with_pool(first: Callable[[], T], others: Sequence[Callable[[], T]]) -> list[T]:
     failed, here = Event(), copy_context()
 
     def stop_if_failed() -> None:
         if failed.is_set():
-            raise _Stopped
+            raise _CancelledByFailure
 
     def look() -> None:
-        here.run(between_steps)
+        here.run(run_step_hook)
         stop_if_failed()
 
-    def computed(call: Callable[[], Result], look: Callable[[], None]) -> Result:
+    def computed(call: Callable[[], T], look: Callable[[], None]) -> T:
         try:
-            with looked_on_by(look):
+            with step_hook(look):
                 return call()
         except BaseException:
             failed.set()
@@ -103,16 +114,16 @@ def _in_threads(first: Callable[[], Result], others: Sequence[Callable[[], Resul
             while wait(waiting, _SIGNAL_SECONDS).not_done:
                 pass
             return [own, *(each.result() for each in waiting)]
-        except _Stopped:
+        except _CancelledByFailure:
             errors = [each.exception() for each in waiting]
-            raise next(each for each in errors if each and not isinstance(each, _Stopped)) from None
+            raise next(each for each in errors if each and not isinstance(each, _CancelledByFailure)) from None
         except BaseException:  # such as an interrupt while the others are waited for
             failed.set()
             raise
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def _single_torch_thread() -> Iterator[None]:
     """What torch computes stays in the thread that asks, also in those that are begun meanwhile.
 
     It is the choice of tokens alone: shared by several threads, so little takes longer, even for one sentence.
@@ -126,7 +137,7 @@ def _one_thread() -> Iterator[None]:
 
 
 @runtime_checkable
-class InPlace(Protocol):
+class InPlaceStepper(Protocol):
     """Goes on from one state by NumPy. A stepper that has such a thing makes it by `in_place(state)`."""
 
     @property
@@ -137,58 +148,58 @@ class InPlace(Protocol):
         """One more token of every row [R, 1]: log-probabilities [R, V] of the next, until another step is taken."""
 
 
-def hypotheses(
-    stepper: Stepper, state: SearchState, asked: Asked | Frontier, strategy: Strategy, rules: Sequence[Rule] = ()
+def run_search(
+    stepper: Stepper, state: SearchState, limits: RowLimits | Frontier, strategy: Strategy, rules: Sequence[Rule] = ()
 ) -> Frontier:
     """What a search finds, for whoever need not see it token by token."""
-    return deque(search(stepper, state, asked, strategy, rules, stride), maxlen=1).pop().hypotheses
+    return deque(search(stepper, state, limits, strategy, rules, greedy_fast_path), maxlen=1).pop().hypotheses
 
 
 @torch.no_grad()
-def stride(
+def greedy_fast_path(
     stepper: Stepper, state: Any, frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]
 ) -> tuple[Any, Frontier]:
     """As many turns as it takes until something happens; one, where any may be more than growing."""
-    special, begin = _special(frontier, strategy, rules), getattr(stepper, "in_place", None)
+    special, begin = _stopping_tokens(frontier, strategy, rules), getattr(stepper, "in_place_stepper", None)
     if special is None or begin is None:
-        return turn(stepper, state, frontier, strategy, rules)
-    steps: InPlace = begin(state)
+        return decode_step(stepper, state, frontier, strategy, rules)
+    steps: InPlaceStepper = begin(state)
     going = slice(None) if frontier.open.all() else frontier.open.numpy().nonzero()[0]
     rows = np.arange(frontier.length.size(0))[:, None]
-    room = int((frontier.asked.limit - frontier.length)[frontier.open].min())
+    room = int((frontier.limits.max_length - frontier.length)[frontier.open].min())
     grown: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
     log_probs = steps.step(frontier.last.numpy())
     best = log_probs.argmax(-1, keepdims=True)
     while len(grown) < room and special.isdisjoint(best[going, 0].tolist()):
         grown.append((best, log_probs[rows, best]))
-        between_steps()
+        run_step_hook()
         log_probs = steps.step(best)
         best = log_probs.argmax(-1, keepdims=True)
-    frontier, told = _longer(frontier, grown), torch.from_numpy(log_probs)
-    return steps.state, strategy.advance(frontier, *judged(told, frontier, strategy, rules, told))[1]
+    frontier, told = _append_tokens(frontier, grown), torch.from_numpy(log_probs)
+    return steps.state, strategy.advance(frontier, *apply_rules(told, frontier, strategy, rules, told))[1]
 
 
-def _special(frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]) -> Set[int] | None:
+def _stopping_tokens(frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]) -> Set[int] | None:
     """The tokens that are more than growth, as they end a row or a rule may forbid them; None: any may be."""
     if type(strategy) is not Greedy or _is_inside_prefix(frontier):
         return None
     tokens = {EOS}
     for rule in rules:
-        if (own := getattr(rule, "may_forbid", None)) is None:
+        if (own := getattr(rule, "maskable_ids", None)) is None:
             return None
         tokens.update(own)
     return tokens
 
 
 def _is_inside_prefix(frontier: Frontier) -> bool:
-    prefix = frontier.asked.prefix
+    prefix = frontier.limits.prefix
     return prefix.size(1) > 0 and bool(((prefix != PAD).sum(dim=1) > frontier.length).any())
 
 
-def _longer(frontier: Frontier, grown: Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]) -> Frontier:
+def _append_tokens(frontier: Frontier, grown: Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]) -> Frontier:
     """With more tokens [R, 1] in the open rows, and what these add to the log-probability."""
-    frontier = replace(frontier, **{name: getattr(frontier, name).clone() for name in _GROWING})
-    ids, length, log_probability = (getattr(frontier, name).numpy() for name in _GROWING)
+    frontier = replace(frontier, **{name: getattr(frontier, name).clone() for name in _UPDATED_FIELDS})
+    ids, length, log_probability = (getattr(frontier, name).numpy() for name in _UPDATED_FIELDS)
     rows = frontier.open.numpy().nonzero()[0]
     for tokens, added in grown:
         length[rows] += 1

@@ -14,29 +14,29 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from attendo.data.batch import Example
 from attendo.errors import AttendoError, ModelError, UsageError, require_package
-from attendo.interop.certify import prefixes_of
-from attendo.interop.exported_files import FORMAT, VERSION, checked_export, save_tokenizers, write_json
+from attendo.interop.certify import model_prefix_ids
+from attendo.interop.exported_files import MANIFEST_FORMAT, MANIFEST_VERSION, check_export, save_tokenizers, write_json
 from attendo.interop.onnx.session import OnnxNetwork
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_files import read_json
 from attendo.model_folder import ABOUT, load_tokenizers, require_listed, write_manifest
-from attendo.nn.devices import overflows_in_bytes
+from attendo.nn.devices import int8_saturates
 from attendo.text import Tokenizer
 from attendo.text_model import TextModel
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from attendo.interop.onnx.graph_builder import Ranges
+    from attendo.interop.onnx.graph_builder import ActivationRanges
 
-Precision = Literal["fp32", "int8"]
+OnnxPrecision = Literal["fp32", "int8"]
 
-_EXAMPLES = 200  # of the model's sample, to see how large its numbers are
-_LONGEST = 256
+_MAX_CALIBRATION_EXAMPLES = 200  # of the model's sample, to see how large its numbers are
+_MAX_CALIBRATION_LENGTH = 256
 _POSITIONS = 4096  # of a batch
-_PAIRS = "pairs_fit_16_bits"  # the fact that its products of bytes are exact on every processor: onnx_bytes.py
-_MOST_BYTES = 2**31 - 2**20  # of one file, which is what its format can count
+_PAIR_SUMS_FIT = "pairs_fit_16_bits"  # the fact that its products of bytes are exact on every processor: onnx_bytes.py
+_MAX_FILE_BYTES = 2**31 - 2**20  # of one file, which is what its format can count
 
 
 @dataclass(frozen=True)
@@ -47,23 +47,23 @@ class OnnxModel:
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
     generation: dict[str, Any]
-    precision: Precision
+    precision: OnnxPrecision
 
 
 @dataclass(frozen=True)
-class Rounding:
+class QuantizationPlan:
     """How large the numbers are that go into the products that are rounded, and how many others there are."""
 
-    ranges: "Ranges" = field(default_factory=dict)
-    exact: int = 0
+    ranges: "ActivationRanges" = field(default_factory=dict)
+    num_float32: int = 0
 
 
 def to_onnx(
     model: TextModel,
     folder: str | Path,
-    precision: Precision = "fp32",
+    precision: OnnxPrecision = "fp32",
     examples: Sequence[Example] | None = None,
-    exact: float = 0.0,
+    float32_share: float = 0.0,
 ) -> int:
     """Write a new folder that `open_onnx` reads; how many products are left as they are, although it is int8.
 
@@ -73,34 +73,36 @@ def to_onnx(
     require_package("onnx", "export", "an export to onnx")
     from attendo.interop.onnx.graphs import encoder_graph, step_graph
 
-    folder, network, rounding = Path(folder), model.network, Rounding()
+    folder, network, rounding = Path(folder), model.network, QuantizationPlan()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError("output_folder_not_empty", folder=folder)
     if precision == "int8":
-        network, rounding = _for_bytes(network, examples or _examples(model), exact)
+        network, rounding = _plan_quantization(network, examples or _calibration_examples(model), float32_share)
     graphs = {name: make(network, rounding.ranges) for name, make in (("encoder", encoder_graph), ("step", step_graph))}
     folder.mkdir(parents=True, exist_ok=True)
     for name, graph in graphs.items():
         _save(graph, folder, name)
     save_tokenizers(model, folder)
     write_json(folder / "config.json", network.config.model_dump(mode="json"))
-    write_json(folder / "generation.json", model.stored.generation)
+    write_json(folder / "generation.json", model.stored_model.generation)
     if model.about:
         write_json(folder / ABOUT, model.about)
-    facts = {"exact_products": rounding.exact} if rounding.exact else {}
-    bytes_fact = {_PAIRS: True} if precision == "int8" else {}
-    write_manifest(folder, FORMAT, VERSION, {"to": "onnx", "precision": precision, **bytes_fact, **facts})
-    return rounding.exact
+    facts = {"exact_products": rounding.num_float32} if rounding.num_float32 else {}
+    bytes_fact = {_PAIR_SUMS_FIT: True} if precision == "int8" else {}
+    write_manifest(
+        folder, MANIFEST_FORMAT, MANIFEST_VERSION, {"to": "onnx", "precision": precision, **bytes_fact, **facts}
+    )
+    return rounding.num_float32
 
 
 def open_onnx(folder: str | Path, threads: int | None = None) -> OnnxModel:
     """Read a folder that `to_onnx` wrote; `threads`: as many as torch has, unless given."""
     require_package("onnxruntime", "export", "an ONNX model")
     folder = Path(folder)
-    names, facts = checked_export(folder, "onnx", get_args(Precision))
+    names, facts = check_export(folder, "onnx", get_args(OnnxPrecision))
     weights = (path.name for path in folder.glob("*.weights"))
     require_listed(folder, names, ("encoder.onnx", "step.onnx", "config.json", "generation.json", *weights))
-    if facts["precision"] == "int8" and not facts.get(_PAIRS) and overflows_in_bytes():
+    if facts["precision"] == "int8" and not facts.get(_PAIR_SUMS_FIT) and int8_saturates():
         raise ModelError("onnx_int8_overflow", folder=folder)
     try:
         config = ModelConfig(**read_json(folder / "config.json"))
@@ -114,28 +116,32 @@ def open_onnx(folder: str | Path, threads: int | None = None) -> OnnxModel:
     return OnnxModel(network, source, target, generation, facts["precision"])
 
 
-def _for_bytes(network: Transformer, examples: Sequence[Example], exact: float) -> tuple[Transformer, Rounding]:
+def _plan_quantization(
+    network: Transformer, examples: Sequence[Example], float32_share: float
+) -> tuple[Transformer, QuantizationPlan]:
     """The network as it is best rounded, and how."""
-    from attendo.interop.onnx.quantization import evened, losses, observed
+    from attendo.interop.onnx.quantization import activation_ranges, quantization_sensitivity, smooth_quant
 
-    even = evened(network, examples)
-    ranges = observed(even, examples)
-    if not exact:
-        return even, Rounding(ranges)
-    lost, count = losses(even, ranges, examples), math.ceil(exact * len(ranges))
+    even = smooth_quant(network, examples)
+    ranges = activation_ranges(even, examples)
+    if not float32_share:
+        return even, QuantizationPlan(ranges)
+    lost, count = quantization_sensitivity(even, ranges, examples), math.ceil(float32_share * len(ranges))
     worst = sorted(lost, key=lambda site: lost[site], reverse=True)[:count]
-    return even, Rounding({site: size for site, size in ranges.items() if site not in worst}, count)
+    return even, QuantizationPlan({site: size for site, size in ranges.items() if site not in worst}, count)
 
 
-def _examples(model: TextModel) -> list[Example]:
+def _calibration_examples(model: TextModel) -> list[Example]:
     from attendo.interop.onnx.quantization import random_examples
 
-    pairs = model.stored.sample[:_EXAMPLES]
-    before, begin = prefixes_of(model)
+    pairs = model.stored_model.sample[:_MAX_CALIBRATION_EXAMPLES]
+    before, begin = model_prefix_ids(model)
     sources = model.source_tokenizer.encode_many([source for source, _ in pairs])
     targets = model.target_tokenizer.encode_many([target for _, target in pairs])
     config = model.network.config
-    longest = min(_LONGEST, config.max_length) if config.positions == "learned" else _LONGEST
+    longest = (
+        min(_MAX_CALIBRATION_LENGTH, config.max_length) if config.positions == "learned" else _MAX_CALIBRATION_LENGTH
+    )
     examples = [Example([*before, *source], [*begin, *target]) for source, target in zip(sources, targets, strict=True)]
     return [each for each in examples if each.length <= longest] or random_examples(model.network)
 
@@ -143,6 +149,6 @@ def _examples(model: TextModel) -> list[Example]:
 def _save(graph: "ModelProto", folder: Path, name: str) -> None:
     import onnx
 
-    apart = sum(len(each.raw_data) for each in graph.graph.initializer) > _MOST_BYTES
+    apart = sum(len(each.raw_data) for each in graph.graph.initializer) > _MAX_FILE_BYTES
     place = f"{name}.weights" if apart else None
     onnx.save_model(graph, str(folder / f"{name}.onnx"), save_as_external_data=apart, location=place)

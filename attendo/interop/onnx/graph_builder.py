@@ -20,42 +20,42 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto
 
 Precision = Literal["fp32", "int8"]
-Ranges = Mapping[Any, float]  # the largest number, by its size, that each site is given
+ActivationRanges = Mapping[Any, float]  # the largest number, by its size, that each site is given
 Array = NDArray[Any]
-Shape = list[int | str]
-OWN_OPERATORS = "com.microsoft"  # ONNX Runtime's
-_OPSET, _OWN_OPSET, _IR = 23, 1, 11
+OnnxShape = list[int | str]
+ORT_DOMAIN = "com.microsoft"  # ONNX Runtime's
+_OPSET, _ORT_OPSET, _IR = 23, 1, 11
 _TYPES = {"float": TensorProto.FLOAT, "long": TensorProto.INT64, "int": TensorProto.INT32, "bool": TensorProto.BOOL}
 _ROOT_OF_TWO = np.float32(np.sqrt(2.0))
 _TINY = np.float32(1e-30)  # the least size of anything
-_MOST, _PAIR = 127, 127.9  # rounded, a pair is at most 128, and 255 · 128 < 2¹⁵
+_MAX_INT8, _MAX_PAIR_SUM = 127, 127.9  # rounded, a pair is at most 128, and 255 · 128 < 2¹⁵
 
 
 @dataclass
-class Graph:
+class GraphBuilder:
     """Nodes and constants in the making. Everything is known by its name.
 
     Matrices and what they are multiplied by are rounded to bytes at the sites whose range is known.
     """
 
-    ranges: Ranges
+    ranges: ActivationRanges
     _nodes: list["NodeProto"] = field(default_factory=list)
     _constants: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
     _inputs: list["ValueInfoProto"] = field(default_factory=list)
     _outputs: list["ValueInfoProto"] = field(default_factory=list)
     _weights: list[TensorProto] = field(default_factory=list)
-    _bytes: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    _quantized_inputs: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
-    def input(self, name: str, kind: str, shape: Shape) -> str:
-        self._inputs.append(helper.make_tensor_value_info(name, _TYPES[kind], shape))
+    def input(self, name: str, dtype: str, shape: OnnxShape) -> str:
+        self._inputs.append(helper.make_tensor_value_info(name, _TYPES[dtype], shape))
         return name
 
-    def output(self, name: str, kind: str, shape: Shape, value: str | None = None) -> None:
+    def output(self, name: str, dtype: str, shape: OnnxShape, value: str | None = None) -> None:
         """What a node gives by that name, or a value that is given the name instead of its own."""
         for node in self._nodes if value is not None else ():
             for names in (node.input, node.output):
                 names[:] = [name if each == value else each for each in names]
-        self._outputs.append(helper.make_tensor_value_info(name, _TYPES[kind], shape))
+        self._outputs.append(helper.make_tensor_value_info(name, _TYPES[dtype], shape))
 
     def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """The name of its one output."""
@@ -67,22 +67,22 @@ class Graph:
         self._nodes.append(helper.make_node(operator, list(inputs), made, **attributes))
         return made
 
-    def constant(self, value: Any, kind: str = "float32") -> str:
+    def constant(self, value: Any, dtype: str = "float32") -> str:
         """A small array; the same is kept once."""
-        array = np.asarray(value, kind)
-        key = (kind, array.shape, array.tobytes())
+        array = np.asarray(value, dtype)
+        key = (dtype, array.shape, array.tobytes())
         if key not in self._constants:
             self._constants[key] = self._weight(array)
         return self._constants[key]
 
     def model(self) -> "ModelProto":
         graph = helper.make_graph(self._nodes, "attendo", self._inputs, self._outputs, self._weights)
-        versions = [helper.make_opsetid("", _OPSET), helper.make_opsetid(OWN_OPERATORS, _OWN_OPSET)]
+        versions = [helper.make_opsetid("", _OPSET), helper.make_opsetid(ORT_DOMAIN, _ORT_OPSET)]
         return helper.make_model(graph, opset_imports=versions, ir_version=_IR, producer_name="attendo")
 
     def table(self, weight: Tensor) -> str:
         """Rows that are looked up."""
-        return self._weight(array_of(weight))
+        return self._weight(to_numpy(weight))
 
     def linear(self, x: str, site: object, weight: Tensor, bias: Tensor | None, never_negative: bool = False) -> str:
         """x Wᵀ + b, where x is [..., in]. `site` is what the range of x is known by.
@@ -90,19 +90,19 @@ class Graph:
         `never_negative`: whatever of x is below 0 counts as 0.
         """
         if site in self.ranges:
-            return self._of_bytes(x, self.ranges[site], weight, bias, never_negative)
-        product = self.node("MatMul", self.node("Relu", x) if never_negative else x, self._weight(array_of(weight).T))
-        return product if bias is None else self.node("Add", product, self._weight(array_of(bias)))
+            return self._int8_linear(x, self.ranges[site], weight, bias, never_negative)
+        product = self.node("MatMul", self.node("Relu", x) if never_negative else x, self._weight(to_numpy(weight).T))
+        return product if bias is None else self.node("Add", product, self._weight(to_numpy(bias)))
 
     def norm(self, x: str, norm: nn.Module) -> str:
         if isinstance(norm, nn.Identity):
             return x
         with_mean = isinstance(norm, nn.LayerNorm)
-        gains = [self._weight(array_of(norm.get_parameter(each))) for each in ("weight", "bias")[: 1 + with_mean]]
+        gains = [self._weight(to_numpy(norm.get_parameter(each))) for each in ("weight", "bias")[: 1 + with_mean]]
         kind = "LayerNormalization" if with_mean else "SimplifiedLayerNormalization"
         return self.node(kind, x, *gains, axis=-1, epsilon=float(norm.eps))  # type: ignore[arg-type]
 
-    def activated(self, x: str, activation: str) -> str:
+    def activate(self, x: str, activation: str) -> str:
         if activation == "gelu":
             half = self.node("Mul", x, self.constant(0.5))
             error = self.node("Erf", self.node("Div", x, self.constant(_ROOT_OF_TWO)))
@@ -110,32 +110,32 @@ class Graph:
         if activation == "silu":
             return self.node("Mul", x, self.node("Sigmoid", x))
         gate, value = self.nodes("Split", x, count=2, axis=-1, num_outputs=2)
-        return self.node("Mul", self.activated(gate, "silu"), value)
+        return self.node("Mul", self.activate(gate, "silu"), value)
 
-    def cast(self, x: str, kind: str) -> str:
-        return self.node("Cast", x, to=_TYPES[kind])
+    def cast(self, x: str, dtype: str) -> str:
+        return self.node("Cast", x, to=_TYPES[dtype])
 
-    def shaped(self, x: str, *shape: int) -> str:
+    def reshape(self, x: str, *shape: int) -> str:
         """0 is what it was, -1 what remains."""
         return self.node("Reshape", x, self.constant(shape, "int64"))
 
-    def _of_bytes(self, x: str, size: float, weight: Tensor, bias: Tensor | None, never_negative: bool) -> str:
+    def _int8_linear(self, x: str, max_abs: float, weight: Tensor, bias: Tensor | None, never_negative: bool) -> str:
         """Every column of the matrix has a scale of its own, and x one for all it can be: no row depends on others.
 
         Unsigned by signed bytes: the one pairing that ONNX Runtime multiplies with VNNI instructions, and
         the quickest without these.
         """
         most, zero = (255, 0) if never_negative else (127, 128)
-        given = self.constant(max(size, float(_TINY)) / most), self.constant(zero, "uint8")
-        if (x, *given) not in self._bytes:
-            self._bytes[x, *given] = self.node("QuantizeLinear", x, *given)
-        step = steps_of(weight.detach().float())
-        whole = self._weight(array_of((weight / step).round()).T.astype(np.int8))
+        given = self.constant(max(max_abs, float(_TINY)) / most), self.constant(zero, "uint8")
+        if (x, *given) not in self._quantized_inputs:
+            self._quantized_inputs[x, *given] = self.node("QuantizeLinear", x, *given)
+        step = int8_scales(weight.detach().float())
+        whole = self._weight(to_numpy((weight / step).round()).T.astype(np.int8))
         return self.node(
             "MatMulIntegerToFloat",
-            *(self._bytes[x, *given], whole, given[0], self._weight(array_of(step.squeeze(1))), given[1]),
-            *("", "" if bias is None else self._weight(array_of(bias))),
-            domain=OWN_OPERATORS,
+            *(self._quantized_inputs[x, *given], whole, given[0], self._weight(to_numpy(step.squeeze(1))), given[1]),
+            *("", "" if bias is None else self._weight(to_numpy(bias))),
+            domain=ORT_DOMAIN,
         )
 
     def _weight(self, array: Array) -> str:
@@ -144,12 +144,12 @@ class Graph:
         return name
 
 
-def array_of(weight: Tensor) -> Array:
+def to_numpy(weight: Tensor) -> Array:
     return weight.detach().float().cpu().numpy()
 
 
-def steps_of(matrix: Float[Tensor, "N K"]) -> Float[Tensor, "N 1"]:
+def int8_scales(matrix: Float[Tensor, "N K"]) -> Float[Tensor, "N 1"]:
     """How much 1 stands for in the bytes of each row, which is what one component of the product is made of."""
     pairs = F.pad(matrix, (0, matrix.size(1) % 2)).unflatten(1, (-1, 2)).sum(-1)
     largest, largest_pair = (each.abs().amax(1, keepdim=True) for each in (matrix, pairs))
-    return (largest / _MOST).maximum(largest_pair / _PAIR).clamp(min=1e-30)
+    return (largest / _MAX_INT8).maximum(largest_pair / _MAX_PAIR_SUM).clamp(min=1e-30)

@@ -19,18 +19,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from attendo.errors import ModelError
-from attendo.interop.onnx.graph_builder import Graph, Ranges
+from attendo.interop.onnx.graph_builder import ActivationRanges, GraphBuilder
 from attendo.interop.onnx.layers import (
-    Heads,
-    Rows,
-    around,
-    attention_in_source,
-    attention_to_memory,
-    attention_to_past,
-    embedded,
+    HeadLayout,
+    StepInputs,
+    add_residual,
+    cross_attention,
+    decoder_self_attention,
+    embed,
+    encoder_self_attention,
     feed_forward,
-    memory_of,
-    turn_of,
+    output_memory,
+    rotary_tables,
 )
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Embedding, Transformer
@@ -41,14 +41,18 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-def obstacles(config: ModelConfig) -> list[str]:
+def incompatibilities(config: ModelConfig) -> list[str]:
     """Why the graphs cannot hold such a network, one line a reason; nothing where they can."""
     return ["it has no encoder (num_encoder_layers is 0)"] if config.decoder_only else []
 
 
-def encoder_graph(network: Transformer, ranges: Ranges | None = None) -> "ModelProto":
+def encoder_graph(network: Transformer, ranges: ActivationRanges | None = None) -> "ModelProto":
     """From ids to the keys and values that every layer of the decoder looks at; what has a range, in int8."""
-    embedding, graph, heads = _source_of(network), Graph(ranges or {}), Heads.of(network.config)
+    embedding, graph, heads = (
+        _require_source_embedding(network),
+        GraphBuilder(ranges or {}),
+        HeadLayout.from_config(network.config),
+    )
     ids = graph.input("source_ids", "long", ["B", "S"])
     is_token = graph.input("source_mask", "bool", ["B", "S"])
     mask = graph.node("Unsqueeze", is_token, graph.constant([1, 2], "int64"))
@@ -56,41 +60,41 @@ def encoder_graph(network: Transformer, ranges: Ranges | None = None) -> "ModelP
     length = graph.node("Shape", ids, start=1)
     last = graph.cast(graph.node("Squeeze", length), "float")
     positions = graph.cast(graph.node("Range", graph.constant(0.0), last, graph.constant(1.0)), "long")
-    seen = _repeated(graph, mask, length)
-    x, turn = embedded(graph, ids, embedding, positions), turn_of(graph, embedding, positions)
+    seen = _repeat_mask(graph, mask, length)
+    x, turn = embed(graph, ids, embedding, positions), rotary_tables(graph, embedding, positions)
     for block in _encoder_blocks(network):
-        attention = partial(attention_in_source, graph, block.self_attention, heads, seen, turn)
-        x = around(graph, x, block.self_residual, attention)
-        x = around(graph, x, block.feed_forward_residual, partial(feed_forward, graph, block.feed_forward))
+        attention = partial(encoder_self_attention, graph, block.self_attention, heads, seen, turn)
+        x = add_residual(graph, x, block.self_residual, attention)
+        x = add_residual(graph, x, block.feed_forward_residual, partial(feed_forward, graph, block.feed_forward))
     x = graph.norm(x, network.encoder_norm)
     for layer, attention_to_it in enumerate(_cross_attentions(network)):
-        memory_of(graph, attention_to_it, heads, layer, x)
+        output_memory(graph, attention_to_it, heads, layer, x)
     graph.output("mask", "bool", ["B", 1, 1, "S"], mask)
     return graph.model()
 
 
-def step_graph(network: Transformer, ranges: Ranges | None = None) -> "ModelProto":
+def step_graph(network: Transformer, ranges: ActivationRanges | None = None) -> "ModelProto":
     """One more token of every row; what has a range, in int8."""
-    _source_of(network)
-    graph, heads = Graph(ranges or {}), Heads.of(network.config)
+    _require_source_embedding(network)
+    graph, heads = GraphBuilder(ranges or {}), HeadLayout.from_config(network.config)
     ids, position = graph.input("ids", "long", ["R", 1]), graph.input("position", "int", [1])
     mask, width = graph.input("mask", "bool", ["B", 1, 1, "S"]), graph.input("width", "int", [1])
     positions, side_by_side = graph.cast(position, "long"), graph.cast(width, "long")
-    ends = graph.constant([-1], "int64"), graph.constant([heads.count * heads.width], "int64")
-    rows = Rows(
+    ends = graph.constant([-1], "int64"), graph.constant([heads.num_heads * heads.width], "int64")
+    rows = StepInputs(
         position=position,
         width=width,
         order=graph.input("order", "int", ["B", "W", "C"]),
-        seen=_repeated(graph, mask, side_by_side),
-        by_sentence=graph.node("Concat", ends[0], side_by_side, ends[1], axis=0),
+        source_mask=_repeat_mask(graph, mask, side_by_side),
+        query_shape=graph.node("Concat", ends[0], side_by_side, ends[1], axis=0),
     )
-    x, turn = embedded(graph, ids, network.target, positions), turn_of(graph, network.target, positions)
+    x, turn = embed(graph, ids, network.target, positions), rotary_tables(graph, network.target, positions)
     for layer, (block, cross) in enumerate(zip(_decoder_blocks(network), _cross_attentions(network), strict=True)):
         assert block.cross_residual is not None  # there is an encoder
-        past = partial(attention_to_past, graph, block.self_attention, heads, rows, turn, layer)
-        x = around(graph, x, block.self_residual, past)
-        x = around(graph, x, block.cross_residual, partial(attention_to_memory, graph, cross, heads, rows, layer))
-        x = around(graph, x, block.feed_forward_residual, partial(feed_forward, graph, block.feed_forward))
+        past = partial(decoder_self_attention, graph, block.self_attention, heads, rows, turn, layer)
+        x = add_residual(graph, x, block.self_residual, past)
+        x = add_residual(graph, x, block.cross_residual, partial(cross_attention, graph, cross, heads, rows, layer))
+        x = add_residual(graph, x, block.feed_forward_residual, partial(feed_forward, graph, block.feed_forward))
     x = graph.norm(x, network.decoder_norm)
     logits = graph.linear(x, network.output, network.output.weight, network.output.bias)
     for name, value in (("logits", logits), ("log_probs", graph.node("LogSoftmax", logits, axis=-1))):
@@ -98,14 +102,14 @@ def step_graph(network: Transformer, ranges: Ranges | None = None) -> "ModelProt
     return graph.model()
 
 
-def _repeated(graph: Graph, mask: str, times: str) -> str:
+def _repeat_mask(graph: GraphBuilder, mask: str, times: str) -> str:
     """[B, 1, 1, S] for each of so many queries: [B, 1, T, S]."""
     one = graph.constant([1], "int64")
     return graph.node("Expand", mask, graph.node("Concat", one, one, times, one, axis=0))
 
 
-def _source_of(network: Transformer) -> Embedding:
-    if (reasons := obstacles(network.config)) or network.source is None:
+def _require_source_embedding(network: Transformer) -> Embedding:
+    if (reasons := incompatibilities(network.config)) or network.source is None:
         raise ModelError("onnx_network_unsupported", reasons="; ".join(reasons))
     return network.source
 

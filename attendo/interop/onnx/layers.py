@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor, nn
 
-from attendo.interop.onnx.graph_builder import OWN_OPERATORS, Array, Graph, Shape
+from attendo.interop.onnx.graph_builder import ORT_DOMAIN, Array, GraphBuilder, OnnxShape
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Embedding
 from attendo.nn.attention import MultiHeadAttention
@@ -21,7 +21,7 @@ Affine = tuple[Tensor, Tensor]  # weight and bias
 
 
 @dataclass(frozen=True)
-class Turn:
+class RotaryTables:
     """The names of the cosines and sines that rotary positions turn queries and keys by: [T, 1, d_key / 2]."""
 
     cosine: str
@@ -29,40 +29,40 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Heads:
+class HeadLayout:
     """Queries, keys and values of one width: where they have two in the network, zeros fill up the narrower."""
 
-    count: int
+    num_heads: int
     width: int
     d_key: int
     d_value: int
 
     @staticmethod
-    def of(config: ModelConfig) -> "Heads":
+    def from_config(config: ModelConfig) -> "HeadLayout":
         usual = config.d_model // config.num_heads
         keys, values = config.d_key or usual, config.d_value or usual
-        return Heads(config.num_heads, max(keys, values), keys, values)
+        return HeadLayout(config.num_heads, max(keys, values), keys, values)
 
     def queries(self, attention: MultiHeadAttention) -> Affine:
         """Scaled, so that nobody has to scale their products with the keys."""
-        weight, bias = self._part(attention, 0, self.d_key)
+        weight, bias = self._projection(attention, 0, self.d_key)
         return weight / math.sqrt(self.d_key), bias / math.sqrt(self.d_key)
 
     def keys(self, attention: MultiHeadAttention) -> Affine:
-        return self._part(attention, self.count * self.d_key, self.d_key)
+        return self._projection(attention, self.num_heads * self.d_key, self.d_key)
 
     def values(self, attention: MultiHeadAttention) -> Affine:
-        return self._part(attention, 2 * self.count * self.d_key, self.d_value)
+        return self._projection(attention, 2 * self.num_heads * self.d_key, self.d_value)
 
     def output(self, attention: MultiHeadAttention) -> Affine:
         weight = attention.output.weight.detach()
-        by_head = weight.view(weight.size(0), self.count, self.d_value)
+        by_head = weight.view(weight.size(0), self.num_heads, self.d_value)
         return nn.functional.pad(by_head, (0, self.width - self.d_value)).flatten(1), attention.output.bias
 
-    def _part(self, attention: MultiHeadAttention, first: int, width: int) -> Affine:
-        rows, missing = slice(first, first + self.count * width), self.width - width
-        weight = attention.project.weight.detach()[rows].view(self.count, width, -1)
-        bias = attention.project.bias.detach()[rows].view(self.count, width)
+    def _projection(self, attention: MultiHeadAttention, first: int, width: int) -> Affine:
+        rows, missing = slice(first, first + self.num_heads * width), self.width - width
+        weight = attention.project.weight.detach()[rows].view(self.num_heads, width, -1)
+        bias = attention.project.bias.detach()[rows].view(self.num_heads, width)
         return (
             nn.functional.pad(weight, (0, 0, 0, missing)).flatten(0, 1),
             nn.functional.pad(bias, (0, missing)).flatten(),
@@ -70,64 +70,77 @@ class Heads:
 
 
 @dataclass(frozen=True)
-class Rows:
+class StepInputs:
     """What every layer of a step needs to know of the rows, by name."""
 
     position: str
     width: str
     order: str
-    seen: str  # [B, 1, R / B, S]
-    by_sentence: str  # the shape [B, R / B, H * K]
+    source_mask: str  # [B, 1, R / B, S]
+    query_shape: str  # the shape [B, R / B, H * K]
 
 
-def embedded(graph: Graph, ids: str, embedding: Embedding, positions: str) -> str:
+def embed(graph: GraphBuilder, ids: str, embedding: Embedding, positions: str) -> str:
     """Token vectors [B, T, D] with the vectors of their positions [T]."""
     x = graph.node("Gather", graph.table(embedding.tokens.weight.detach() * embedding.scale), ids)
     kind, width = embedding.positions, embedding.tokens.embedding_dim
     if isinstance(kind, LearnedPositions):
         x = graph.node("Add", x, graph.node("Gather", graph.table(kind.table.detach()[kind.offset :]), positions))
     elif isinstance(kind, SinusoidalPositions):
-        x = graph.node("Add", x, _waves(graph, positions, kind, width))
+        x = graph.node("Add", x, _sinusoids(graph, positions, kind, width))
     return x if embedding.norm is None else graph.norm(x, embedding.norm)
 
 
-def turn_of(graph: Graph, embedding: Embedding, positions: str) -> Turn | None:
+def rotary_tables(graph: GraphBuilder, embedding: Embedding, positions: str) -> RotaryTables | None:
     kind = embedding.positions
     if not isinstance(kind, RotaryPositions):
         return None
     angles = graph.node(
         "Unsqueeze", _angles(graph, positions, frequencies(kind.d_key).numpy(), 0), graph.constant([1], "int64")
     )
-    return Turn(graph.node("Cos", angles), graph.node("Sin", angles))
+    return RotaryTables(graph.node("Cos", angles), graph.node("Sin", angles))
 
 
-def around(graph: Graph, x: str, residual: Residual, sublayer: Callable[[str], str]) -> str:
+def add_residual(graph: GraphBuilder, x: str, residual: Residual, sublayer: Callable[[str], str]) -> str:
     """The path around a sub-layer."""
     if residual.pre_norm:
         return graph.node("Add", x, sublayer(graph.norm(x, residual.normalise)))
     return graph.norm(graph.node("Add", x, sublayer(x)), residual.normalise)
 
 
-def feed_forward(graph: Graph, part: FeedForward, x: str) -> str:
-    wide = graph.linear(x, part.expand, part.expand.weight, part.expand.bias)
-    if part.activation == "relu":
-        return graph.linear(wide, part.contract, part.contract.weight, part.contract.bias, never_negative=True)
-    return graph.linear(graph.activated(wide, part.activation), part.contract, part.contract.weight, part.contract.bias)
+def feed_forward(graph: GraphBuilder, module: FeedForward, x: str) -> str:
+    wide = graph.linear(x, module.expand, module.expand.weight, module.expand.bias)
+    if module.activation == "relu":
+        return graph.linear(wide, module.contract, module.contract.weight, module.contract.bias, never_negative=True)
+    return graph.linear(
+        graph.activate(wide, module.activation), module.contract, module.contract.weight, module.contract.bias
+    )
 
 
-def attention_in_source(
-    graph: Graph, attention: MultiHeadAttention, heads: Heads, seen: str, turn: Turn | None, x: str
+def encoder_self_attention(
+    graph: GraphBuilder,
+    attention: MultiHeadAttention,
+    heads: HeadLayout,
+    mask: str,
+    rotary: RotaryTables | None,
+    x: str,
 ) -> str:
-    mixed = _attention(graph, heads, seen, *_queries_keys_values(graph, x, attention, heads, turn))
+    mixed = _attention(graph, heads, mask, *_queries_keys_values(graph, x, attention, heads, rotary))
     return graph.linear(mixed, attention.output, *heads.output(attention))
 
 
-def attention_to_past(
-    graph: Graph, attention: MultiHeadAttention, heads: Heads, rows: Rows, turn: Turn | None, layer: int, x: str
+def decoder_self_attention(
+    graph: GraphBuilder,
+    attention: MultiHeadAttention,
+    heads: HeadLayout,
+    rows: StepInputs,
+    rotary: RotaryTables | None,
+    layer: int,
+    x: str,
 ) -> str:
     """Writes the keys and values of the position that is read where the past ones lie, and looks at all of them."""
-    new = _queries_keys_values(graph, x, attention, heads, turn)
-    room: Shape = ["R", heads.count, "C", heads.width]
+    new = _queries_keys_values(graph, x, attention, heads, rotary)
+    room: OnnxShape = ["R", heads.num_heads, "C", heads.width]
     past = [graph.input(f"past_{kind}.{layer}", "float", room) for kind in ("keys", "values")]
     present = (f"present_keys.{layer}", f"present_values.{layer}")
     mixed, *_ = graph.nodes(
@@ -135,75 +148,77 @@ def attention_to_past(
         *(*new, "", "", *past, rows.position, rows.width, rows.order),
         count=3,
         names=present,
-        num_heads=heads.count,
+        num_heads=heads.num_heads,
         scale=1.0,  # the queries are scaled already
         past_present_share_buffer=1,
-        domain=OWN_OPERATORS,
+        domain=ORT_DOMAIN,
     )
     for name in present:
         graph.output(name, "float", room)
     return graph.linear(mixed, attention.output, *heads.output(attention))
 
 
-def attention_to_memory(
-    graph: Graph, attention: MultiHeadAttention, heads: Heads, rows: Rows, layer: int, x: str
+def cross_attention(
+    graph: GraphBuilder, attention: MultiHeadAttention, heads: HeadLayout, rows: StepInputs, layer: int, x: str
 ) -> str:
     """The rows of a sentence look at its keys and values side by side: nothing is repeated for each of them."""
-    queries = graph.node("Reshape", graph.linear(x, attention, *heads.queries(attention)), rows.by_sentence)
-    memory = [graph.input(f"{kind}.{layer}", "float", ["B", "S", heads.count * heads.width]) for kind in MEMORY]
-    mixed = graph.shaped(_attention(graph, heads, rows.seen, queries, *memory), -1, 1, heads.count * heads.width)
+    queries = graph.node("Reshape", graph.linear(x, attention, *heads.queries(attention)), rows.query_shape)
+    memory = [graph.input(f"{kind}.{layer}", "float", ["B", "S", heads.num_heads * heads.width]) for kind in MEMORY]
+    mixed = graph.reshape(
+        _attention(graph, heads, rows.source_mask, queries, *memory), -1, 1, heads.num_heads * heads.width
+    )
     return graph.linear(mixed, attention.output, *heads.output(attention))
 
 
-def memory_of(graph: Graph, attention: MultiHeadAttention, heads: Heads, layer: int, x: str) -> None:
-    """What `attention_to_memory` looks at, as output of the graph."""
+def output_memory(graph: GraphBuilder, attention: MultiHeadAttention, heads: HeadLayout, layer: int, x: str) -> None:
+    """What `cross_attention` looks at, as output of the graph."""
     for kind, affine in zip(MEMORY, (heads.keys(attention), heads.values(attention)), strict=True):
         each = graph.linear(x, MEMORY, *affine)
-        graph.output(f"{kind}.{layer}", "float", ["B", "S", heads.count * heads.width], each)
+        graph.output(f"{kind}.{layer}", "float", ["B", "S", heads.num_heads * heads.width], each)
 
 
-def _attention(graph: Graph, heads: Heads, seen: str, queries: str, keys: str, values: str) -> str:
+def _attention(graph: GraphBuilder, heads: HeadLayout, mask: str, queries: str, keys: str, values: str) -> str:
     """Of queries [B, T, H * K], scaled already, to what they see [B, 1, T, S]: 0 where that is nothing."""
     return graph.node(
-        "Attention", queries, keys, values, seen, scale=1.0, q_num_heads=heads.count, kv_num_heads=heads.count
+        "Attention", queries, keys, values, mask, scale=1.0, q_num_heads=heads.num_heads, kv_num_heads=heads.num_heads
     )
 
 
 def _queries_keys_values(
-    graph: Graph, x: str, attention: MultiHeadAttention, heads: Heads, turn: Turn | None
+    graph: GraphBuilder, x: str, attention: MultiHeadAttention, heads: HeadLayout, rotary: RotaryTables | None
 ) -> list[str]:
     """In three products: what one makes would have to be copied apart."""
     parts = heads.queries(attention), heads.keys(attention), heads.values(attention)
     queries, keys, values = (graph.linear(x, attention.project, *each) for each in parts)
-    return [_turned(graph, queries, heads, turn), _turned(graph, keys, heads, turn), values]
+    return [_rotate(graph, queries, heads, rotary), _rotate(graph, keys, heads, rotary), values]
 
 
-def _turned(graph: Graph, x: str, heads: Heads, turn: Turn | None) -> str:
+def _rotate(graph: GraphBuilder, x: str, heads: HeadLayout, rotary: RotaryTables | None) -> str:
     """[B, T, H * K]: component i of a head is paired with component i + d_key / 2; what fills up stays as it is."""
-    if turn is None:
+    if rotary is None:
         return x
-    x = graph.shaped(x, 0, 0, heads.count, heads.width)
+    x = graph.reshape(x, 0, 0, heads.num_heads, heads.width)
     half, rest = heads.d_key // 2, heads.width - heads.d_key
     parts = [half, half, *([rest] if rest else [])]
     first, second, *filling = graph.nodes("Split", x, graph.constant(parts, "int64"), count=len(parts), axis=-1)
-    one, other = graph.node("Mul", first, turn.cosine), graph.node("Mul", second, turn.sine)
-    third, fourth = graph.node("Mul", first, turn.sine), graph.node("Mul", second, turn.cosine)
+    one, other = graph.node("Mul", first, rotary.cosine), graph.node("Mul", second, rotary.sine)
+    third, fourth = graph.node("Mul", first, rotary.sine), graph.node("Mul", second, rotary.cosine)
     whole = graph.node("Concat", graph.node("Sub", one, other), graph.node("Add", third, fourth), *filling, axis=-1)
-    return graph.shaped(whole, 0, 0, heads.count * heads.width)
+    return graph.reshape(whole, 0, 0, heads.num_heads * heads.width)
 
 
-def _waves(graph: Graph, positions: str, kind: SinusoidalPositions, width: int) -> str:
+def _sinusoids(graph: GraphBuilder, positions: str, module: SinusoidalPositions, width: int) -> str:
     """Sines and cosines [T, D] in the order of the layout."""
-    numbers, half = np.arange(width), frequencies(width, reaches_end=kind.layout == "fairseq").numpy()
-    if kind.layout == "interleaved":
+    numbers, half = np.arange(width), frequencies(width, reaches_end=module.layout == "fairseq").numpy()
+    if module.layout == "interleaved":
         frequency, is_sine = half.repeat(2), numbers % 2 == 0
     else:
         frequency, is_sine = np.tile(half, 2), numbers < width // 2
-    angles = _angles(graph, positions, frequency, kind.offset)
+    angles = _angles(graph, positions, frequency, module.offset)
     return graph.node("Where", graph.constant(is_sine, "bool"), graph.node("Sin", angles), graph.node("Cos", angles))
 
 
-def _angles(graph: Graph, positions: str, frequency: Array, offset: int) -> str:
+def _angles(graph: GraphBuilder, positions: str, frequency: Array, offset: int) -> str:
     """[T, N]."""
     numbers = graph.cast(graph.node("Unsqueeze", positions, graph.constant([1], "int64")), "float")
     return graph.node("Mul", graph.node("Add", numbers, graph.constant(float(offset))), graph.constant(frequency))

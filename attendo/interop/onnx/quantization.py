@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attendo.data.batch import Batch, Example, collate
-from attendo.interop.onnx.graph_builder import Ranges, steps_of
+from attendo.interop.onnx.graph_builder import ActivationRanges, int8_scales
 from attendo.interop.onnx.layers import MEMORY
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import MultiHeadAttention
@@ -27,117 +27,122 @@ from attendo.nn.feedforward import FeedForward
 from attendo.nn.residual import Residual
 from attendo.text import CONTROL_PIECES, PAD
 
-_SHARE = (
+_ALPHA = (
     0.85  # of the sizes of x that the matrix takes over: from 0.8 on answers change equally little (docs/benchmarks.md)
 )
-_LEAST = 0.01  # of the largest: a component that the examples leave at 0 may be anything elsewhere
-Sizes = Mapping[Any, Tensor]
-_NUM_RANDOM_EXAMPLES, _LENGTH = 64, 24  # of random ids, where there is nothing better
-_BATCH = 32
+_MIN_RELATIVE_SIZE = 0.01  # of the largest: a component that the examples leave at 0 may be anything elsewhere
+InputMaxima = Mapping[Any, Tensor]
+_NUM_RANDOM_EXAMPLES, _RANDOM_LENGTH = 64, 24  # of random ids, where there is nothing better
+_BATCH_SIZE = 32
 _NUM_SENSITIVITY_EXAMPLES = 32
 
 
 @torch.no_grad()
-def evened(network: Transformer, examples: Sequence[Example]) -> Transformer:
+def smooth_quant(network: Transformer, examples: Sequence[Example]) -> Transformer:
     """A copy; the examples show how large its numbers are."""
     even = copy.deepcopy(network)
     even.output.weight = nn.Parameter(even.output.weight.clone())  # where it is tied, the embedding stays as it is
-    seen = sizes(even, examples)
+    seen = max_abs(even, examples)
     for block in (*even.encoder, *even.decoder):
         assert isinstance(block, EncoderBlock | DecoderBlock)
-        _even_attention(block.self_attention, seen)
-        _even_norm(block.self_residual, seen[block.self_attention.project], block.self_attention.project.weight)
-        _even_feed_forward(block.feed_forward, seen)
-        _even_norm(block.feed_forward_residual, seen[block.feed_forward.expand], block.feed_forward.expand.weight)
-    _even_memory(even, seen)
-    _even(seen[even.output], [*even.decoder_norm.parameters()], [even.output.weight])
+        _smooth_attention(block.self_attention, seen)
+        _smooth_norm(block.self_residual, seen[block.self_attention.project], block.self_attention.project.weight)
+        _smooth_feed_forward(block.feed_forward, seen)
+        _smooth_norm(block.feed_forward_residual, seen[block.feed_forward.expand], block.feed_forward.expand.weight)
+    _smooth_memory(even, seen)
+    _smooth(seen[even.output], [*even.decoder_norm.parameters()], [even.output.weight])
     return even
 
 
-def _even_memory(network: Transformer, seen: Sizes) -> None:
+def _smooth_memory(network: Transformer, maxima: InputMaxima) -> None:
     """All layers of the decoder look at one memory."""
     matrices = []
     for block in network.decoder:
         if isinstance(block, DecoderBlock) and (attention := block.cross_attention) is not None:
             assert block.cross_residual is not None
-            _even_attention(attention, seen)
+            _smooth_attention(attention, maxima)
             width = attention.num_heads * attention.d_key
-            _even_norm(block.cross_residual, seen[attention], attention.project.weight[:width])
+            _smooth_norm(block.cross_residual, maxima[attention], attention.project.weight[:width])
             matrices.append(attention.project.weight[width:])
     if matrices:
-        _even(seen[MEMORY], [*network.encoder_norm.parameters()], matrices)
+        _smooth(maxima[MEMORY], [*network.encoder_norm.parameters()], matrices)
 
 
-def _even_norm(residual: Residual, size: Tensor, matrix: Tensor) -> None:
+def _smooth_norm(residual: Residual, input_max: Tensor, matrix: Tensor) -> None:
     if residual.pre_norm:  # else what it makes is also the path around the next sub-layer
-        _even(size, [*residual.normalise.parameters()], [matrix])
+        _smooth(input_max, [*residual.normalise.parameters()], [matrix])
 
 
-def _even_attention(attention: MultiHeadAttention, seen: Sizes) -> None:
+def _smooth_attention(attention: MultiHeadAttention, maxima: InputMaxima) -> None:
     values = slice(2 * attention.num_heads * attention.d_key, None)
     makers = [attention.project.weight[values], attention.project.bias[values]]
-    _even(seen[attention.output], makers, [attention.output.weight])
+    _smooth(maxima[attention.output], makers, [attention.output.weight])
 
 
-def _even_feed_forward(part: FeedForward, seen: Sizes) -> None:
-    linear = {"relu": slice(None), "swiglu": slice(part.contract.in_features, None)}  # rows that it is linear in
-    if (rows := linear.get(part.activation)) is not None:
-        _even(seen[part.contract], [part.expand.weight[rows], part.expand.bias[rows]], [part.contract.weight])
+def _smooth_feed_forward(module: FeedForward, maxima: InputMaxima) -> None:
+    linear = {"relu": slice(None), "swiglu": slice(module.contract.in_features, None)}  # rows that it is linear in
+    if (rows := linear.get(module.activation)) is not None:
+        _smooth(
+            maxima[module.contract], [module.expand.weight[rows], module.expand.bias[rows]], [module.contract.weight]
+        )
 
 
-def _even(size: Tensor, makers: Sequence[Tensor], matrices: Sequence[Tensor]) -> None:
-    """`makers` make x, component by component, `matrices` are what it is multiplied by; without makers it stays."""
-    if not makers:
+def _smooth(input_max: Tensor, producers: Sequence[Tensor], matrices: Sequence[Tensor]) -> None:
+    """`producers` make x, component by component, `matrices` are what it is multiplied by; without makers it stays."""
+    if not producers:
         return
     width = torch.stack([matrix.abs().amax(0) for matrix in matrices]).amax(0)
-    scale = _not_tiny(size) ** _SHARE / _not_tiny(width) ** (1 - _SHARE)
-    for maker in makers:
+    scale = _clamp_small(input_max) ** _ALPHA / _clamp_small(width) ** (1 - _ALPHA)
+    for maker in producers:
         maker.div_(scale if maker.dim() == 1 else scale[:, None])
     for matrix in matrices:
         matrix.mul_(scale)
 
 
-def _not_tiny(size: Tensor) -> Tensor:
-    return size.clamp(min=max(float(size.max()) * _LEAST, 1e-30))
+def _clamp_small(size: Tensor) -> Tensor:
+    return size.clamp(min=max(float(size.max()) * _MIN_RELATIVE_SIZE, 1e-30))
 
 
 @dataclass(frozen=True)
-class Product:
+class MatmulSignature:
     """A function of torch that multiplies: which argument is x, which the matrix, which dimension of it is summed."""
 
-    given: int
-    matrix: int
-    inside: int
+    input_index: int
+    weight_index: int
+    reduced_dim: int
 
 
-PRODUCTS: Mapping[Callable[..., Any], Product] = {F.linear: Product(0, 1, 1), torch._addmm_activation: Product(1, 2, 0)}
+MATMULS: Mapping[Callable[..., Any], MatmulSignature] = {
+    F.linear: MatmulSignature(0, 1, 1),
+    torch._addmm_activation: MatmulSignature(1, 2, 0),
+}
 
 
-def observed(network: Transformer, examples: Sequence[Example]) -> Ranges:
+def activation_ranges(network: Transformer, examples: Sequence[Example]) -> ActivationRanges:
     """The largest number, by its size, at every site of the graphs."""
-    return {site: float(each.max()) for site, each in sizes(network, examples).items()}
+    return {site: float(each.max()) for site, each in max_abs(network, examples).items()}
 
 
 @torch.no_grad()
-def sizes(network: Transformer, examples: Sequence[Example]) -> dict[Any, Tensor]:
+def max_abs(network: Transformer, examples: Sequence[Example]) -> dict[Any, Tensor]:
     """The same for every component of what the site is given."""
-    watch, was_training = _Watch(sites_of(network)), network.training
+    watch, was_training = _MaxAbsObserver(quantization_sites(network)), network.training
     try:
         network.eval()
-        for first in range(0, len(examples), _BATCH):
-            batch = collate(examples[first : first + _BATCH]).to(network.device)
+        for first in range(0, len(examples), _BATCH_SIZE):
+            batch = collate(examples[first : first + _BATCH_SIZE]).to(network.device)
             with watch:
                 network(batch.source_ids, batch.target_ids, batch.source_mask)
     finally:
         network.train(was_training)
-    return watch.sizes
+    return watch.max_abs
 
 
 def random_examples(network: Transformer, seed: int = 1) -> list[Example]:
     """Ids by chance on both sides: for a network whose sentences nobody has."""
     generator, config = torch.Generator().manual_seed(seed), network.config
     sizes = [(max(size or 0, len(CONTROL_PIECES) + 1)) for size in (config.source_vocab_size, config.target_vocab_size)]
-    length = min(_LENGTH, config.max_length - 1) if config.positions == "learned" else _LENGTH
+    length = min(_RANDOM_LENGTH, config.max_length - 1) if config.positions == "learned" else _RANDOM_LENGTH
     sides = [
         torch.randint(len(CONTROL_PIECES), size, (_NUM_RANDOM_EXAMPLES, length), generator=generator).tolist()
         for size in sizes
@@ -145,12 +150,12 @@ def random_examples(network: Transformer, seed: int = 1) -> list[Example]:
     return [Example(source, target) for source, target in zip(*sides, strict=True)]
 
 
-class _Watch(TorchFunctionMode):
+class _MaxAbsObserver(TorchFunctionMode):
     """Sees every product, whoever computes it: each is known by where its matrix lies in memory."""
 
     def __init__(self, sites: Mapping[int, object]) -> None:
         super().__init__()
-        self.sizes: dict[Any, Tensor] = {}
+        self.max_abs: dict[Any, Tensor] = {}
         self._sites = sites
 
     def __torch_function__(
@@ -160,18 +165,18 @@ class _Watch(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        if func in PRODUCTS:
-            product = PRODUCTS[func]
-            self._note(self._sites.get(args[product.matrix].data_ptr()), args[product.given])
+        if func in MATMULS:
+            product = MATMULS[func]
+            self._update(self._sites.get(args[product.weight_index].data_ptr()), args[product.input_index])
         return func(*args, **(kwargs or {}))
 
-    def _note(self, site: object, x: Tensor) -> None:
+    def _update(self, site: object, x: Tensor) -> None:
         if site is not None:
             found = x.abs().flatten(0, -2).amax(0)
-            self.sizes[site] = torch.maximum(found, self.sizes.get(site, found))
+            self.max_abs[site] = torch.maximum(found, self.max_abs.get(site, found))
 
 
-def sites_of(network: Transformer) -> dict[int, object]:
+def quantization_sites(network: Transformer) -> dict[int, object]:
     """Every matrix by where it lies in memory, and the site whose x it multiplies."""
     sites: dict[int, object] = {
         module.weight.data_ptr(): module for module in network.modules() if isinstance(module, nn.Linear)
@@ -185,16 +190,18 @@ def sites_of(network: Transformer) -> dict[int, object]:
 
 
 @torch.no_grad()
-def losses(network: Transformer, ranges: Ranges, examples: Sequence[Example]) -> dict[Any, float]:
+def quantization_sensitivity(
+    network: Transformer, ranges: ActivationRanges, examples: Sequence[Example]
+) -> dict[Any, float]:
     """For each site, how far the next tokens' probabilities move: KL divergence, summed over the examples."""
-    was_training, sites = network.training, sites_of(network)
+    was_training, sites = network.training, quantization_sites(network)
     batch = collate(examples[:_NUM_SENSITIVITY_EXAMPLES]).to(network.device)
     try:
         network.eval()
         exact = _log_probs(network, batch)
         found = {}
         for site, size in ranges.items():
-            with _Rounded({place for place, owner in sites.items() if owner is site}, size):
+            with _FakeQuantize({place for place, owner in sites.items() if owner is site}, size):
                 found[site] = float((exact.exp() * (exact - _log_probs(network, batch))).sum())
     finally:
         network.train(was_training)
@@ -207,12 +214,12 @@ def _log_probs(network: Transformer, batch: Batch) -> Tensor:
     return logits[batch.labels != PAD].log_softmax(-1)
 
 
-class _Rounded(TorchFunctionMode):
+class _FakeQuantize(TorchFunctionMode):
     """Rounds the products with some matrices, known by where they lie in memory, as the graph does."""
 
-    def __init__(self, matrices: set[int], size: float) -> None:
+    def __init__(self, matrices: set[int], max_abs: float) -> None:
         super().__init__()
-        self._matrices, self._size = matrices, size
+        self._matrices, self._max_abs = matrices, max_abs
 
     def __torch_function__(
         self,
@@ -221,19 +228,21 @@ class _Rounded(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        if func in PRODUCTS:
-            product = PRODUCTS[func]
-            x, matrix = args[product.given], args[product.matrix]
+        if func in MATMULS:
+            product = MATMULS[func]
+            x, matrix = args[product.input_index], args[product.weight_index]
             if matrix.data_ptr() in self._matrices:
                 changed = list(args)
                 most = 127 if bool((x < 0).any()) else 255
-                step = max(self._size, 1e-30) / most
-                changed[product.given] = (x / step).round().clamp(-most, most) * step
-                changed[product.matrix] = _in_bytes(matrix) if product.inside else _in_bytes(matrix.T).T
+                step = max(self._max_abs, 1e-30) / most
+                changed[product.input_index] = (x / step).round().clamp(-most, most) * step
+                changed[product.weight_index] = (
+                    _fake_quantize_weight(matrix) if product.reduced_dim else _fake_quantize_weight(matrix.T).T
+                )
                 args = tuple(changed)
         return func(*args, **(kwargs or {}))
 
 
-def _in_bytes(matrix: Tensor) -> Tensor:
-    step = steps_of(matrix)
+def _fake_quantize_weight(matrix: Tensor) -> Tensor:
+    step = int8_scales(matrix)
     return (matrix / step).round() * step

@@ -22,26 +22,26 @@ from torch import Tensor
 from attendo.errors import AttendoError, ModelError, UsageError, cut_text, require_package
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer, check_mask
-from attendo.nn.devices import ran_out
+from attendo.nn.devices import is_out_of_memory
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-    from attendo.interop.onnx.graph_builder import Ranges
+    from attendo.interop.onnx.graph_builder import ActivationRanges
 
-_ROOM = 32  # positions at first; twice as many whenever they are used up
-_TOLD = ("logits", "log_probs")
-_TYPES = {torch.float32: np.float32, torch.int32: np.int32, torch.int64: np.int64, torch.bool: np.bool_}
+_INITIAL_CAPACITY = 32  # positions at first; twice as many whenever they are used up
+_OUTPUT_NAMES = ("logits", "log_probs")
+_NUMPY_TYPES = {torch.float32: np.float32, torch.int32: np.int32, torch.int64: np.int64, torch.bool: np.bool_}
 # A thread that waits for work looks for it again and again, for that long. Without it, being woken takes longer than
 # small pieces of work; without an end, it takes the time of whoever else computes, such as torch in between.
-_WAITING = "20"  # µs
-_SHOWN = 200  # characters of its errors
-_WORSE = ["SkipLayerNormFusion"]  # 120 µs for 32 rows, where the two nodes that it replaces take 30
-_LARGE = 1 << 21
-_ASK, _COLLAPSE = 14, 25  # advice of madvise: large pages from now on, and at once
+_SPIN_MICROSECONDS = "20"  # µs
+_MAX_ERROR_CHARS = 200  # characters of its errors
+_DISABLED_OPTIMIZERS = ["SkipLayerNormFusion"]  # 120 µs for 32 rows, where the two nodes that it replaces take 30
+_HUGE_PAGE_BYTES = 1 << 21
+_MADV_HUGEPAGE, _MADV_COLLAPSE = 14, 25  # advice of madvise: large pages from now on, and at once
 _MAPS = Path("/proc/self/maps")
-_ON_REQUEST = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-Part = tuple[int, int]  # addresses, from the one to before the other
+_HUGE_PAGE_SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+AddressRange = tuple[int, int]  # addresses, from the one to before the other
 
 
 @dataclass(frozen=True)
@@ -66,101 +66,105 @@ class OnnxState:
     """
 
     memory: OnnxMemory
-    storage: "Storage | None" = None  # None before the first step
+    cache: "BoundCache | None" = None  # None before the first step
     order: Int[Tensor, "R C"] | None = None  # which row of its sentence wrote what a row has at a position
     length: int = 0
     log_probs: Float[Tensor, "R V"] | None = None  # of the next tokens, until another step is taken
 
-    def follow(self, parents: Int[Tensor, " R"]) -> "OnnxState":
+    def reorder(self, parents: Int[Tensor, " R"]) -> "OnnxState":
         """Each row goes on from another one of its sentence."""
         return self if self.order is None else replace(self, order=self.order.index_select(0, parents))
 
-    def keep(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "OnnxState":
+    def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "OnnxState":
         """These sentences alone, with these rows of theirs."""
         memory = self.memory.select(sentences)
-        if self.storage is None:
+        if self.cache is None:
             return replace(self, memory=memory)
-        return replace(self.follow(rows), memory=memory, storage=self.storage.keep(sentences, memory), log_probs=None)
+        return replace(self.reorder(rows), memory=memory, cache=self.cache.select(sentences, memory), log_probs=None)
 
 
-class Storage:
+class BoundCache:
     """Keys and values of all layers, [R, H, C, K] each, and where the runtime finds all that a step needs.
 
     Telling it takes as long as some of the work of a step, so it is told once, as long as nothing moves and no other
     runtime takes the next step.
     """
 
-    def __init__(self, runtime: "InferenceSession", memory: OnnxMemory, parts: Mapping[str, Tensor]) -> None:
-        self._parts = parts
-        first = next(iter(parts.values()))
+    def __init__(self, session: "InferenceSession", memory: OnnxMemory, caches: Mapping[str, Tensor]) -> None:
+        self._caches = caches
+        first = next(iter(caches.values()))
         rows, self.capacity = first.size(0), first.size(2)
         self._width = rows // memory.sentences if memory.sentences else 1
-        self._own = np.tile(np.arange(self._width), memory.sentences)
+        self._row_in_sentence = np.tile(np.arange(self._width), memory.sentences)
         self.order = torch.zeros(rows, self.capacity, dtype=torch.int32)
         ids, position = torch.zeros(rows, 1, dtype=torch.int64), torch.zeros(1, dtype=torch.int32)
         self._ids, self._position, self._order = ids.numpy(), position.numpy(), self.order.numpy()
-        self._given = {
+        self._inputs = {
             "ids": ids,
             "position": position,
             "width": torch.tensor([self._width], dtype=torch.int32),
             "order": self.order.view(-1, self._width, self.capacity),
             **{name: each.contiguous() for name, each in memory.tensors.items()},
-            **parts,
+            **caches,
         }
-        outputs = {each.name: each.shape[1:] for each in runtime.get_outputs()}
-        told = {name: torch.empty(rows, *outputs[name]) for name in _TOLD if name in outputs}
+        outputs = {each.name: each.shape[1:] for each in session.get_outputs()}
+        told = {name: torch.empty(rows, *outputs[name]) for name in _OUTPUT_NAMES if name in outputs}
         self.logits = told["logits"]
         self.log_probs = told["log_probs"][:, 0] if "log_probs" in told else None  # earlier graphs do not tell them
-        self._numbers = None if self.log_probs is None else self.log_probs.numpy()
-        self._written = {**{name.replace("past", "present"): each for name, each in parts.items()}, **told}
-        self._tell(runtime)
+        self._log_probs_numpy = None if self.log_probs is None else self.log_probs.numpy()
+        self._outputs = {**{name.replace("past", "present"): each for name, each in caches.items()}, **told}
+        self._bind(session)
 
-    def _tell(self, runtime: "InferenceSession") -> None:
-        self._runtime, self._binding = runtime, runtime.io_binding()
-        for name, tensor in self._given.items():
-            self._binding.bind_input(name, *_place(tensor))
-        for name, tensor in self._written.items():
-            self._binding.bind_output(name, *_place(tensor))
+    def _bind(self, session: "InferenceSession") -> None:
+        self._session, self._binding = session, session.io_binding()
+        for name, tensor in self._inputs.items():
+            self._binding.bind_input(name, *_binding_args(tensor))
+        for name, tensor in self._outputs.items():
+            self._binding.bind_output(name, *_binding_args(tensor))
 
     @staticmethod
-    def empty(runtime: "InferenceSession", memory: OnnxMemory, rows: int) -> "Storage":
-        shapes = {each.name: each.shape for each in runtime.get_inputs() if each.name.startswith("past_")}
+    def empty(session: "InferenceSession", memory: OnnxMemory, rows: int) -> "BoundCache":
+        shapes = {each.name: each.shape for each in session.get_inputs() if each.name.startswith("past_")}
         # Nobody looks at a position before it is written: what lies there now does not matter.
-        parts = {name: torch.empty(rows, heads, _ROOM, width) for name, (_, heads, _, width) in shapes.items()}
-        return Storage(runtime, memory, parts)
+        parts = {
+            name: torch.empty(rows, heads, _INITIAL_CAPACITY, width) for name, (_, heads, _, width) in shapes.items()
+        }
+        return BoundCache(session, memory, parts)
 
-    def follow(self, order: Int[Tensor, "R C"]) -> None:
+    def set_order(self, order: Int[Tensor, "R C"]) -> None:
         """What the rows have is what others wrote from now on."""
         if order is not self.order:
             self._order[:] = order.numpy()
 
-    def step(self, ids: NDArray[np.int64], length: int, runtime: "InferenceSession") -> None:
+    def step(self, ids: NDArray[np.int64], length: int, session: "InferenceSession") -> None:
         """Writes position `length`, and what is told of the next tokens."""
-        if runtime is not self._runtime:
-            self._tell(runtime)
+        if session is not self._session:
+            self._bind(session)
         if self._width > 1:  # otherwise it is 0, as it was
-            self._order[:, length] = self._own
+            self._order[:, length] = self._row_in_sentence
         self._ids[:] = ids
         self._position[0] = length
-        runtime.run_with_iobinding(self._binding)
+        session.run_with_iobinding(self._binding)
 
-    def numbers(self) -> NDArray[np.float32]:
+    def log_probs_numpy(self) -> NDArray[np.float32]:
         """The log-probabilities [R, V] for whoever has them from NumPy."""
-        return self.logits[:, 0].log_softmax(-1).numpy() if self._numbers is None else self._numbers
+        return self.logits[:, 0].log_softmax(-1).numpy() if self._log_probs_numpy is None else self._log_probs_numpy
 
-    def grown(self, memory: OnnxMemory) -> "Storage":
+    def grow(self, memory: OnnxMemory) -> "BoundCache":
         """With room for twice as many positions."""
-        doubled = {name: torch.cat((each, torch.empty_like(each)), dim=2) for name, each in self._parts.items()}
-        return Storage(self._runtime, memory, doubled)
+        doubled = {name: torch.cat((each, torch.empty_like(each)), dim=2) for name, each in self._caches.items()}
+        return BoundCache(self._session, memory, doubled)
 
-    def keep(self, sentences: Int[Tensor, " N"], memory: OnnxMemory) -> "Storage":
+    def select(self, sentences: Int[Tensor, " N"], memory: OnnxMemory) -> "BoundCache":
         """That of these sentences; `memory` is theirs."""
         rows = (sentences[:, None] * self._width + torch.arange(self._width)).flatten()
-        return Storage(self._runtime, memory, {name: each.index_select(0, rows) for name, each in self._parts.items()})
+        return BoundCache(
+            self._session, memory, {name: each.index_select(0, rows) for name, each in self._caches.items()}
+        )
 
 
-def _place(tensor: Tensor) -> tuple[str, int, Any, Sequence[int], int]:
-    return "cpu", 0, _TYPES[tensor.dtype], tuple(tensor.shape), tensor.data_ptr()
+def _binding_args(tensor: Tensor) -> tuple[str, int, Any, Sequence[int], int]:
+    return "cpu", 0, _NUMPY_TYPES[tensor.dtype], tuple(tensor.shape), tensor.data_ptr()
 
 
 class OnnxNetwork:
@@ -171,29 +175,31 @@ class OnnxNetwork:
     ) -> None:
         self.config, self.threads = config, threads or torch.get_num_threads()
         self._graphs = encoder, step
-        self._encoder = _opened(encoder, self.threads)
-        with in_large_pages():  # its weights are read at every step
-            self._step = _opened(step, self.threads)
-        self._with_all, self._alone = self._step, lambda: False
+        self._encoder = _open_session(encoder, self.threads)
+        with huge_pages():  # its weights are read at every step
+            self._step_session = _open_session(step, self.threads)
+        self._all_threads_session, self._is_last = self._step_session, lambda: False
 
     @cached_property
-    def in_one_thread(self) -> "OnnxNetwork":
+    def single_threaded(self) -> "OnnxNetwork":
         """The same, computed by whichever thread asks: several can at once."""
         return self if self.threads == 1 else OnnxNetwork(*self._graphs, self.config, threads=1)
 
-    def in_one_thread_until(self, alone: Callable[[], bool]) -> "OnnxNetwork":
-        """As `in_one_thread`, but with every thread from the step on before which it is `alone`."""
-        network = copy(self.in_one_thread)
-        network._with_all, network._alone = self._step, alone
+    def single_threaded_until(self, is_last: Callable[[], bool]) -> "OnnxNetwork":
+        """As `single_threaded`, but with every thread from the step on before which it is `is_last`."""
+        network = copy(self.single_threaded)
+        network._all_threads_session, network._is_last = self._step_session, is_last
         return network
 
     @property
-    def runtime(self) -> "InferenceSession":
+    def session(self) -> "InferenceSession":
         """What takes the next step."""
-        return self._with_all if self._alone() else self._step
+        return self._all_threads_session if self._is_last() else self._step_session
 
     @staticmethod
-    def of(network: Transformer, ranges: "Ranges | None" = None, threads: int | None = None) -> "OnnxNetwork":
+    def from_network(
+        network: Transformer, ranges: "ActivationRanges | None" = None, threads: int | None = None
+    ) -> "OnnxNetwork":
         """The same weights, without a file; with `ranges`, in int8."""
         from attendo.interop.onnx.graphs import encoder_graph, step_graph  # need onnx, which nothing else here does
 
@@ -209,7 +215,7 @@ class OnnxNetwork:
         self._check(source_ids, self.config.source_vocab_size or 0, source_ids.size(1))
         mask = torch.ones_like(source_ids, dtype=torch.bool) if source_mask is None else source_mask
         names = [each.name for each in self._encoder.get_outputs()]
-        with _explained("encoder.onnx"):
+        with _explain_errors("encoder.onnx"):
             made = self._encoder.run(names, {"source_ids": source_ids.numpy(), "source_mask": mask.numpy()})
         return OnnxMemory({name: torch.from_numpy(each) for name, each in zip(names, made, strict=True)})
 
@@ -225,30 +231,30 @@ class OnnxNetwork:
         if ids.size(1) != 1:
             raise UsageError("onnx_multiple_tokens_per_step", count=ids.size(1))
         self._check(ids, self.config.target_vocab_size or 0, state.length + 1)
-        with _explained("step.onnx"):
+        with _explain_errors("step.onnx"):
             return self._one_step(ids, state)
 
     def _one_step(self, ids: Tensor, state: OnnxState) -> tuple[Tensor, OnnxState]:
-        rows, storage, order = ids.size(0), state.storage, state.order
+        rows, storage, order = ids.size(0), state.cache, state.order
         if storage is None or order is None:
-            storage = Storage.empty(self._step, state.memory, rows)
+            storage = BoundCache.empty(self._step_session, state.memory, rows)
             order = torch.zeros(rows, storage.capacity, dtype=torch.int32)
         if state.length == storage.capacity:
-            storage = storage.grown(state.memory)
+            storage = storage.grow(state.memory)
             order = torch.nn.functional.pad(order, (0, storage.capacity - order.size(1)))
-        storage.follow(order)
-        storage.step(ids.numpy(), state.length, self.runtime)
+        storage.set_order(order)
+        storage.step(ids.numpy(), state.length, self.session)
         return storage.logits, OnnxState(state.memory, storage, storage.order, state.length + 1, storage.log_probs)
 
-    def in_place(self, state: OnnxState) -> "InPlace":
+    def in_place_stepper(self, state: OnnxState) -> "OnnxInPlaceStepper":
         """For many steps from a state on."""
-        return InPlace(self, state)
+        return OnnxInPlaceStepper(self, state)
 
-    def room(self, sentences: int, source_width: int, width: int, capacity: int) -> Any:
+    def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> Any:
         raise UsageError("onnx_fixed_size_unsupported")
 
     @property
-    def positions(self) -> float:
+    def max_positions(self) -> float:
         """The most that there can be."""
         return self.config.max_length if self.config.positions == "learned" else math.inf
 
@@ -257,84 +263,86 @@ class OnnxNetwork:
         # As a number without a sign, one below 0 is larger than any vocabulary.
         if ids.numel() and int(ids.numpy().view(np.uint64).max()) >= vocab_size:
             raise UsageError(
-                "token_id_outside_vocabulary", token_id=_outermost(ids), size=vocab_size, last=vocab_size - 1
+                "token_id_outside_vocabulary", token_id=_find_invalid_id(ids), size=vocab_size, last=vocab_size - 1
             )
-        if length > self.positions:
+        if length > self.max_positions:
             raise UsageError("sequence_exceeds_max_length", count=length, max_length=self.config.max_length)
 
 
-class InPlace:
+class OnnxInPlaceStepper:
     """Steps of a network from one state on, by NumPy: what torch has to do between two of them takes time of theirs."""
 
     def __init__(self, network: OnnxNetwork, state: OnnxState) -> None:
-        self._network, self._first = network, state
+        self._network, self._base_state = network, state
         self._length: int = state.length
-        self._room: float = state.length
+        self._capacity: float = state.length
 
     @property
     def state(self) -> OnnxState:
         """Behind the steps that were taken."""
-        return replace(self._first, length=self._length)
+        return replace(self._base_state, length=self._length)
 
     def step(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """One more token of every row [R, 1]: log-probabilities [R, V] of the next, until another step is taken."""
-        if self._length < self._room:
-            with _explained("step.onnx"):
-                self._storage.step(ids, self._length, self._network.runtime)
+        if self._length < self._capacity:
+            with _explain_errors("step.onnx"):
+                self._cache.step(ids, self._length, self._network.session)
             self._length += 1
         else:
-            self._make_room(ids)
-        return self._storage.numbers()
+            self._grow(ids)
+        return self._cache.log_probs_numpy()
 
-    def _make_room(self, ids: NDArray[np.int64]) -> None:
+    def _grow(self, ids: NDArray[np.int64]) -> None:
         """By a step that sees to all that there is to see to."""
-        _, self._first = self._network.step(torch.from_numpy(ids), self.state)
-        assert self._first.storage is not None  # it has written there
-        self._storage = self._first.storage
-        self._length = self._first.length
-        self._room = min(self._storage.capacity, self._network.positions)
+        _, self._base_state = self._network.step(torch.from_numpy(ids), self.state)
+        assert self._base_state.cache is not None  # it has written there
+        self._cache = self._base_state.cache
+        self._length = self._base_state.length
+        self._capacity = min(self._cache.capacity, self._network.max_positions)
 
 
-def _outermost(ids: Tensor) -> int:
+def _find_invalid_id(ids: Tensor) -> int:
     low, high = (int(each) for each in ids.aminmax())
     return low if low < 0 else high
 
 
 @contextmanager
-def _explained(name: str) -> Iterator[None]:
+def _explain_errors(name: str) -> Iterator[None]:
     """What ONNX Runtime says of a graph that does not fit the other files of its folder is a `ModelError`."""
     try:
         yield
     except AttendoError:
         raise
     except Exception as error:  # of a dozen classes that have nothing else in common
-        if ran_out(error):
+        if is_out_of_memory(error):
             raise
-        reason = cut_text(" ".join(str(error).split()), _SHOWN)
+        reason = cut_text(" ".join(str(error).split()), _MAX_ERROR_CHARS)
         raise ModelError("onnx_inference_failed", name=name, reason=reason) from None
 
 
-def _opened(graph: Path | bytes, threads: int) -> "InferenceSession":
+def _open_session(graph: Path | bytes, threads: int) -> "InferenceSession":
     require_package("onnxruntime", "export", "an ONNX model")
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 4  # what goes wrong is told by an exception
-    options.add_session_config_entry("session.intra_op.spin_duration_us", _WAITING)
+    options.add_session_config_entry("session.intra_op.spin_duration_us", _SPIN_MICROSECONDS)
     try:
         return onnxruntime.InferenceSession(
             graph if isinstance(graph, bytes) else str(graph),
             options,
             providers=["CPUExecutionProvider"],
-            disabled_optimizers=_WORSE,
+            disabled_optimizers=_DISABLED_OPTIMIZERS,
         )
     except Exception as error:  # of a dozen classes that have nothing else in common
         name = "a graph" if isinstance(graph, bytes) else str(graph)
-        raise ModelError("onnx_load_failed", name=name, reason=cut_text(" ".join(str(error).split()), _SHOWN)) from None
+        raise ModelError(
+            "onnx_load_failed", name=name, reason=cut_text(" ".join(str(error).split()), _MAX_ERROR_CHARS)
+        ) from None
 
 
-class StepByStep:
+class TokenwiseNetwork:
     """It reads a token of a row at a time."""
 
     def __init__(self, network: OnnxNetwork) -> None:
@@ -355,19 +363,19 @@ class StepByStep:
 
 
 @contextmanager
-def in_large_pages() -> Iterator[None]:
+def huge_pages() -> Iterator[None]:
     """Memory that the process comes to hold meanwhile is moved into large pages at the end."""
-    before = _held() if _are_given() else []
+    before = _anonymous_memory() if _huge_pages_enabled() else []
     yield
     if not before:
         return
     advise = ctypes.CDLL(None).madvise
-    for begin, end in whole_pages(added(_held(), before)):
-        for advice in (_ASK, _COLLAPSE):  # what is refused changes nothing
+    for begin, end in huge_page_ranges(new_ranges(_anonymous_memory(), before)):
+        for advice in (_MADV_HUGEPAGE, _MADV_COLLAPSE):  # what is refused changes nothing
             advise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), advice)
 
 
-def added(after: Sequence[Part], before: Sequence[Part]) -> Iterator[Part]:
+def new_ranges(after: Sequence[AddressRange], before: Sequence[AddressRange]) -> Iterator[AddressRange]:
     """What is in the one and not in the other; both in order."""
     for begin, end in after:
         for known, known_end in before:
@@ -379,19 +387,19 @@ def added(after: Sequence[Part], before: Sequence[Part]) -> Iterator[Part]:
             yield begin, end
 
 
-def whole_pages(parts: Iterator[Part]) -> Iterator[Part]:
+def huge_page_ranges(ranges: Iterator[AddressRange]) -> Iterator[AddressRange]:
     """Of each the large pages that lie in it from end to end."""
-    for begin, end in parts:
-        first, last = -(-begin // _LARGE) * _LARGE, end // _LARGE * _LARGE
+    for begin, end in ranges:
+        first, last = -(-begin // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES, end // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES
         if first < last:
             yield first, last
 
 
-def _are_given() -> bool:
-    return _ON_REQUEST.is_file() and "[madvise]" in _ON_REQUEST.read_text() and _MAPS.is_file()
+def _huge_pages_enabled() -> bool:
+    return _HUGE_PAGE_SETTING.is_file() and "[madvise]" in _HUGE_PAGE_SETTING.read_text() and _MAPS.is_file()
 
 
-def _held() -> list[Part]:
+def _anonymous_memory() -> list[AddressRange]:
     """Memory that is the process's own and no file's."""
     parts = []
     for line in _MAPS.read_text().splitlines():

@@ -11,183 +11,197 @@ from starlette.responses import Response
 from attendo.serve.apis.deepl_schemas import (
     DOCUMENT_BODY,
     KEY_BODY,
-    RESULT_REFUSALS,
-    STATUS_REFUSALS,
+    RESULT_ERRORS,
+    STATUS_ERRORS,
     TRANSLATE_BODY,
-    TRANSLATE_REFUSALS,
+    TRANSLATE_ERRORS,
     TYPE_PARAMETER,
-    UPLOAD_REFUSALS,
-    DocumentReply,
+    UPLOAD_ERRORS,
+    DeepLLanguage,
+    DeepLTranslateRequest,
+    DeepLTranslateResponse,
+    DeepLTranslation,
+    DeepLUsageResponse,
+    DocumentKeyRequest,
     DocumentRequest,
-    GlossariesReply,
-    GlossaryPairsReply,
-    KeyRequest,
-    LanguageReply,
-    StatusReply,
-    TranslateReply,
-    TranslateRequest,
-    TranslationReply,
-    UsageReply,
-    asked,
-    fields_of,
-    fitting,
-    form_of,
+    DocumentResponse,
+    DocumentStatusResponse,
+    GlossariesResponse,
+    GlossaryPairsResponse,
+    form_fields,
+    open_form,
+    read_body,
+    validate_fields,
 )
-from attendo.serve.http.auth import admitted, bearer
-from attendo.serve.http.bodies import values_of
-from attendo.serve.http.errors import Refusal, answer
-from attendo.serve.http.openapi import refusals
-from attendo.serve.languages import closest, name_of
-from attendo.serve.scheduling.gateway import Office
-from attendo.serve.scheduling.registry import Served
-from attendo.serve.translation.documents import KINDS, Document, Documents, Kind, kind_of, read
-from attendo.serve.translation.translator import found_source, found_sources, translated_from
+from attendo.serve.http.auth import bearer_token, require_key
+from attendo.serve.http.bodies import request_params
+from attendo.serve.http.errors import ApiError, json_response
+from attendo.serve.http.openapi import error_responses
+from attendo.serve.languages import language_name, match_language
+from attendo.serve.scheduling.gateway import ModelGateway
+from attendo.serve.scheduling.registry import ServedModel
+from attendo.serve.translation.documents import (
+    DOCUMENT_FORMATS,
+    Document,
+    DocumentFormat,
+    DocumentStore,
+    decode_document,
+    document_format,
+)
+from attendo.serve.translation.translator import detect_source_language, detect_source_languages, translate_detected
 
 _NO_LIMIT = 1_000_000_000_000  # what DeepL tells of accounts without one
-_BYTES = "application/octet-stream"
+_OCTET_STREAM = "application/octet-stream"
 # DeepL's library asks at once, and then only every five seconds; most documents are done before that.
-_WAITED_SECONDS = 3.0
+_STATUS_WAIT_SECONDS = 3.0
 # Clients refuse these targets without a region; to a model here the regions are the same.
 _REGIONS = {
     "en": {"EN-GB": "English (British)", "EN-US": "English (American)"},
     "pt": {"PT-BR": "Portuguese (Brazilian)", "PT-PT": "Portuguese (European)"},
 }
-_NAMES = {"zt": "ZH-HANT", "no": "NB"}
+_DEEPL_CODES = {"zt": "ZH-HANT", "no": "NB"}
 __all__ = ["routes"]
 
 
-def routes(office: Office) -> APIRouter:
+def routes(gateway: ModelGateway) -> APIRouter:
     async def with_key(request: Request) -> None:
-        admitted(office, bearer(request))
+        require_key(gateway, bearer_token(request))
 
     router = APIRouter(prefix="/v2", dependencies=[Depends(with_key)], tags=["DeepL"])
-    documents, texts = Documents(office), _Translated(office)
-    router.include_router(document_routes(office, documents))
+    documents, texts = DocumentStore(gateway), _TextTranslator(gateway)
+    router.include_router(document_routes(gateway, documents))
     router.include_router(glossary_routes())
 
     @router.post(
-        "/translate", response_model=TranslateReply, responses=TRANSLATE_REFUSALS, openapi_extra=TRANSLATE_BODY
+        "/translate", response_model=DeepLTranslateResponse, responses=TRANSLATE_ERRORS, openapi_extra=TRANSLATE_BODY
     )
     async def translate(request: Request) -> Response:
         """Texts, as JSON or as a form."""
-        return answer(await texts.reply(await asked(request, TranslateRequest)))
+        return json_response(await texts.translate(await read_body(request, DeepLTranslateRequest)))
 
     @router.get(
         "/languages",
-        response_model=list[LanguageReply],
-        responses=refusals("deepl", "bad_type", "bad_form", "bad_json"),
+        response_model=list[DeepLLanguage],
+        responses=error_responses("deepl", "bad_type", "bad_form", "bad_json"),
         openapi_extra=TYPE_PARAMETER,
     )
     async def languages(request: Request) -> Response:
         """DeepL's own library sends `type` as a form, which is the body of a GET."""
-        kind = (await values_of(request)).get("type", "source")
+        kind = (await request_params(request)).get("type", "source")
         if kind not in ("source", "target"):
-            raise Refusal("bad_type", kind=str(kind)[:40])
-        listed = sources(office) if kind == "source" else targets(office)
-        return answer([each.model_dump(exclude_none=True) for each in listed])
+            raise ApiError("bad_type", kind=str(kind)[:40])
+        listed = source_languages(gateway) if kind == "source" else target_languages(gateway)
+        return json_response([each.model_dump(exclude_none=True) for each in listed])
 
     @router.get("/usage")
-    async def usage() -> UsageReply:
+    async def usage() -> DeepLUsageResponse:
         """Of all clients, since the server began."""
-        return UsageReply(character_count=texts.characters + documents.characters, character_limit=_NO_LIMIT)
+        return DeepLUsageResponse(character_count=texts.characters + documents.characters, character_limit=_NO_LIMIT)
 
     return router
 
 
-class _Translated:
+class _TextTranslator:
     """Texts, each from its own language; how many characters that were."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, gateway: ModelGateway) -> None:
+        self._gateway = gateway
         self.characters = 0
 
-    async def reply(self, request: TranslateRequest) -> dict[str, Any]:
-        request.check_met()
+    async def translate(self, request: DeepLTranslateRequest) -> dict[str, Any]:
+        request.check_supported()
         texts = request.texts
-        self._office.check(texts)
-        source, target = pair_of(self._office, request.source_lang, request.target_lang)
+        self._gateway.check_texts(texts)
+        source, target = resolve_pair(self._gateway, request.source_lang, request.target_lang)
         if source == target:
-            raise Refusal("no_such_pair", source=source, target=target)
-        how = request.reading
+            raise ApiError("no_such_pair", source=source, target=target)
+        how = request.segmentation_options
         froms = [source or ""] * len(texts)
         if source is None:
-            froms = [each.language for each in await found_sources(self._office, texts, target, how.kind)]
-        done = await translated_from(self._office, froms, target, texts, how)
+            froms = [
+                each.language for each in await detect_source_languages(self._gateway, texts, target, how.text_format)
+            ]
+        done = await translate_detected(self._gateway, froms, target, texts, how)
         self.characters += sum(map(len, texts))
         replies = [
-            TranslationReply(
-                detected_source_language=told(source),
+            DeepLTranslation(
+                detected_source_language=to_deepl_code(source),
                 text=each.text,
                 billed_characters=len(text),
-                model_type_used=self._model(source, target) if request.model_type else None,
+                model_type_used=self._model_name(source, target) if request.model_type else None,
             )
             for text, source, each in zip(texts, froms, done, strict=True)
         ]
         return {"translations": [each.model_dump(exclude_none=True) for each in replies]}
 
-    def _model(self, source: str, target: str) -> str | None:
+    def _model_name(self, source: str, target: str) -> str | None:
         """None for what is in the language already."""
-        return None if source == target else self._office.for_pair(source, target).name
+        return None if source == target else self._gateway.get_model_for_pair(source, target).name
 
 
-def document_routes(office: Office, documents: Documents) -> APIRouter:
+def document_routes(office: ModelGateway, documents: DocumentStore) -> APIRouter:
     router = APIRouter(prefix="/document")
 
-    @router.post("", response_model=DocumentReply, responses=UPLOAD_REFUSALS, openapi_extra=DOCUMENT_BODY)
+    @router.post("", response_model=DocumentResponse, responses=UPLOAD_ERRORS, openapi_extra=DOCUMENT_BODY)
     async def upload(request: Request) -> Response:
-        document = await documents.add(*await _sent(request, office))
-        return answer(DocumentReply(document_id=document.number, document_key=document.key))
+        document = await documents.add(*await _read_upload(request, office))
+        return json_response(DocumentResponse(document_id=document.document_id, document_key=document.key))
 
-    @router.post("/{document_id}", response_model=StatusReply, responses=STATUS_REFUSALS, openapi_extra=KEY_BODY)
+    @router.post(
+        "/{document_id}", response_model=DocumentStatusResponse, responses=STATUS_ERRORS, openapi_extra=KEY_BODY
+    )
     async def status(document_id: str, request: Request) -> Response:
-        document = documents.found(document_id, (await asked(request, KeyRequest)).document_key)
-        await documents.ended(document, _WAITED_SECONDS)
-        return answer(_status(document).model_dump(exclude_none=True))
+        document = documents.get(document_id, (await read_body(request, DocumentKeyRequest)).document_key)
+        await documents.wait(document, _STATUS_WAIT_SECONDS)
+        return json_response(_status_response(document).model_dump(exclude_none=True))
 
     @router.post(
         "/{document_id}/result",
         response_class=Response,
-        responses={**RESULT_REFUSALS, 200: {"content": {_BYTES: {"schema": {"type": "string", "format": "binary"}}}}},
+        responses={
+            **RESULT_ERRORS,
+            200: {"content": {_OCTET_STREAM: {"schema": {"type": "string", "format": "binary"}}}},
+        },
         openapi_extra=KEY_BODY,
     )
     async def result(document_id: str, request: Request) -> Response:
-        document = documents.found(document_id, (await asked(request, KeyRequest)).document_key)
-        content = await documents.content(document)
+        document = documents.get(document_id, (await read_body(request, DocumentKeyRequest)).document_key)
+        content = await documents.read_result(document)
         # Never as what it is: a page from somebody else's document would be one of this server.
-        headers = {"content-disposition": f'attachment; filename="{document.number}"'}
-        forgotten = BackgroundTask(documents.fetched, document)
-        return Response(content, media_type=_BYTES, headers=headers, background=forgotten)
+        headers = {"content-disposition": f'attachment; filename="{document.document_id}"'}
+        forgotten = BackgroundTask(documents.discard, document)
+        return Response(content, media_type=_OCTET_STREAM, headers=headers, background=forgotten)
 
     return router
 
 
-async def _sent(request: Request, office: Office) -> tuple[bytes, Kind, Served]:
+async def _read_upload(request: Request, gateway: ModelGateway) -> tuple[bytes, DocumentFormat, ServedModel]:
     """The file, of which kind it is, and who translates it."""
-    async with form_of(request) as form:
+    async with open_form(request) as form:
         file = form.get("file")
         if not isinstance(file, UploadFile):
-            raise Refusal("no_file", {"param": "file"})
-        wanted = fitting(DocumentRequest, fields_of(form))
-        wanted.check_met()
-        kind = kind_of(wanted.filename or file.filename or "")
-        if wanted.output_format and KINDS.get(wanted.output_format.lower()) != kind:
-            raise Refusal("other_format", {"param": "output_format"}, ending=wanted.output_format)
-        source, target = pair_of(office, wanted.source_lang, wanted.target_lang)
-        most = office.settings.documents_bytes
+            raise ApiError("no_file", {"param": "file"})
+        wanted = validate_fields(DocumentRequest, form_fields(form))
+        wanted.check_supported()
+        kind = document_format(wanted.filename or file.filename or "")
+        if wanted.output_format and DOCUMENT_FORMATS.get(wanted.output_format.lower()) != kind:
+            raise ApiError("other_format", {"param": "output_format"}, ending=wanted.output_format)
+        source, target = resolve_pair(gateway, wanted.source_lang, wanted.target_lang)
+        most = gateway.settings.documents_bytes
         content = await file.read(most + 1)
     if len(content) > most:
-        raise Refusal("document_too_large", most=most)
-    draft = read(content, kind)
-    source = source or found_source(office, draft.text, target, kind).language
+        raise ApiError("document_too_large", most=most)
+    draft = decode_document(content, kind)
+    source = source or detect_source_language(gateway, draft.text, target, kind).language
     if source == target:
-        raise Refusal("no_such_pair", source=source, target=target)
-    return content, kind, office.for_pair(source, target)
+        raise ApiError("no_such_pair", source=source, target=target)
+    return content, kind, gateway.get_model_for_pair(source, target)
 
 
-def _status(document: Document) -> StatusReply:
+def _status_response(document: Document) -> DocumentStatusResponse:
     billed = document.characters if document.status == "done" else None
-    return StatusReply(
-        document_id=document.number, status=document.status, billed_characters=billed, error_message=document.error
+    return DocumentStatusResponse(
+        document_id=document.document_id, status=document.status, billed_characters=billed, error_message=document.error
     )
 
 
@@ -195,47 +209,47 @@ def glossary_routes() -> APIRouter:
     router = APIRouter()
 
     @router.get("/glossary-language-pairs")
-    async def glossary_pairs() -> GlossaryPairsReply:
-        return GlossaryPairsReply()
+    async def glossary_pairs() -> GlossaryPairsResponse:
+        return GlossaryPairsResponse()
 
     @router.get("/glossaries")
-    async def glossaries() -> GlossariesReply:
-        return GlossariesReply()
+    async def glossaries() -> GlossariesResponse:
+        return GlossariesResponse()
 
     return router
 
 
-def told(code: str) -> str:
+def to_deepl_code(code: str) -> str:
     """EN for en."""
-    return _NAMES.get(code, code.upper())
+    return _DEEPL_CODES.get(code, code.upper())
 
 
-def meant(tag: str, codes: Collection[str]) -> str:
+def resolve_language(tag: str, codes: Collection[str]) -> str:
     """The code of EN-US or ZH-HANS, among those that are served."""
-    code = closest(tag, codes)
+    code = match_language(tag, codes)
     if code is None:
-        raise Refusal("unknown_language", {"param": "target_lang"}, language=tag)
+        raise ApiError("unknown_language", {"param": "target_lang"}, language=tag)
     return code
 
 
-def sources(office: Office) -> list[LanguageReply]:
-    return [LanguageReply(language=told(code), name=name_of(code)) for code in office.languages()]
+def source_languages(gateway: ModelGateway) -> list[DeepLLanguage]:
+    return [DeepLLanguage(language=to_deepl_code(code), name=language_name(code)) for code in gateway.languages()]
 
 
-def targets(office: Office) -> list[LanguageReply]:
+def target_languages(gateway: ModelGateway) -> list[DeepLLanguage]:
     listed = [
         (tag, name)
-        for code in target_codes(office)
-        for tag, name in _REGIONS.get(code, {told(code): name_of(code)}).items()
+        for code in target_codes(gateway)
+        for tag, name in _REGIONS.get(code, {to_deepl_code(code): language_name(code)}).items()
     ]
-    return [LanguageReply(language=tag, name=name, supports_formality=False) for tag, name in listed]
+    return [DeepLLanguage(language=tag, name=name, supports_formality=False) for tag, name in listed]
 
 
-def target_codes(office: Office) -> list[str]:
-    return list(dict.fromkeys(target for _, target in office.pairs()))
+def target_codes(gateway: ModelGateway) -> list[str]:
+    return list(dict.fromkeys(target for _, target in gateway.pairs()))
 
 
-def pair_of(office: Office, source: str | None, target: str) -> tuple[str | None, str]:
+def resolve_pair(gateway: ModelGateway, source: str | None, target: str) -> tuple[str | None, str]:
     """As codes; without a source it is to be found out."""
-    from_code = meant(source, office.languages()) if source else None
-    return from_code, meant(target, target_codes(office))
+    from_code = resolve_language(source, gateway.languages()) if source else None
+    return from_code, resolve_language(target, target_codes(gateway))

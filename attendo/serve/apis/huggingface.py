@@ -13,30 +13,30 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from attendo.serve.apis import openai
-from attendo.serve.apis.continuations import added, grown, own_tokens
+from attendo.serve.apis.continuations import add_prompt_length, prompt_tokens, strip_prompt
 from attendo.serve.apis.openai.requests import ChatRequest
-from attendo.serve.apis.openai.responses import ChatReply
-from attendo.serve.http.auth import admitted, bearer
-from attendo.serve.http.bodies import StrictRoute, Told, json_object
-from attendo.serve.http.errors import Refusal, answer, shape_of
-from attendo.serve.http.openapi import OF_MODELS, events_or, refusals
-from attendo.serve.languages import closest
-from attendo.serve.scheduling.gateway import Office
-from attendo.serve.scheduling.registry import Served
-from attendo.serve.translation.translator import found_source, translated
+from attendo.serve.apis.openai.responses import ChatResponse
+from attendo.serve.http.auth import bearer_token, require_key
+from attendo.serve.http.bodies import ResponseModel, StrictRoute, read_json_object
+from attendo.serve.http.errors import ApiError, api_for_path, json_response
+from attendo.serve.http.openapi import MODEL_ERRORS, error_responses, json_or_events
+from attendo.serve.languages import match_language
+from attendo.serve.scheduling.gateway import ModelGateway
+from attendo.serve.scheduling.registry import ServedModel
+from attendo.serve.translation.translator import detect_source_language, translate
 
-Task = Literal["translation", "summarization"]
-Chat = Callable[[ChatRequest, Request], Awaitable[Response]]
-NAMES = {
+HFTask = Literal["translation", "summarization"]
+ChatHandler = Callable[[ChatRequest, Request], Awaitable[Response]]
+OUTPUT_FIELDS = {
     "translation": ("translation_text",),
     "summarization": ("summary_text",),
     "conversation": ("generated_text",),
     "generation": ("generated_text",),
 }
-_CHAT = "/v1/chat/completions"
-_ALL_NAMES = ("translation_text", "summary_text", "generated_text")
+_CHAT_PATH = "/v1/chat/completions"
+_ALL_OUTPUT_FIELDS = ("translation_text", "summary_text", "generated_text")
 # The settings of a search, by the names that transformers has for them.
-_NUMBERS: dict[str, tuple[str, type]] = {
+_NUMERIC_OPTIONS: dict[str, tuple[str, type]] = {
     "num_beams": ("beam", int),
     "num_beam_groups": ("groups", int),
     "diversity_penalty": ("diversity", float),
@@ -55,7 +55,7 @@ _NUMBERS: dict[str, tuple[str, type]] = {
     "typical_p": ("typical", float),
 }
 # What changes nothing, or nothing with these values; None: with any.
-_HARMLESS: dict[str, tuple[Any, ...] | None] = {
+_WITHOUT_EFFECT: dict[str, tuple[Any, ...] | None] = {
     "clean_up_tokenization_spaces": None,
     "truncation": None,  # what is too long is refused, not cut
     "use_cache": None,
@@ -68,230 +68,246 @@ _HARMLESS: dict[str, tuple[Any, ...] | None] = {
     "best_of": (1,),
     "stop": ([],),
 }
-_MOST = 1e9  # beyond it numbers only overflow
+_MAX_NUMBER = 1e9  # beyond it numbers only overflow
 
 
-def routes(office: Office) -> APIRouter:
+def routes(gateway: ModelGateway) -> APIRouter:
     router = APIRouter(tags=["Hugging Face"])
 
-    @router.post("/hf/translation", **described("/hf/translation"))
+    @router.post("/hf/translation", **route_options("/hf/translation"))
     async def translation(request: Request) -> Response:
         """By the model for src_lang and tgt_lang; without them by the first that translates."""
-        asked = await _asked(office, request)
-        served = _for_languages(office, asked) or _for_task(office, "translation")
-        return answer(await _answers(office, served, asked, "translation"))
+        asked = await _parse_request(gateway, request)
+        served = _select_by_languages(gateway, asked) or _select_by_task(gateway, "translation")
+        return json_response(await _run_task(gateway, served, asked, "translation"))
 
-    @router.post("/hf/summarization", **described("/hf/summarization"))
+    @router.post("/hf/summarization", **route_options("/hf/summarization"))
     async def summarization(request: Request) -> Response:
         """By the first model that says it summarizes, or else by the first that says nothing of what it is for."""
-        asked = await _asked(office, request)
-        return answer(await _answers(office, _for_task(office, "summarization"), asked, "summarization"))
+        asked = await _parse_request(gateway, request)
+        return json_response(
+            await _run_task(gateway, _select_by_task(gateway, "summarization"), asked, "summarization")
+        )
 
-    @router.post("/hf/models/{name}", **described("/hf/models/{name}"))
+    @router.post("/hf/models/{name}", **route_options("/hf/models/{name}"))
     async def one_model(name: str, request: Request) -> Response:
         """By one model, which does what it is for."""
-        asked = await _asked(office, request)
-        return answer(await _answers(office, office.served(name), asked))
+        asked = await _parse_request(gateway, request)
+        return json_response(await _run_task(gateway, gateway.get_model(name), asked))
 
-    @router.post("/hf", **described("/hf"))
-    @router.post("/", **described("/"))
+    @router.post("/hf", **route_options("/hf"))
+    @router.post("/", **route_options("/"))
     async def root(request: Request) -> Response:
         """By the model for src_lang and tgt_lang; without them by the first."""
-        asked = await _asked(office, request)
-        served = _for_languages(office, asked) or office.served(None)
-        return answer(await _answers(office, served, asked))
+        asked = await _parse_request(gateway, request)
+        served = _select_by_languages(gateway, asked) or gateway.get_model(None)
+        return json_response(await _run_task(gateway, served, asked))
 
-    router.include_router(_chat_routes(office))
+    router.include_router(_chat_routes(gateway))
     return router
 
 
-def _chat_routes(office: Office) -> APIRouter:
+def _chat_routes(gateway: ModelGateway) -> APIRouter:
     """What OpenAI's API answers, behind every address that a client may have been given."""
 
     async def with_key(request: Request) -> None:
-        admitted(office, bearer(request))
+        require_key(gateway, bearer_token(request))
 
     router = APIRouter(route_class=StrictRoute, dependencies=[Depends(with_key)])
-    answered: Chat = next(
-        each.endpoint for each in openai.routes(office).routes if isinstance(each, APIRoute) and each.path == _CHAT
+    answered: ChatHandler = next(
+        each.endpoint
+        for each in openai.routes(gateway).routes
+        if isinstance(each, APIRoute) and each.path == _CHAT_PATH
     )
 
-    @router.post(f"/hf{_CHAT}", response_model=None, responses=CHAT_RESPONSES)
+    @router.post(f"/hf{_CHAT_PATH}", response_model=None, responses=CHAT_RESPONSES)
     async def chat(asked: ChatRequest, request: Request) -> Response:
         return await answered(asked, request)
 
-    @router.post(f"/hf/models/{{name}}{_CHAT}", response_model=None, responses=CHAT_RESPONSES)
+    @router.post(f"/hf/models/{{name}}{_CHAT_PATH}", response_model=None, responses=CHAT_RESPONSES)
     async def chat_with_model(name: str, asked: ChatRequest, request: Request) -> Response:
         """The client names no model where it has an address."""
-        return await answered(asked.model_copy(update={"model": office.served(name).name}), request)
+        return await answered(asked.model_copy(update={"model": gateway.get_model(name).name}), request)
 
     return router
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _TaskInputs:
     texts: Sequence[str]
     source: str | None
     target: str | None
     options: dict[str, Any]
-    new: tuple[str, ...]  # those of the options that count only what is new
+    new_token_options: tuple[str, ...]  # those of the options that count only what is new
 
 
-async def _asked(office: Office, request: Request) -> _Asked:
-    admitted(office, bearer(request))
-    body = await json_object(request)
+async def _parse_request(gateway: ModelGateway, request: Request) -> _TaskInputs:
+    require_key(gateway, bearer_token(request))
+    body = await read_json_object(request)
     if body.get("stream"):
-        raise Refusal("hf_stream")
+        raise ApiError("hf_stream")
     inputs = body.get("inputs")
     texts: list[Any] = inputs if isinstance(inputs, list) else [inputs]
     if not texts or not all(isinstance(each, str) for each in texts):
-        raise Refusal("hf_inputs")
-    parameters = parameters_of(body)
+        raise ApiError("hf_inputs")
+    parameters = parse_parameters(body)
     new = tuple(name.replace("_new_tokens", "_length") for name in parameters.decoding if name.endswith("_new_tokens"))
-    return _Asked(texts, parameters.source, parameters.target, options_of(parameters.decoding), new)
+    return _TaskInputs(texts, parameters.source, parameters.target, to_generate_options(parameters.decoding), new)
 
 
-def _for_languages(office: Office, asked: _Asked) -> Served | None:
+def _select_by_languages(gateway: ModelGateway, inputs: _TaskInputs) -> ServedModel | None:
     """None where no target is named. Without a source the text tells it."""
-    if asked.target is None:
+    if inputs.target is None:
         return None
-    pairs = office.pairs()
-    target = closest(asked.target, [each for _, each in pairs])
+    pairs = gateway.pairs()
+    target = match_language(inputs.target, [each for _, each in pairs])
     if target is None:
-        raise Refusal("unknown_language", language=asked.target[:40])
-    if asked.source is None:
-        source = found_source(office, " ".join(asked.texts), target).language
-    elif (named := closest(asked.source, [each for each, _ in pairs])) is not None:
+        raise ApiError("unknown_language", language=inputs.target[:40])
+    if inputs.source is None:
+        source = detect_source_language(gateway, " ".join(inputs.texts), target).language
+    elif (named := match_language(inputs.source, [each for each, _ in pairs])) is not None:
         source = named
     else:
-        raise Refusal("unknown_language", language=asked.source[:40])
+        raise ApiError("unknown_language", language=inputs.source[:40])
     if source == target:
-        raise Refusal("no_such_pair", source=source, target=target)
-    return office.for_pair(source, target)
+        raise ApiError("no_such_pair", source=source, target=target)
+    return gateway.get_model_for_pair(source, target)
 
 
-def _for_task(office: Office, task: Task) -> Served:
+def _select_by_task(gateway: ModelGateway, task: HFTask) -> ServedModel:
     """The first that says so; or else the first of which nobody has said what it is for."""
-    served = office.shelf.all()
+    served = gateway.registry.all()
     for wanted in (task, None):
         for each in served:
-            if _task(each) == wanted:
+            if _model_task(each) == wanted:
                 return each
-    told = ", ".join(f"{each.name} ({_task(each)})" for each in served)
-    raise Refusal("hf_task", task=task, served=told)
+    told = ", ".join(f"{each.name} ({_model_task(each)})" for each in served)
+    raise ApiError("hf_task", task=task, served=told)
 
 
-def _task(served: Served) -> str | None:
+def _model_task(served: ServedModel) -> str | None:
     """With two languages it is translation, said or not."""
     about = served.about
     return about.task or ("translation" if about.source_language and about.target_language else None)
 
 
-async def _answers(office: Office, served: Served, asked: _Asked, task: Task | None = None) -> list[dict[str, str]]:
+async def _run_task(
+    gateway: ModelGateway, served: ServedModel, inputs: _TaskInputs, task: HFTask | None = None
+) -> list[dict[str, str]]:
     """Under the name that the task has for them; where nobody has said what a model is for, under each."""
     about = served.about
-    _check_languages(served, asked)
-    if _task(served) == "translation":
-        texts = [each.text for each in await translated(office, served, asked.texts, **asked.options)]
+    _check_languages(served, inputs)
+    if _model_task(served) == "translation":
+        texts = [each.text for each in await translate(gateway, served, inputs.texts, **inputs.options)]
     elif served.model.decoder_only:
-        texts = await _continued(office, served, asked)
+        texts = await _continue_texts(gateway, served, inputs)
     else:
-        texts = [each.text for each in await office.answer(served, asked.texts, **asked.options)]
+        texts = [each.text for each in await gateway.generate(served, inputs.texts, **inputs.options)]
     told = task or about.task
-    names = NAMES[told] if told else _ALL_NAMES
+    names = OUTPUT_FIELDS[told] if told else _ALL_OUTPUT_FIELDS
     return [dict.fromkeys(names, text) for text in texts]
 
 
-async def _continued(office: Office, served: Served, asked: _Asked) -> list[str]:
+async def _continue_texts(gateway: ModelGateway, served: ServedModel, inputs: _TaskInputs) -> list[str]:
     """What is new of each text; how long it may be depends on its own length."""
-    office.check(asked.texts)
-    deadline, told = office.deadline(), []
-    for text in asked.texts:
-        own = own_tokens(served.model, text)
-        options = grown(asked.options, asked.new, own, office.settings.answer_tokens)
-        (result,) = await office.answer(served, [text], deadline=deadline, **options)
-        told.append(next(added(served.model, result)).text)
+    gateway.check_texts(inputs.texts)
+    deadline, told = gateway.deadline(), []
+    for text in inputs.texts:
+        own = prompt_tokens(served.model, text)
+        options = add_prompt_length(inputs.options, inputs.new_token_options, own, gateway.settings.answer_tokens)
+        (result,) = await gateway.generate(served, [text], deadline=deadline, **options)
+        told.append(next(strip_prompt(served.model, result)).text)
     return told
 
 
-def _check_languages(served: Served, asked: _Asked) -> None:
+def _check_languages(served: ServedModel, inputs: _TaskInputs) -> None:
     """A model of one pair cannot do another."""
     about = served.about
-    pairs = ((asked.source, about.source_language), (asked.target, about.target_language))
-    if any(tag is not None and closest(tag, [own] if own else []) is None for tag, own in pairs):
-        raise Refusal("hf_languages", model=served.name, source=about.source_language, target=about.target_language)
+    pairs = ((inputs.source, about.source_language), (inputs.target, about.target_language))
+    if any(tag is not None and match_language(tag, [own] if own else []) is None for tag, own in pairs):
+        raise ApiError("hf_languages", model=served.name, source=about.source_language, target=about.target_language)
 
 
 @dataclass(frozen=True)
-class Parameters:
+class HFParameters:
     source: str | None
     target: str | None
     decoding: dict[str, Any]
 
 
-def parameters_of(body: dict[str, Any]) -> Parameters:
+def parse_parameters(body: dict[str, Any]) -> HFParameters:
     """Those for decoding may stand among the others, or apart in generate_parameters."""
-    given = dict(_object(body, "parameters"))
-    decoding = _object(given, "generate_parameters")
+    given = dict(_get_object(body, "parameters"))
+    decoding = _get_object(given, "generate_parameters")
     given.pop("generate_parameters", None)
-    source, target = (_language(given, name) for name in ("src_lang", "tgt_lang"))
-    return Parameters(source, target, {**given, **decoding})
+    source, target = (_pop_language(given, name) for name in ("src_lang", "tgt_lang"))
+    return HFParameters(source, target, {**given, **decoding})
 
 
-def options_of(given: dict[str, Any]) -> dict[str, Any]:
+def to_generate_options(parameters: dict[str, Any]) -> dict[str, Any]:
     """As `TextModel.generate` takes them; null is as if left out."""
-    given = {name: value for name, value in given.items() if value is not None}
-    unused = [name for name in given if name not in _NUMBERS and name not in _HARMLESS and name != "do_sample"]
+    parameters = {name: value for name, value in parameters.items() if value is not None}
+    unused = [
+        name
+        for name in parameters
+        if name not in _NUMERIC_OPTIONS and name not in _WITHOUT_EFFECT and name != "do_sample"
+    ]
     unused += [
-        name for name, values in _HARMLESS.items() if values is not None and given.get(name, values[0]) not in values
+        name
+        for name, values in _WITHOUT_EFFECT.items()
+        if values is not None and parameters.get(name, values[0]) not in values
     ]
     if unused:
         # The client reads these words, and asks again without what is named.
-        raise Refusal("hf_unused", names=", ".join(repr(name[:40]) for name in unused[:20]))
-    options = {ours: _number(given, name, kind) for name, (ours, kind) in _NUMBERS.items() if name in given}
+        raise ApiError("hf_unused", names=", ".join(repr(name[:40]) for name in unused[:20]))
+    options = {
+        ours: _get_number(parameters, name, kind)
+        for name, (ours, kind) in _NUMERIC_OPTIONS.items()
+        if name in parameters
+    }
     if options.get("min_length") == 0:  # the default of transformers
         del options["min_length"]
-    if "do_sample" in given:
-        options["sample"] = _truth(given, "do_sample")
+    if "do_sample" in parameters:
+        options["sample"] = _get_bool(parameters, "do_sample")
     return options
 
 
-def _object(values: dict[str, Any], name: str) -> dict[str, Any]:
+def _get_object(values: dict[str, Any], name: str) -> dict[str, Any]:
     found = values.get(name)
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise Refusal("hf_object", name=name)
+        raise ApiError("hf_object", name=name)
     return found
 
 
-def _language(values: dict[str, Any], name: str) -> str | None:
+def _pop_language(values: dict[str, Any], name: str) -> str | None:
     found = values.pop(name, None)
     if found is not None and not isinstance(found, str):
-        raise Refusal("hf_value", name=name, value=_shown(found))
+        raise ApiError("hf_value", name=name, value=_shorten(found))
     return found or None
 
 
-def _number(values: dict[str, Any], name: str, kind: type) -> Any:
+def _get_number(values: dict[str, Any], name: str, number_type: type) -> Any:
     value = values[name]
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MOST
-    if not fits or (kind is int and value != int(value)):
-        raise Refusal("hf_value", name=name, value=_shown(value))
-    return kind(value)
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MAX_NUMBER
+    if not fits or (number_type is int and value != int(value)):
+        raise ApiError("hf_value", name=name, value=_shorten(value))
+    return number_type(value)
 
 
-def _truth(values: dict[str, Any], name: str) -> bool:
+def _get_bool(values: dict[str, Any], name: str) -> bool:
     value = values[name]
     if not isinstance(value, bool):
-        raise Refusal("hf_value", name=name, value=_shown(value))
+        raise ApiError("hf_value", name=name, value=_shorten(value))
     return value
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     return repr(value)[:40]
 
 
-class Reply(Told):
+class HFTaskResponse(ResponseModel):
     """By the task one of these; all of them where nobody has said what a model is for."""
 
     translation_text: str | None = None
@@ -299,7 +315,7 @@ class Reply(Told):
     generated_text: str | None = None
 
 
-_PARAMETERS = {
+_PARAMETERS_SCHEMA = {
     "type": ["object", "null"],
     "description": "src_lang, tgt_lang, and those of decoding as transformers names them",
     "properties": {
@@ -308,19 +324,19 @@ _PARAMETERS = {
         "generate_parameters": {"type": ["object", "null"]},
     },
 }
-_SCHEMA = {
+_REQUEST_SCHEMA = {
     "type": "object",
     "required": ["inputs"],
     "properties": {
         "inputs": {
             "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}],
         },
-        "parameters": _PARAMETERS,
+        "parameters": _PARAMETERS_SCHEMA,
     },
 }
-_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _SCHEMA}}}}
-_REFUSED = (
-    *OF_MODELS,
+_REQUEST_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _REQUEST_SCHEMA}}}}
+_ERROR_CODES = (
+    *MODEL_ERRORS,
     "too_many_texts",
     "too_many_sentences",
     "unknown_language",
@@ -336,17 +352,17 @@ _REFUSED = (
 )
 
 
-def described(path: str) -> dict[str, Any]:
+def route_options(path: str) -> dict[str, Any]:
     """What a route at this path says of itself."""
-    responses = refusals(shape_of(path), *_REFUSED)
-    return {"response_model": list[Reply], "responses": responses, "openapi_extra": _BODY}
+    responses = error_responses(api_for_path(path), *_ERROR_CODES)
+    return {"response_model": list[HFTaskResponse], "responses": responses, "openapi_extra": _REQUEST_BODY}
 
 
 CHAT_RESPONSES = {
-    **events_or(ChatReply),
-    **refusals(
+    **json_or_events(ChatResponse),
+    **error_responses(
         "huggingface",
-        *OF_MODELS,
+        *MODEL_ERRORS,
         *("too_many_sentences", "unmet_parameter", "unknown_parameter", "one_stream", "no_user_turn"),
     ),
 }

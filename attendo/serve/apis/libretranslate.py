@@ -14,56 +14,56 @@ from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 from starlette.responses import Response
 
-from attendo.serve.http.auth import admitted, bearer
-from attendo.serve.http.bodies import Told, values_of
-from attendo.serve.http.errors import Refusal, answer
-from attendo.serve.http.openapi import OF_MODELS, refusals
-from attendo.serve.language_detection import Detected, detect
-from attendo.serve.languages import closest, name_of
-from attendo.serve.scheduling.gateway import Office
-from attendo.serve.translation.segmenter import Reading
-from attendo.serve.translation.translator import Translation, found_sources, translated_from
+from attendo.serve.http.auth import bearer_token, require_key
+from attendo.serve.http.bodies import ResponseModel, request_params
+from attendo.serve.http.errors import ApiError, json_response
+from attendo.serve.http.openapi import MODEL_ERRORS, error_responses
+from attendo.serve.language_detection import LanguagePrediction, detect_language
+from attendo.serve.languages import language_name, match_language
+from attendo.serve.scheduling.gateway import ModelGateway
+from attendo.serve.translation.segmenter import SegmentationOptions
+from attendo.serve.translation.translator import TextTranslation, detect_source_languages, translate_detected
 
-_PAGE_MILLISECONDS = 500
+_FRONTEND_TIMEOUT_MS = 500
 _DIGITS = re.compile(r"-?\d+", re.ASCII)
 
 
-class DetectedLanguage(Told):
+class LibreDetectedLanguage(ResponseModel):
     confidence: float  # from 0 to 100
     language: str
 
 
-class _Camel(Told):
+class _CamelCaseModel(ResponseModel):
     """Names of two words are written as LibreTranslate does it: translatedText."""
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
 
 
-class TranslateReply(_Camel):
+class LibreTranslateResponse(_CamelCaseModel):
     """Lists where `q` is one. The language is told where it was detected, alternatives where any were asked for."""
 
     translated_text: str | list[str]
-    detected_language: DetectedLanguage | list[DetectedLanguage] | None = None
+    detected_language: LibreDetectedLanguage | list[LibreDetectedLanguage] | None = None
     alternatives: list[str] | list[list[str]] | None = None
 
 
-class LanguageReply(Told):
+class LibreLanguage(ResponseModel):
     code: str
     name: str
     targets: list[str]
 
 
-class CodeAndName(Told):
+class LibreLanguageName(ResponseModel):
     code: str
     name: str
 
 
-class Chosen(Told):
-    source: CodeAndName
-    target: CodeAndName
+class LibreDefaultPair(ResponseModel):
+    source: LibreLanguageName
+    target: LibreLanguageName
 
 
-class FrontendSettings(_Camel):
+class FrontendSettings(_CamelCaseModel):
     """What LibreTranslate's own page, and clients of it, ask first."""
 
     char_limit: int
@@ -73,11 +73,11 @@ class FrontendSettings(_Camel):
     suggestions: bool
     files_translation: bool
     supported_files_format: list[str]
-    language: Chosen
+    language: LibreDefaultPair
 
 
-_KEY = {"description": "one of the server's keys; what is no text counts as none"}
-_ASKED: dict[str, Any] = {
+_API_KEY_SCHEMA = {"description": "one of the server's keys; what is no text counts as none"}
+_TRANSLATE_SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["q", "source", "target"],
     "properties": {
@@ -91,30 +91,33 @@ _ASKED: dict[str, Any] = {
         "target": {"type": "string", "minLength": 1},
         "format": {"enum": ["text", "html", "", None], "default": "text"},
         "alternatives": {"type": ["integer", "string", "null"], "default": 0},
-        "api_key": _KEY,
+        "api_key": _API_KEY_SCHEMA,
     },
 }
-_ASKED_AS_FORM = {**_ASKED, "properties": {**_ASKED["properties"], "q": {"type": "string", "minLength": 1}}}
-_DETECTED = {
+_TRANSLATE_FORM_SCHEMA = {
+    **_TRANSLATE_SCHEMA,
+    "properties": {**_TRANSLATE_SCHEMA["properties"], "q": {"type": "string", "minLength": 1}},
+}
+_DETECT_SCHEMA = {
     "type": "object",
     "required": ["q"],
-    "properties": {"q": {"type": "string", "minLength": 1}, "api_key": _KEY},
+    "properties": {"q": {"type": "string", "minLength": 1}, "api_key": _API_KEY_SCHEMA},
 }
 
 
-def _body(as_json: dict[str, Any], as_form: dict[str, Any]) -> dict[str, Any]:
-    forms = {kind: {"schema": as_form} for kind in ("application/x-www-form-urlencoded", "multipart/form-data")}
-    return {"requestBody": {"content": {"application/json": {"schema": as_json}, **forms}}}
+def _request_body(json_schema: dict[str, Any], form_schema: dict[str, Any]) -> dict[str, Any]:
+    forms = {kind: {"schema": form_schema} for kind in ("application/x-www-form-urlencoded", "multipart/form-data")}
+    return {"requestBody": {"content": {"application/json": {"schema": json_schema}, **forms}}}
 
 
-TRANSLATE_BODY = _body(_ASKED, _ASKED_AS_FORM)
-DETECT_BODY = _body(_DETECTED, _DETECTED)
-REFUSED_DETECTION = refusals(
+TRANSLATE_BODY = _request_body(_TRANSLATE_SCHEMA, _TRANSLATE_FORM_SCHEMA)
+DETECT_BODY = _request_body(_DETECT_SCHEMA, _DETECT_SCHEMA)
+DETECT_ERRORS = error_responses(
     "libretranslate", "bad_json", "bad_form", "libre_missing", "libre_no_text", "libre_too_much"
 )
-REFUSED_TRANSLATION = refusals(
+TRANSLATE_ERRORS = error_responses(
     "libretranslate",
-    *OF_MODELS,
+    *MODEL_ERRORS,
     "bad_form",
     "libre_missing",
     "libre_no_text",
@@ -130,116 +133,121 @@ REFUSED_TRANSLATION = refusals(
 )
 
 
-def routes(office: Office) -> APIRouter:
+def routes(gateway: ModelGateway) -> APIRouter:
     router = APIRouter(tags=["LibreTranslate"])
 
     @router.post(
-        "/translate", response_model=TranslateReply, responses=REFUSED_TRANSLATION, openapi_extra=TRANSLATE_BODY
+        "/translate", response_model=LibreTranslateResponse, responses=TRANSLATE_ERRORS, openapi_extra=TRANSLATE_BODY
     )
     async def translate(request: Request) -> Response:
         """A text, or several, as JSON, as a form, or in the address."""
-        values = await _admitted(office, request)
-        asked = _asked(office, values)
-        return answer(_told(asked, *await _translations(office, asked)))
+        values = await _read_and_authenticate(gateway, request)
+        asked = _parse_params(gateway, values)
+        return json_response(_response_body(asked, *await _translate_texts(gateway, asked)))
 
     @router.post(
-        "/detect", response_model=list[DetectedLanguage], responses=REFUSED_DETECTION, openapi_extra=DETECT_BODY
+        "/detect", response_model=list[LibreDetectedLanguage], responses=DETECT_ERRORS, openapi_extra=DETECT_BODY
     )
     async def find_language(request: Request) -> Response:
         """The language of a text, among all that are served, the likeliest first."""
-        text = _text(await _admitted(office, request), "q")
-        _check_sizes(office, [text])
-        found = detect(text, list(_names(office)))
-        return answer([_detected(each) for each in found if each.confidence > 0] or [_detected(found[0])])
+        text = _require_text(await _read_and_authenticate(gateway, request), "q")
+        _check_sizes(gateway, [text])
+        found = detect_language(text, list(_language_names(gateway)))
+        return json_response(
+            [_detection_body(each) for each in found if each.confidence > 0] or [_detection_body(found[0])]
+        )
 
     # Clients ask for these without a key, to learn whether they need one.
     @router.get("/languages")
-    async def languages() -> list[LanguageReply]:
+    async def languages() -> list[LibreLanguage]:
         """Those that are only translated into are listed too: some clients look for their target here."""
-        targets = office.languages()
+        targets = gateway.languages()
         return [
-            LanguageReply(code=each, name=name, targets=targets.get(each, [])) for each, name in _names(office).items()
+            LibreLanguage(code=each, name=name, targets=targets.get(each, []))
+            for each, name in _language_names(gateway).items()
         ]
 
     @router.get("/frontend/settings")
     async def frontend_settings() -> FrontendSettings:
-        return _frontend(office)
+        return _frontend_settings(gateway)
 
-    router.include_router(_left_out())
+    router.include_router(_disabled_routes())
     return router
 
 
-def _left_out() -> APIRouter:
+def _disabled_routes() -> APIRouter:
     """What is switched off here, as it may be in any LibreTranslate."""
     router = APIRouter()
 
-    @router.post("/suggest", status_code=403, responses=refusals("libretranslate", "libre_no_suggestions"))
+    @router.post("/suggest", status_code=403, responses=error_responses("libretranslate", "libre_no_suggestions"))
     async def suggest() -> None:
-        raise Refusal("libre_no_suggestions")
+        raise ApiError("libre_no_suggestions")
 
-    @router.post("/translate_file", status_code=403, responses=refusals("libretranslate", "libre_no_files"))
+    @router.post("/translate_file", status_code=403, responses=error_responses("libretranslate", "libre_no_files"))
     async def translate_file() -> None:
-        raise Refusal("libre_no_files")
+        raise ApiError("libre_no_files")
 
-    @router.get("/download_file/{name}", status_code=403, responses=refusals("libretranslate", "libre_no_files"))
+    @router.get("/download_file/{name}", status_code=403, responses=error_responses("libretranslate", "libre_no_files"))
     async def download_file(name: str) -> None:
-        raise Refusal("libre_no_files")
+        raise ApiError("libre_no_files")
 
     return router
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _TranslateParams:
     texts: Sequence[str]
-    one: bool  # it was given as a text, not as a list
+    is_single: bool  # it was given as a text, not as a list
     source: str | None  # to be detected where there is none
     target: str
-    kind: Literal["text", "html"]
+    format: Literal["text", "html"]
     alternatives: int
 
 
-async def _admitted(office: Office, request: Request) -> dict[str, Any]:
+async def _read_and_authenticate(gateway: ModelGateway, request: Request) -> dict[str, Any]:
     """What is given, once the key is found good; it may be among the rest."""
-    values = await values_of(request)
+    values = await request_params(request)
     key = values.get("api_key")
-    admitted(office, key if isinstance(key, str) and key else bearer(request))
+    require_key(gateway, key if isinstance(key, str) and key else bearer_token(request))
     return values
 
 
-def _asked(office: Office, values: dict[str, Any]) -> _Asked:
+def _parse_params(gateway: ModelGateway, values: dict[str, Any]) -> _TranslateParams:
     given = values.get("q")
-    texts = _texts(given) if isinstance(given, list) else [_text(values, "q")]
-    source, target = _text(values, "source"), _text(values, "target")
-    alternatives = _number(values.get("alternatives"), "alternatives", office.settings.alternatives)
-    _check_sizes(office, texts)
-    kind = _kind(values.get("format") or "text")
-    return _Asked(texts, not isinstance(given, list), *_pair(office, source, target), kind, alternatives)
+    texts = _require_texts(given) if isinstance(given, list) else [_require_text(values, "q")]
+    source, target = _require_text(values, "source"), _require_text(values, "target")
+    alternatives = _parse_count(values.get("alternatives"), "alternatives", gateway.settings.alternatives)
+    _check_sizes(gateway, texts)
+    kind = _parse_format(values.get("format") or "text")
+    return _TranslateParams(
+        texts, not isinstance(given, list), *_resolve_pair(gateway, source, target), kind, alternatives
+    )
 
 
-def _kind(given: Any) -> Literal["text", "html"]:
-    if given == "text" or given == "html":
-        return "html" if given == "html" else "text"
-    raise Refusal("libre_format", format=str(given)[:40])
+def _parse_format(value: Any) -> Literal["text", "html"]:
+    if value == "text" or value == "html":
+        return "html" if value == "html" else "text"
+    raise ApiError("libre_format", format=str(value)[:40])
 
 
-def _text(values: dict[str, Any], name: str) -> str:
+def _require_text(values: dict[str, Any], name: str) -> str:
     value = values.get(name)
     if value is None or value == "":
-        raise Refusal("libre_missing", name=name)
+        raise ApiError("libre_missing", name=name)
     if not isinstance(value, str):
-        raise Refusal("libre_no_text", name=name)
+        raise ApiError("libre_no_text", name=name)
     return value
 
 
-def _texts(given: list[Any]) -> list[str]:
-    if not given:
-        raise Refusal("libre_missing", name="q")
-    if not all(isinstance(each, str) for each in given):
-        raise Refusal("libre_no_text", name="q")
-    return given
+def _require_texts(values: list[Any]) -> list[str]:
+    if not values:
+        raise ApiError("libre_missing", name="q")
+    if not all(isinstance(each, str) for each in values):
+        raise ApiError("libre_no_text", name="q")
+    return values
 
 
-def _number(value: Any, name: str, most: int) -> int:
+def _parse_count(value: Any, name: str, max_value: int) -> int:
     """Forms have it as text."""
     if value is None or value == "":
         return 0
@@ -247,88 +255,97 @@ def _number(value: Any, name: str, most: int) -> int:
         value = float(value)  # which no number of digits is too many for
     whole = isinstance(value, int) or (isinstance(value, float) and (value.is_integer() or math.isinf(value)))
     if isinstance(value, bool) or not whole:
-        raise Refusal("libre_no_number", name=name)
-    if value > most:
-        raise Refusal("libre_above", name=name, most=most)
+        raise ApiError("libre_no_number", name=name)
+    if value > max_value:
+        raise ApiError("libre_above", name=name, most=max_value)
     return int(max(0, value))
 
 
-def _check_sizes(office: Office, texts: Sequence[str]) -> None:
-    sizes = [(len(texts), office.settings.texts), *((len(text), office.settings.characters) for text in texts)]
+def _check_sizes(gateway: ModelGateway, texts: Sequence[str]) -> None:
+    sizes = [(len(texts), gateway.settings.texts), *((len(text), gateway.settings.characters) for text in texts)]
     for size, most in sizes:
         if size > most:
-            raise Refusal("libre_too_much", size=size, most=most)
+            raise ApiError("libre_too_much", size=size, most=most)
 
 
-def _pair(office: Office, source: str, target: str) -> tuple[str | None, str]:
+def _resolve_pair(gateway: ModelGateway, source: str, target: str) -> tuple[str | None, str]:
     """Codes of languages that are served, with a model for both; None for a source that is to be detected."""
-    served = office.languages()
+    served = gateway.languages()
     automatic = source.strip().lower() == "auto"
-    source_code = None if automatic else closest(source, served)
+    source_code = None if automatic else match_language(source, served)
     if source_code is None and not automatic:
-        source_code = _known(office, source)
+        source_code = _resolve_language(gateway, source)
     among = served.get(source_code, ()) if source_code else [each for targets in served.values() for each in targets]
-    target_code = closest(target, among)
+    target_code = match_language(target, among)
     if target_code is None:
-        other = _known(office, target)
+        other = _resolve_language(gateway, target)
         begun = source_code or next(iter(served))
-        raise Refusal(
-            "libre_no_pair", target=other, target_name=name_of(other), source=begun, source_name=name_of(begun)
+        raise ApiError(
+            "libre_no_pair",
+            target=other,
+            target_name=language_name(other),
+            source=begun,
+            source_name=language_name(begun),
         )
     return source_code, target_code
 
 
-def _known(office: Office, tag: str) -> str:
+def _resolve_language(gateway: ModelGateway, tag: str) -> str:
     """The code of a language that is served at all."""
-    code = closest(tag, _names(office))
+    code = match_language(tag, _language_names(gateway))
     if code is None:
-        raise Refusal("libre_unsupported", language=tag[:40])
+        raise ApiError("libre_unsupported", language=tag[:40])
     return code
 
 
-def _names(office: Office) -> dict[str, str]:
+def _language_names(gateway: ModelGateway) -> dict[str, str]:
     """All languages that are served, those first that are translated from."""
-    served = office.languages()
+    served = gateway.languages()
     codes = [*served, *(target for targets in served.values() for target in targets)]
-    return {code: name_of(code) for code in dict.fromkeys(codes)}
+    return {code: language_name(code) for code in dict.fromkeys(codes)}
 
 
-async def _translations(office: Office, asked: _Asked) -> tuple[list[Translation], list[Detected]]:
+async def _translate_texts(
+    gateway: ModelGateway, params: _TranslateParams
+) -> tuple[list[TextTranslation], list[LanguagePrediction]]:
     """Of each text, and where the source is to be detected its language."""
-    found: list[Detected] = []
-    sources = [asked.source or ""] * len(asked.texts)
-    if asked.source is None:
-        found = await found_sources(office, asked.texts, asked.target, asked.kind)
+    found: list[LanguagePrediction] = []
+    sources = [params.source or ""] * len(params.texts)
+    if params.source is None:
+        found = await detect_source_languages(gateway, params.texts, params.target, params.format)
         sources = [each.language for each in found]
-    how = Reading(asked.kind)
-    return await translated_from(office, sources, asked.target, asked.texts, how, asked.alternatives), found
+    how = SegmentationOptions(params.format)
+    return await translate_detected(gateway, sources, params.target, params.texts, how, params.alternatives), found
 
 
-def _told(asked: _Asked, found: Sequence[Translation], detected: Sequence[Detected]) -> dict[str, Any]:
+def _response_body(
+    params: _TranslateParams, translations: Sequence[TextTranslation], detected: Sequence[LanguagePrediction]
+) -> dict[str, Any]:
     """A list for a list; and only what was asked for."""
-    told: dict[str, Sequence[Any]] = {"translatedText": [each.text for each in found]}
+    told: dict[str, Sequence[Any]] = {"translatedText": [each.text for each in translations]}
     if detected:
-        told["detectedLanguage"] = [_detected(each) for each in detected]
-    if asked.alternatives:
-        told["alternatives"] = [each.alternatives for each in found]
-    return {name: each[0] if asked.one else each for name, each in told.items()}
+        told["detectedLanguage"] = [_detection_body(each) for each in detected]
+    if params.alternatives:
+        told["alternatives"] = [each.alternatives for each in translations]
+    return {name: each[0] if params.is_single else each for name, each in told.items()}
 
 
-def _detected(found: Detected) -> dict[str, Any]:
-    return {"confidence": round(100 * found.confidence, 1), "language": found.language}
+def _detection_body(detection: LanguagePrediction) -> dict[str, Any]:
+    return {"confidence": round(100 * detection.confidence, 1), "language": detection.language}
 
 
-def _frontend(office: Office) -> FrontendSettings:
-    pairs = office.pairs()
+def _frontend_settings(gateway: ModelGateway) -> FrontendSettings:
+    pairs = gateway.pairs()
     target = pairs[0][1] if pairs else "en"
-    chosen = Chosen(
-        source=CodeAndName(code="auto", name="Auto Detect"), target=CodeAndName(code=target, name=name_of(target))
+    chosen = LibreDefaultPair(
+        source=LibreLanguageName(code="auto", name="Auto Detect"),
+        target=LibreLanguageName(code=target, name=language_name(target)),
     )
     return FrontendSettings(
-        char_limit=office.settings.characters,
-        frontend_timeout=_PAGE_MILLISECONDS,
-        api_keys=bool(office.settings.keys),
-        key_required=bool(office.settings.keys),
+        char_limit=gateway.settings.characters,
+        frontend_timeout=_FRONTEND_TIMEOUT_MS,
+        api_keys=bool(gateway.settings.keys),
+        key_required=bool(gateway.settings.keys),
         suggestions=False,
         files_translation=False,
         supported_files_format=[],

@@ -9,41 +9,41 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from attendo.serve.apis.continuations import added_bits, without_text
+from attendo.serve.apis.continuations import strip_prompt_from_result, strip_prompt_stream
 from attendo.serve.apis.native_schemas import (
-    GenerateReply,
     GenerateRequest,
-    ScoredPair,
-    ScoreReply,
+    GenerateResponse,
     ScoreRequest,
-    score_told,
+    ScoreResponse,
+    SourceTargetPair,
+    score_to_dict,
 )
 from attendo.serve.explorer.ablation import routes as ablation_routes
 from attendo.serve.explorer.catalogue_routes import routes as catalogue_routes
 from attendo.serve.explorer.decoding_routes import routes as decoding_routes
 from attendo.serve.explorer.inspection_routes import routes as inspection_routes
-from attendo.serve.explorer.schemas import REQUESTS as OF_PAGE
-from attendo.serve.explorer.schemas import Decoder
-from attendo.serve.http.auth import admitted, bearer
+from attendo.serve.explorer.schemas import PAGE_REQUESTS as OF_PAGE
+from attendo.serve.explorer.schemas import ExplorerDecodingOptions
+from attendo.serve.http.auth import bearer_token, require_key
 from attendo.serve.http.bodies import StrictRoute
-from attendo.serve.http.errors import Refusal, answer
-from attendo.serve.http.openapi import OF_MODELS, events_or, refusals
-from attendo.serve.http.sse import Events, begun, event_stream
-from attendo.serve.scheduling.gateway import Office
-from attendo.serve.scheduling.registry import Served
+from attendo.serve.http.errors import ApiError, json_response
+from attendo.serve.http.openapi import MODEL_ERRORS, error_responses, json_or_events
+from attendo.serve.http.sse import Events, await_first_event, event_stream
+from attendo.serve.scheduling.gateway import ModelGateway
+from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import Result, ScoredTarget, TextModel
-from attendo.text_model.results import plain_result
+from attendo.text_model.results import result_to_dict
 
-API = "/api/v1"
-AT_ONCE = 8  # pairs between two steps of others
+API_PREFIX = "/api/v1"
+PAIRS_PER_BLOCK = 8  # pairs between two steps of others
 
 
-def routes(office: Office) -> APIRouter:
+def routes(gateway: ModelGateway) -> APIRouter:
     async def with_key(request: Request) -> None:
-        admitted(office, bearer(request))
+        require_key(gateway, bearer_token(request))
 
-    router = APIRouter(prefix=API, dependencies=[Depends(with_key)])
+    router = APIRouter(prefix=API_PREFIX, dependencies=[Depends(with_key)])
     for routes_of_part in (
         generate_routes,
         score_routes,
@@ -52,106 +52,113 @@ def routes(office: Office) -> APIRouter:
         inspection_routes,
         ablation_routes,
     ):
-        router.include_router(routes_of_part(office))
+        router.include_router(routes_of_part(gateway))
     return router
 
 
-def known_names() -> list[str]:
+def request_field_names() -> list[str]:
     """Of all fields of our requests: a mistyped one is told the nearest."""
-    asked = (GenerateRequest, ScoreRequest, ScoredPair, Decoder, *OF_PAGE)
+    asked = (GenerateRequest, ScoreRequest, SourceTargetPair, ExplorerDecodingOptions, *OF_PAGE)
     return sorted({name for each in asked for name in each.model_fields})
 
 
-def generate_routes(office: Office) -> APIRouter:
+def generate_routes(office: ModelGateway) -> APIRouter:
     router = APIRouter(route_class=StrictRoute, tags=["programs"])
 
     @router.post(
         "/generate",
         response_model=None,
         responses={
-            **refusals("ours", *OF_MODELS, "too_many_texts", "alignments_too_large"),
-            **events_or(GenerateReply),
+            **error_responses("ours", *MODEL_ERRORS, "too_many_texts", "alignments_too_large"),
+            **json_or_events(GenerateResponse),
         },
     )
     async def generate(asked: GenerateRequest) -> Response:
         """Answers to texts, in their order. Settings are the model's own unless given."""
         if asked.stream:
             # What cannot be meant is refused before the stream begins.
-            return event_stream(await begun(_events(office, asked)))
-        served = office.served(asked.model)
-        results = await office.answer(served, asked.texts, **asked.given())
+            return event_stream(await await_first_event(_stream_events(office, asked)))
+        served = office.get_model(asked.model)
+        results = await office.generate(served, asked.texts, **asked.to_generate_options())
         if asked.alignments:  # up to two million numbers: while they are written down, others are answered
-            return await asyncio.to_thread(lambda: answer(_whole(served, results, asked)))
-        return answer(_whole(served, results, asked))
+            return await asyncio.to_thread(lambda: json_response(_generate_body(served, results, asked)))
+        return json_response(_generate_body(served, results, asked))
 
     return router
 
 
-async def _events(office: Office, asked: GenerateRequest) -> Events:
+async def _stream_events(gateway: ModelGateway, request: GenerateRequest) -> Events:
     """What is new of the text each time, then all that an answer without a stream would have told."""
-    if len(asked.texts) != 1:
-        raise Refusal("one_text_a_stream", count=len(asked.texts))
-    served, found = office.served(asked.model), list[Result]()
-    async with aclosing(office.stream(served, asked.texts[0], done=found.append, **asked.given())) as streamed:
-        parts = streamed if asked.echo else added_bits(served.model, asked.texts[0], streamed)
+    if len(request.texts) != 1:
+        raise ApiError("one_text_a_stream", count=len(request.texts))
+    served, found = gateway.get_model(request.model), list[Result]()
+    async with aclosing(
+        gateway.stream(served, request.texts[0], on_result=found.append, **request.to_generate_options())
+    ) as streamed:
+        parts = streamed if request.echo else strip_prompt_stream(served.model, request.texts[0], streamed)
         async with aclosing(parts):
             async for new in parts:
                 yield "text", {"text": new}
-    yield "done", _whole(served, found, asked)
+    yield "done", _generate_body(served, found, request)
 
 
-def _whole(served: Served, results: list[Result], asked: GenerateRequest) -> dict[str, Any]:
-    several = asked.n_best is not None
-    told = results if asked.echo else [without_text(served.model, each) for each in results]
-    return {"model": served.name, "results": [plain_result(each, several) for each in told]}
+def _generate_body(served: ServedModel, results: list[Result], request: GenerateRequest) -> dict[str, Any]:
+    several = request.n_best is not None
+    told = results if request.echo else [strip_prompt_from_result(served.model, each) for each in results]
+    return {"model": served.name, "results": [result_to_dict(each, several) for each in told]}
 
 
-def score_routes(office: Office) -> APIRouter:
+def score_routes(office: ModelGateway) -> APIRouter:
     router = APIRouter(route_class=StrictRoute, tags=["programs"])
 
     @router.post(
         "/score",
         response_model=None,
-        responses={**refusals("ours", *OF_MODELS, "too_many_texts", "pair_too_long"), 200: {"model": ScoreReply}},
+        responses={
+            **error_responses("ours", *MODEL_ERRORS, "too_many_texts", "pair_too_long"),
+            200: {"model": ScoreResponse},
+        },
     )
     async def score(asked: ScoreRequest) -> Response:
         """The log-probability of each target given its source, in the order of the pairs."""
-        return answer(await _scores(office, asked))
+        return json_response(await _score_pairs(office, asked))
 
     return router
 
 
-async def _scores(office: Office, asked: ScoreRequest) -> dict[str, Any]:
-    served = office.served(asked.model)
+async def _score_pairs(gateway: ModelGateway, request: ScoreRequest) -> dict[str, Any]:
+    served = gateway.get_model(request.model)
     for side in ("source", "target"):
-        office.check([getattr(pair, side) for pair in asked.pairs])
-    blocks = served.batcher.each(lambda: _blocks(served.model, asked.pairs, office.settings), office.deadline())
+        gateway.check_texts([getattr(pair, side) for pair in request.pairs])
+    blocks = served.worker.iterate(
+        lambda: _score_blocks(served.model, request.pairs, gateway.settings), gateway.deadline()
+    )
     found: list[ScoredTarget] = []
     async for tokens, scored in blocks:
-        office.tally.tokens(served.name, tokens, 0)  # all of them are read
+        gateway.metrics.count_tokens(served.name, tokens, 0)  # all of them are read
         found += scored
-    return {"model": served.name, "scores": [score_told(each, asked.normalise, asked.tokens) for each in found]}
+    return {"model": served.name, "scores": [score_to_dict(each, request.normalise, request.tokens) for each in found]}
 
 
-def _blocks(
-    model: TextModel, pairs: Sequence[ScoredPair], settings: ServeSettings
+def _score_blocks(
+    model: TextModel, pairs: Sequence[SourceTargetPair], settings: ServeSettings
 ) -> Iterator[tuple[int, list[ScoredTarget]]]:
     """In the thread of the model, a few pairs at a time, with how many tokens they have."""
     rest = iter(pairs)
-    while block := list(islice(rest, AT_ONCE)):
+    while block := list(islice(rest, PAIRS_PER_BLOCK)):
         sources, targets = [pair.source for pair in block], [pair.target for pair in block]
-        tokens = _tokens(model, sources, "source", settings.source_tokens)
-        tokens += _tokens(model, targets, "target", settings.answer_tokens)
+        tokens = _count_tokens(model, sources, "source", settings.source_tokens)
+        tokens += _count_tokens(model, targets, "target", settings.answer_tokens)
         yield tokens, model.score_tokens(sources, targets)
 
 
-def _tokens(model: TextModel, texts: Sequence[str], side: str, most: int) -> int:
+def _count_tokens(model: TextModel, texts: Sequence[str], side: str, max_tokens: int) -> int:
     """How many, with what the model puts before them. With eos none may be too long, also for learned positions."""
     tokenizer = model.source_tokenizer if side == "source" else model.target_tokenizer
     before = len(model.generation.source_prefix if side == "source" else model.generation.target_prefix)
-    longest = model.runtime.longest
-    most = most if longest is None else min(most, longest + 1)
+    longest = model.runtime.max_sequence_length
+    max_tokens = max_tokens if longest is None else min(max_tokens, longest + 1)
     counts = [before + len(ids) for ids in tokenizer.encode_many(list(texts))]
-    if (tokens := max(counts) + 1) > most:
-        raise Refusal("pair_too_long", {"side": side}, side=side, tokens=tokens, most=most)
+    if (tokens := max(counts) + 1) > max_tokens:
+        raise ApiError("pair_too_long", {"side": side}, side=side, tokens=tokens, most=max_tokens)
     return sum(counts)

@@ -5,23 +5,23 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from attendo.serve.http.bodies import (
-    Asked,
-    Count,
     Diversity,
-    Least,
     LengthPenalty,
+    MinP,
     ModelName,
     Ngram,
     Normalise,
     Patience,
+    PenaltyWeight,
+    PositiveInt,
     RepetitionPenalty,
+    RequestModel,
+    ResponseModel,
     Seed,
-    Share,
-    Stop,
+    StopRule,
     Temperature,
-    Told,
     TopK,
-    Weight,
+    TopP,
     WordPenalty,
 )
 from attendo.text_model import ScoredTarget
@@ -34,7 +34,7 @@ Extra = Annotated[int, Field(ge=0, le=512)]
 Number = float | None  # null: not finite
 
 
-class Options(Asked):
+class DecodingOptions(RequestModel):
     """Every option of decoding, by the names of the command line. What is null is as the model has it.
 
     Those of the machine (engine, precision and the like) are for whoever runs the server. Numbers that cost memory or
@@ -43,14 +43,14 @@ class Options(Asked):
 
     # how an answer is found
     like: Literal["fairseq", "hf", "ctranslate2", "marian"] | None = None
-    beam: Count | None = None
-    groups: Count | None = None
+    beam: PositiveInt | None = None
+    groups: PositiveInt | None = None
     diversity: Diversity | None = None
-    stop: Stop | None = None
+    stop: StopRule | None = None
     patience: Patience | None = None
     mbr: Literal["none", "chrf", "bleu"] | None = None
     mbr_candidates: Annotated[int, Field(ge=1, le=64)] | None = None
-    n_best: Count | None = None
+    n_best: PositiveInt | None = None
     distinct: bool | None = Field(None, description="no text twice among the hypotheses")
 
     # samples
@@ -58,15 +58,15 @@ class Options(Asked):
     seed: Seed | None = None
     temperature: Temperature | None = None
     top_k: TopK | None = None
-    top_p: Share | None = None
-    min_p: Least | None = None
-    typical: Share | None = None
+    top_p: TopP | None = None
+    min_p: MinP | None = None
+    typical: TopP | None = None
 
     # how it is scored
     normalise: Normalise | None = None
     length_penalty: LengthPenalty | None = None
     word_penalty: WordPenalty | None = None
-    coverage_penalty: Weight | None = None
+    coverage_penalty: PenaltyWeight | None = None
     counts_eos: bool | None = None
 
     # what is said
@@ -84,8 +84,8 @@ class Options(Asked):
     target_prefix: Symbols | None = None
 
     # how long it is
-    max_length: Count | None = None
-    min_length: Count | None = None
+    max_length: PositiveInt | None = None
+    min_length: PositiveInt | None = None
     max_length_factor: Factor | None = None
     max_length_extra: Annotated[int, Field(ge=1, le=512)] | None = None
     min_length_factor: Factor | None = None
@@ -100,12 +100,12 @@ class Options(Asked):
 
     alignments: bool | None = Field(None, description="tell where the network looked")
 
-    def given(self) -> dict[str, Any]:
+    def to_generate_options(self) -> dict[str, Any]:
         """As `TextModel.generate` takes them."""
-        return {name: value for name in Options.model_fields if (value := getattr(self, name)) is not None}
+        return {name: value for name in DecodingOptions.model_fields if (value := getattr(self, name)) is not None}
 
 
-class GenerateRequest(Options):
+class GenerateRequest(DecodingOptions):
     """Several texts at once, or one that is told as it is decided."""
 
     model: ModelName | None = Field(None, description="by name; the first unless given")
@@ -114,21 +114,21 @@ class GenerateRequest(Options):
     stream: bool = Field(False, description="of one text: server-sent events `text`, then `done`")
 
 
-class ScoredPair(Asked):
+class SourceTargetPair(RequestModel):
     source: str
     target: str
 
 
-class ScoreRequest(Asked):
+class ScoreRequest(RequestModel):
     """How probable a model finds given answers."""
 
     model: ModelName | None = Field(None, description="by name; the first unless given")
-    pairs: Annotated[list[ScoredPair], Field(min_length=1)]
+    pairs: Annotated[list[SourceTargetPair], Field(min_length=1)]
     normalise: bool = Field(False, description="divide by the tokens, eos included")
     tokens: bool = Field(False, description="also of every token, eos included")
 
 
-class ScoreParts(Told):
+class ScoreParts(ResponseModel):
     """score = (log_probability + penalty) / divisor + reward + coverage."""
 
     log_probability: Number
@@ -139,7 +139,7 @@ class ScoreParts(Told):
     coverage: Number
 
 
-class HypothesisReply(Told):
+class HypothesisResponse(ResponseModel):
     """`cut`: the length limit came before the end.
 
     `alignments` are pairs of source token and answer token, `word_alignments` of words that white space divides.
@@ -159,7 +159,7 @@ class HypothesisReply(Told):
     attention: list[list[float]] | None = None
 
 
-class ResultReply(HypothesisReply):
+class ResultResponse(HypothesisResponse):
     """The best hypothesis, all that were asked for, and the sentences that a long text was cut into.
 
     `source_left_out`: tokens at its end that were not read, because it was too long.
@@ -167,19 +167,19 @@ class ResultReply(HypothesisReply):
 
     unknown: list[str] | None = None
     source_left_out: int | None = None
-    hypotheses: list[HypothesisReply] | None = None
-    sentences: list[HypothesisReply] | None = None
+    hypotheses: list[HypothesisResponse] | None = None
+    sentences: list[HypothesisResponse] | None = None
     unsplit: int | None = None
 
 
-class GenerateReply(Told):
+class GenerateResponse(ResponseModel):
     """In the order of the texts."""
 
     model: str
-    results: list[ResultReply]
+    results: list[ResultResponse]
 
 
-class PairScore(Told):
+class PairScore(ResponseModel):
     """The log-probability of the target, eos included; normalised, its mean over the tokens."""
 
     log_probability: Number
@@ -188,14 +188,14 @@ class PairScore(Told):
     log_probabilities: list[Number] | None = None
 
 
-class ScoreReply(Told):
+class ScoreResponse(ResponseModel):
     """In the order of the pairs."""
 
     model: str
     scores: list[PairScore]
 
 
-def score_told(scored: ScoredTarget, normalise: bool, tokens: bool) -> dict[str, Any]:
+def score_to_dict(scored: ScoredTarget, normalise: bool, tokens: bool) -> dict[str, Any]:
     count = len(scored.pieces)
     content: dict[str, Any] = {
         "log_probability": scored.log_probability / (count if normalise else 1),

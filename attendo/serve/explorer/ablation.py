@@ -7,79 +7,96 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from attendo.model.head_scaling import sites
-from attendo.serve.explorer.model_access import OF_PAGE, Search, Turns, answered, checked_heads, computed, model_for
-from attendo.serve.explorer.schemas import AblateReply, AblateRequest, RankRequest
-from attendo.serve.explorer.subject import Subject
+from attendo.serve.explorer.model_access import (
+    PAGE_ERRORS,
+    CooperativeTask,
+    ExplorerSearch,
+    parse_heads,
+    prepare_model,
+    run_and_respond,
+    run_on_worker,
+)
+from attendo.serve.explorer.schemas import AblateRequest, AblateResponse, RankRequest
+from attendo.serve.explorer.subject import InspectedPair
 from attendo.serve.http.bodies import StrictRoute
-from attendo.serve.http.openapi import EVENTS, refusals
-from attendo.serve.http.sse import Events, EventStream, begun, event_stream
-from attendo.serve.scheduling.gateway import Office
+from attendo.serve.http.openapi import EVENT_STREAM_CONTENT, error_responses
+from attendo.serve.http.sse import Events, EventStream, await_first_event, event_stream
+from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import TextModel
 
 
-def routes(office: Office) -> APIRouter:
+def routes(gateway: ModelGateway) -> APIRouter:
     router = APIRouter(route_class=StrictRoute, tags=["page"])
-    refused = refusals("ours", *OF_PAGE)
+    refused = error_responses("ours", *PAGE_ERRORS)
 
-    @router.post("/ablate", response_model=None, responses={**refused, 200: {"model": AblateReply}})
+    @router.post("/ablate", response_model=None, responses={**refused, 200: {"model": AblateResponse}})
     async def ablate(asked: AblateRequest) -> Response:
         """The answer without some heads, and what the old answer is then worth."""
         whole = asked.model_copy(update={"heads": {}})  # the answer is that of the model as it is
-        return await answered(office, whole, lambda model: _ablated(model, asked, office.settings))
+        return await run_and_respond(gateway, whole, lambda model: _compute_ablation(model, asked, gateway.settings))
 
     @router.post(
-        "/rank", response_model=None, response_class=EventStream, responses={**refused, 200: {"content": EVENTS}}
+        "/rank",
+        response_model=None,
+        response_class=EventStream,
+        responses={**refused, 200: {"content": EVENT_STREAM_CONTENT}},
     )
     async def rank(asked: RankRequest) -> Response:
         """What the answer loses without each head: server-sent events `head`, then `done`."""
-        return event_stream(await begun(_ranked(office, asked)))
+        return event_stream(await await_first_event(_rank_heads(gateway, asked)))
 
     return router
 
 
-def _ablated(model: TextModel, asked: AblateRequest, settings: ServeSettings) -> Turns[dict[str, Any]]:
-    heads = checked_heads(model.network.config, asked.heads)
-    subject = yield from Subject.of(model, asked, settings)
+def _compute_ablation(
+    model: TextModel, request: AblateRequest, settings: ServeSettings
+) -> CooperativeTask[dict[str, Any]]:
+    heads = parse_heads(model.network.config, request.heads)
+    subject = yield from InspectedPair.build(model, request, settings)
     changed = model.with_heads(heads) if heads else model
     before, after = subject.log_probabilities(), subject.log_probabilities(changed)
-    search = Search(changed, asked.text, asked.decoder, settings.tokens, settings.tokens - 1)
-    best = (yield from search.answers())[0]
+    search = ExplorerSearch(changed, request.text, request.decoder, settings.tokens, settings.tokens - 1)
+    best = (yield from search.generate())[0]
     pieces = model.target_tokenizer.pieces(subject.predicted_ids)
     return {
-        "before": {"text": subject.text, "log_probability": sum(before), "tokens": _tokens(pieces, before)},
+        "before": {"text": subject.text, "log_probability": sum(before), "tokens": _token_rows(pieces, before)},
         "after": {
             "text": best.text,
             "log_probability": best.log_probability,
             "cut": best.cut,
             "log_probability_of_old": sum(after),
-            "tokens": _tokens(pieces, after),
+            "tokens": _token_rows(pieces, after),
         },
         "delta": sum(after) - sum(before),
     }
 
 
-def _tokens(pieces: list[str], values: list[float]) -> list[dict[str, Any]]:
+def _token_rows(pieces: list[str], values: list[float]) -> list[dict[str, Any]]:
     return [{"piece": piece, "log_probability": value} for piece, value in zip(pieces, values, strict=True)]
 
 
-async def _ranked(office: Office, asked: RankRequest) -> Events:
+async def _rank_heads(gateway: ModelGateway, request: RankRequest) -> Events:
     """Each head has the time of a request, as many as there are: whoever hears something new can wait."""
-    served = office.served(asked.model)
-    subject, base = await computed(office, served, lambda: _whole(model_for(served, asked), asked, office.settings))
+    served = gateway.get_model(request.model)
+    subject, base = await run_on_worker(
+        gateway, served, lambda: _score_all_heads(prepare_model(served, request), request, gateway.settings)
+    )
     config = subject.model.network.config
     for site in sites(config):
         for head in range(config.num_heads):
-            without = await served.batcher.run(partial(_without, subject, site, head), office.deadline())
+            without = await served.worker.run(partial(_score_without_head, subject, site, head), gateway.deadline())
             yield "head", {"site": site, "head": head, "delta": without - base}
     yield "done", {"log_probability": base, "text": subject.text, "heads": len(sites(config)) * config.num_heads}
 
 
-def _whole(model: TextModel, asked: RankRequest, settings: ServeSettings) -> Turns[tuple[Subject, float]]:
+def _score_all_heads(
+    model: TextModel, request: RankRequest, settings: ServeSettings
+) -> CooperativeTask[tuple[InspectedPair, float]]:
     """What it is about, and what it is worth with all heads."""
-    subject = yield from Subject.of(model, asked, settings)
+    subject = yield from InspectedPair.build(model, request, settings)
     return subject, sum(subject.log_probabilities())
 
 
-def _without(subject: Subject, site: str, head: int) -> float:
+def _score_without_head(subject: InspectedPair, site: str, head: int) -> float:
     return sum(subject.log_probabilities(subject.model.with_heads({site: {head: 0.0}})))

@@ -12,18 +12,18 @@ import attendo.explore
 from attendo.errors import AttendoError
 from attendo.explore.curves import History, read_histories
 from attendo.explore.formulas.catalogue import catalogue_json
-from attendo.serve.explorer.schemas import FormulasReply, ModelsReply, TrainingReply
-from attendo.serve.http.errors import Refusal, answer
-from attendo.serve.http.openapi import Responses, refusals
-from attendo.serve.scheduling.gateway import Office
-from attendo.serve.scheduling.registry import Served
+from attendo.serve.explorer.schemas import FormulasResponse, ModelsResponse, TrainingResponse
+from attendo.serve.http.errors import ApiError, json_response
+from attendo.serve.http.openapi import Responses, error_responses
+from attendo.serve.scheduling.gateway import ModelGateway
+from attendo.serve.scheduling.registry import ServedModel
 from attendo.text_model import TextModel
 
-SAMPLES = 8
-MOST_POINTS = 2_000
-OF_TRAINING = ("bad_request", "unknown_model", "no_training", "bad_training")
-FOLDER = Path(attendo.explore.__file__).parent / "page"
-KINDS = {
+MAX_SAMPLES = 8
+MAX_POINTS = 2_000
+TRAINING_ERRORS = ("bad_request", "unknown_model", "no_training", "bad_training")
+PAGE_FOLDER = Path(attendo.explore.__file__).parent / "page"
+MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -34,46 +34,48 @@ KINDS = {
 }
 
 
-def routes(office: Office) -> APIRouter:
+def routes(gateway: ModelGateway) -> APIRouter:
     router = APIRouter()
 
-    @router.get("/models", response_model=None, tags=["programs"], responses={200: {"model": ModelsReply}})
+    @router.get("/models", response_model=None, tags=["programs"], responses={200: {"model": ModelsResponse}})
     async def models() -> Response:
         """The models that are served, with their sizes, settings and languages; the first is the default."""
-        return await run_in_threadpool(lambda: answer({"models": [_described(each) for each in office.shelf.all()]}))
+        return await run_in_threadpool(
+            lambda: json_response({"models": [_describe_model(each) for each in gateway.registry.all()]})
+        )
 
-    told = {**refusals("ours", *OF_TRAINING), 200: {"model": TrainingReply}}
+    told = {**error_responses("ours", *TRAINING_ERRORS), 200: {"model": TrainingResponse}}
 
     @router.get("/training", response_model=None, tags=["page"], responses=told)
     async def training(model: Annotated[str | None, Query(max_length=500)] = None) -> Response:
         """Loss, learning rate and scores of the run that a model comes from."""
-        served = office.served(model)
-        return await run_in_threadpool(lambda: answer(_training(served)))
+        served = gateway.get_model(model)
+        return await run_in_threadpool(lambda: json_response(_read_training(served)))
 
-    @router.get("/formulas", response_model=None, tags=["page"], responses={200: {"model": FormulasReply}})
+    @router.get("/formulas", response_model=None, tags=["page"], responses={200: {"model": FormulasResponse}})
     async def formulas() -> Response:
         """The catalogue of formulas, in English and Chinese."""
-        return await run_in_threadpool(lambda: answer({"formulas": _formulas()}))
+        return await run_in_threadpool(lambda: json_response({"formulas": _list_formulas()}))
 
     return router
 
 
-def _described(served: Served) -> dict[str, Any]:
+def _describe_model(served: ServedModel) -> dict[str, Any]:
     model, about = served.model, served.about
     languages = (about.source_language, about.target_language)
     return {
         "name": served.name,
         "direction": " → ".join(each for each in languages if each) if all(languages) else None,
         **about.model_dump(exclude={"trained_on"}),
-        **_network(model),
+        **_describe_network(model),
         "checkpoints": served.checkpoints,
-        "has_training": served.metrics is not None,
+        "has_training": served.metrics_path is not None,
         "scores": model.scores,
         "generation": model.generation.model_dump(mode="json", exclude_unset=True),
     }
 
 
-def _network(model: TextModel) -> dict[str, Any]:
+def _describe_network(model: TextModel) -> dict[str, Any]:
     """What only a model folder tells: an exported model can be asked, not looked into."""
     if model.runtime.name != "torch":
         names = ("parameters", "config", "encoder_layers", "decoder_layers", "heads")
@@ -85,24 +87,24 @@ def _network(model: TextModel) -> dict[str, Any]:
         "encoder_layers": config.num_encoder_layers,
         "decoder_layers": config.num_decoder_layers,
         "heads": config.num_heads,
-        "samples": list(dict.fromkeys(source for source, _ in model.stored.sample))[:SAMPLES],
+        "samples": list(dict.fromkeys(source for source, _ in model.stored_model.sample))[:MAX_SAMPLES],
     }
 
 
-def _training(served: Served) -> dict[str, Any]:
-    if served.metrics is None:
-        raise Refusal("no_training", model=served.name)
+def _read_training(served: ServedModel) -> dict[str, Any]:
+    if served.metrics_path is None:
+        raise ApiError("no_training", model=served.name)
     try:
-        (history,) = read_histories([served.metrics])
+        (history,) = read_histories([served.metrics_path])
     except AttendoError as error:
-        raise Refusal("bad_training", detail=str(error)) from None
-    best = None if history.best is None else int(history.best)
-    return {**_steps(history), "validations": _validations(history), "best": best}
+        raise ApiError("bad_training", detail=str(error)) from None
+    best = None if history.best_step is None else int(history.best_step)
+    return {**_training_steps(history), "validations": _validations(history), "best": best}
 
 
-def _steps(history: History) -> dict[str, Any]:
+def _training_steps(history: History) -> dict[str, Any]:
     """Of a long run every so many steps, and the last one; how many is told."""
-    every = -(-len(history.steps) // MOST_POINTS) or 1
+    every = -(-len(history.steps) // MAX_POINTS) or 1
     places = sorted({*range(0, len(history.steps), every), len(history.steps) - 1} - {-1})
     columns = {
         "loss": history.loss,
@@ -119,7 +121,7 @@ def _steps(history: History) -> dict[str, Any]:
 
 def _validations(history: History) -> list[dict[str, Any]]:
     told = []
-    for place, step in enumerate(history.validated):
+    for place, step in enumerate(history.validation_steps):
         scores = {name: each[place] for name, each in history.scores.items() if np.isfinite(each[place])}
         loss = scores.pop("valid_loss", None)
         row = {"step": int(step), "loss": None if loss is None else float(loss)}
@@ -127,7 +129,7 @@ def _validations(history: History) -> list[dict[str, Any]]:
     return told
 
 
-def _formulas() -> list[dict[str, Any]]:
+def _list_formulas() -> list[dict[str, Any]]:
     """By the row of the list of what must be seen that each is for; one formula may be for several."""
     return [
         {"id": row, "name": name, **{key: value for key, value in each.items() if key != "rows"}}
@@ -136,33 +138,33 @@ def _formulas() -> list[dict[str, Any]]:
     ]
 
 
-def page_routes(folder: Path = FOLDER) -> APIRouter:
+def page_routes(folder: Path = PAGE_FOLDER) -> APIRouter:
     router = APIRouter(tags=["page"])
 
     @router.get("/", response_class=HTMLResponse, response_model=None)
     async def index() -> Response:
         """The page."""
-        return _file(folder, "index.html")
+        return _file_response(folder, "index.html")
 
-    kinds = {kind.partition(";")[0]: {"schema": {"type": "string"}} for kind in KINDS.values()}
-    told: Responses = {**refusals("ours", "no_page"), 200: {"content": kinds}}
+    kinds = {kind.partition(";")[0]: {"schema": {"type": "string"}} for kind in MEDIA_TYPES.values()}
+    told: Responses = {**error_responses("ours", "no_page"), 200: {"content": kinds}}
 
     @router.get("/page/{path:path}", response_class=Response, response_model=None, responses=told)
     async def file(path: str) -> Response:
         """A file of the page."""
-        return _file(folder, path)
+        return _file_response(folder, path)
 
     return router
 
 
-def _file(folder: Path, path: str) -> Response:
+def _file_response(folder: Path, path: str) -> Response:
     """Only of kinds that a page is made of, and only from inside the folder, wherever links in it lead."""
     root = folder.resolve()
     try:
         place = (root / path).resolve()
-        found = place.is_relative_to(root) and place.suffix in KINDS and place.is_file()
+        found = place.is_relative_to(root) and place.suffix in MEDIA_TYPES and place.is_file()
     except (OSError, ValueError):  # a name that no file can have
         found = False
     if not found:
-        raise Refusal("no_page", path=path[:100])
-    return FileResponse(place, media_type=KINDS[place.suffix], headers={"cache-control": "no-cache"})
+        raise ApiError("no_page", path=path[:100])
+    return FileResponse(place, media_type=MEDIA_TYPES[place.suffix], headers={"cache-control": "no-cache"})

@@ -8,25 +8,40 @@ import torch
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from attendo.decode.search_tree import Node, Tree
-from attendo.serve.explorer.model_access import OF_PAGE, Search, Turns, answered, model_for
-from attendo.serve.explorer.pieces import predictions
-from attendo.serve.explorer.schemas import AnswerReply, AnswerRequest, StepsReply, StepsRequest, TreeReply, TreeRequest
+from attendo.decode.search_tree import SearchNode, SearchTree
+from attendo.serve.explorer.model_access import (
+    PAGE_ERRORS,
+    CooperativeTask,
+    ExplorerSearch,
+    prepare_model,
+    run_and_respond,
+)
+from attendo.serve.explorer.pieces import describe_predictions
+from attendo.serve.explorer.schemas import (
+    AnswerRequest,
+    AnswerResponse,
+    StepsRequest,
+    StepsResponse,
+    TreeRequest,
+    TreeResponse,
+)
 from attendo.serve.http.bodies import StrictRoute
-from attendo.serve.http.errors import Refusal, answer
-from attendo.serve.http.openapi import events_or, refusals
-from attendo.serve.http.sse import Event, Events, begun, event_stream
-from attendo.serve.scheduling.gateway import Office
-from attendo.serve.scheduling.registry import Served
+from attendo.serve.http.errors import ApiError, json_response
+from attendo.serve.http.openapi import error_responses, json_or_events
+from attendo.serve.http.sse import Event, Events, await_first_event, event_stream
+from attendo.serve.scheduling.gateway import ModelGateway
+from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.settings import ServeSettings
 from attendo.text import BOS, EOS
 from attendo.text_model import TextModel
 from attendo.text_model.results import Hypothesis
-from attendo.text_model.search_setup import ranking_of
+from attendo.text_model.search_setup import make_ranking
 
-SHORT = 128  # tokens of a source for which other beginnings are looked for: each is an answer of its own
-MOST_NODES = 10_000
-KEPT = ("goes on", "finished", "cut")
+MAX_SOURCE_FOR_ALTERNATIVES = (
+    128  # tokens of a source for which other beginnings are looked for: each is an answer of its own
+)
+MAX_NODES = 10_000
+SURVIVING_FATES = ("goes on", "finished", "cut")
 REASONS = {
     "goes on": "kept",
     "finished": "ended",
@@ -45,37 +60,47 @@ REASONS = {
 }
 
 
-def routes(office: Office) -> APIRouter:
+def routes(gateway: ModelGateway) -> APIRouter:
     router = APIRouter(route_class=StrictRoute, tags=["page"])
 
-    @router.post("/answer", response_model=None, responses={**refusals("ours", *OF_PAGE), **events_or(AnswerReply)})
+    @router.post(
+        "/answer",
+        response_model=None,
+        responses={**error_responses("ours", *PAGE_ERRORS), **json_or_events(AnswerResponse)},
+    )
     async def answer_whole(asked: AnswerRequest) -> Response:
         """One answer as the page shows it, with other texts beside it; `stream`: as it is decided."""
-        events = _events(office, asked)
+        events = _stream_events(gateway, asked)
         if asked.stream:
             # What cannot be meant is refused before the stream begins.
-            return event_stream(await begun(events))
+            return event_stream(await await_first_event(events))
         async with aclosing(events):
             (whole,) = [told async for name, told in events if name == "done"]
-        return answer(whole)
+        return json_response(whole)
 
-    @router.post("/steps", response_model=None, responses={**refusals("ours", *OF_PAGE), 200: {"model": StepsReply}})
+    @router.post(
+        "/steps",
+        response_model=None,
+        responses={**error_responses("ours", *PAGE_ERRORS), 200: {"model": StepsResponse}},
+    )
     async def steps(asked: StepsRequest) -> Response:
         """The answer step by step, behind a prefix that is forced."""
-        return await answered(office, asked, lambda model: _steps(model, asked, office.settings))
+        return await run_and_respond(gateway, asked, lambda model: _compute_steps(model, asked, gateway.settings))
 
-    @router.post("/tree", response_model=None, responses={**refusals("ours", *OF_PAGE), 200: {"model": TreeReply}})
+    @router.post(
+        "/tree", response_model=None, responses={**error_responses("ours", *PAGE_ERRORS), 200: {"model": TreeResponse}}
+    )
     async def tree(asked: TreeRequest) -> Response:
         """Every hypothesis that the search considered, and what became of it."""
-        return await answered(office, asked, lambda model: _tree(model, asked, office.settings))
+        return await run_and_respond(gateway, asked, lambda model: _compute_tree(model, asked, gateway.settings))
 
     return router
 
 
-async def _events(office: Office, asked: AnswerRequest) -> Events:
+async def _stream_events(gateway: ModelGateway, request: AnswerRequest) -> Events:
     """What is new of the best answer each time, then all that there is to tell."""
-    served, whole = office.served(asked.model), ""
-    items = served.batcher.each(lambda: _parts(served, asked, office.settings), office.deadline())
+    served, whole = gateway.get_model(request.model), ""
+    items = served.worker.iterate(lambda: _generate_events(served, request, gateway.settings), gateway.deadline())
     async with aclosing(items) as parts:
         async for name, told in parts:
             if name == "done":
@@ -85,30 +110,32 @@ async def _events(office: Office, asked: AnswerRequest) -> Events:
                 yield "text", {"text": told, "whole": whole}
 
 
-def _parts(served: Served, asked: AnswerRequest, settings: ServeSettings) -> Iterator[Event]:
+def _generate_events(served: ServedModel, request: AnswerRequest, settings: ServeSettings) -> Iterator[Event]:
     """In the thread of the model, a token at a time."""
-    search, prefix = _prepared(model_for(served, asked), asked, settings)
+    search, prefix = _make_search(prepare_model(served, request), request, settings)
     for new in search.stream(prefix):
         yield "text", new
-    yield "done", _whole(search, search.streamed, asked)
+    yield "done", _response_body(search, search.hypotheses, request)
 
 
-def _prepared(model: TextModel, asked: AnswerRequest, settings: ServeSettings) -> tuple[Search, tuple[int, ...]]:
-    search = Search(model, asked.text, asked.decoder, settings.source_tokens, settings.answer_tokens)
-    return search, search.prefix_ids(asked.prefix or ())
+def _make_search(
+    model: TextModel, request: AnswerRequest, settings: ServeSettings
+) -> tuple[ExplorerSearch, tuple[int, ...]]:
+    search = ExplorerSearch(model, request.text, request.decoder, settings.source_tokens, settings.answer_tokens)
+    return search, search.resolve_prefix(request.prefix or ())
 
 
-def _whole(search: Search, found: Sequence[Hypothesis], asked: AnswerRequest) -> dict[str, Any]:
+def _response_body(search: ExplorerSearch, hypotheses: Sequence[Hypothesis], request: AnswerRequest) -> dict[str, Any]:
     pieces = search.model.source_tokenizer.pieces([*search.source, EOS])
     return {
         "source": {"pieces": pieces},
-        "unknown": search.model.source_tokenizer.unknown(asked.text),
-        "hypotheses": [_hypothesis_body(search, each) for each in found],
-        "alternatives": _alternatives(search, found, asked),
+        "unknown": search.model.source_tokenizer.unknown(request.text),
+        "hypotheses": [_hypothesis_body(search, each) for each in hypotheses],
+        "alternatives": _alternatives(search, hypotheses, request),
     }
 
 
-def _hypothesis_body(search: Search, hypothesis: Hypothesis) -> dict[str, Any]:
+def _hypothesis_body(search: ExplorerSearch, hypothesis: Hypothesis) -> dict[str, Any]:
     parts = hypothesis.parts
     ids = (*hypothesis.ids, EOS) if hypothesis.has_end else hypothesis.ids
     pieces = search.model.target_tokenizer.pieces(ids)
@@ -130,31 +157,31 @@ def _hypothesis_body(search: Search, hypothesis: Hypothesis) -> dict[str, Any]:
     }
 
 
-def _alternatives(search: Search, found: Sequence[Hypothesis], asked: AnswerRequest) -> list[str]:
+def _alternatives(search: ExplorerSearch, hypotheses: Sequence[Hypothesis], request: AnswerRequest) -> list[str]:
     """Other texts than the best: what else was found, then answers that begin with other words."""
-    texts = list(dict.fromkeys(each.text for each in found))
-    if len(texts) <= asked.alternatives and not asked.prefix and len(search.source) <= SHORT:
+    texts = list(dict.fromkeys(each.text for each in hypotheses))
+    if len(texts) <= request.alternatives and not request.prefix and len(search.source) <= MAX_SOURCE_FOR_ALTERNATIVES:
         # Greedily, whatever the decoder is: a few words to choose from are not worth twenty beams.
         others = search.model.alternatives(
-            asked.text, count=asked.alternatives, beam=1, groups=1, sample=False, mbr="none", coverage_penalty=0.0
+            request.text, count=request.alternatives, beam=1, groups=1, sample=False, mbr="none", coverage_penalty=0.0
         )
         texts = list(dict.fromkeys([*texts, *(each.result.text for each in others)]))
-    return texts[1 : asked.alternatives + 1]
+    return texts[1 : request.alternatives + 1]
 
 
-def _steps(model: TextModel, asked: StepsRequest, settings: ServeSettings) -> Turns[dict[str, Any]]:
+def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSettings) -> CooperativeTask[dict[str, Any]]:
     """The answer that a decoder finds behind the prefix, and at each of its tokens what there was to choose from."""
-    search = Search(model, asked.text, asked.decoder, settings.tokens, settings.tokens - 1)
-    prefix = search.prefix_ids(asked.prefix)
-    best = (yield from search.answers(prefix))[0]
+    search = ExplorerSearch(model, request.text, request.decoder, settings.tokens, settings.tokens - 1)
+    prefix = search.resolve_prefix(request.prefix)
+    best = (yield from search.generate(prefix))[0]
     predicted = [*best.ids, EOS] if best.has_end else list(best.ids)
     read = [BOS, *predicted[:-1]]
-    reader, device = model.runtime.reader(search.config), model.device
+    reader, device = model.runtime.network(search.config), model.device
     assert reader is not None  # only exported models have none
-    with model.runtime.evaluating(), torch.inference_mode():
+    with model.runtime.inference_mode(), torch.inference_mode():
         memory = reader.encode(torch.tensor([[*search.source, EOS]], device=device))
         logits, _ = reader.step(torch.tensor([read], device=device), reader.start(memory))
-    labels, forced = model.target_tokenizer.pieces(read), len(search.begin) + len(prefix)
+    labels, forced = model.target_tokenizer.pieces(read), len(search.target_prefix) + len(prefix)
     told = [
         {
             "read": labels[: t + 1],
@@ -168,23 +195,23 @@ def _steps(model: TextModel, asked: StepsRequest, settings: ServeSettings) -> Tu
             "cache": t + 1,  # keys and values of every token that has been read
             "top": each["top"],
         }
-        for t, each in enumerate(predictions(logits[0], predicted, model.target_tokenizer))
+        for t, each in enumerate(describe_predictions(logits[0], predicted, model.target_tokenizer))
     ]
     pieces = model.source_tokenizer.pieces([*search.source, EOS])
     return {"source": {"pieces": pieces}, "steps": told, "text": best.text, "ended": best.has_end}
 
 
-def _tree(model: TextModel, asked: TreeRequest, settings: ServeSettings) -> Turns[dict[str, Any]]:
-    search = Search(model, asked.text, asked.decoder, settings.tokens, settings.tokens - 1)
-    return (yield from told_tree(search))
+def _compute_tree(model: TextModel, request: TreeRequest, settings: ServeSettings) -> CooperativeTask[dict[str, Any]]:
+    search = ExplorerSearch(model, request.text, request.decoder, settings.tokens, settings.tokens - 1)
+    return (yield from describe_tree(search))
 
 
-def told_tree(search: Search) -> Turns[dict[str, Any]]:
+def describe_tree(search: ExplorerSearch) -> CooperativeTask[dict[str, Any]]:
     """Nodes have numbers of their own over all groups of a diverse beam."""
-    trees = yield from search.trees()
+    trees = yield from search.record_trees()
     nodes = sum(len(tree.nodes) for tree in trees)
-    if nodes > MOST_NODES:
-        raise Refusal("tree_too_large", nodes=nodes, most=MOST_NODES)
+    if nodes > MAX_NODES:
+        raise ApiError("tree_too_large", nodes=nodes, most=MAX_NODES)
     steps: list[list[dict[str, Any]]] = []
     ranking: list[dict[str, Any]] = []
     first = 0
@@ -202,29 +229,29 @@ def told_tree(search: Search) -> Turns[dict[str, Any]]:
     return {"steps": steps, "ranking": ranking, "width": sum(tree.width for tree in trees)}
 
 
-def _describe_node(tree: Tree, node: Node, first: int, search: Search) -> dict[str, Any]:
+def _describe_node(tree: SearchTree, node: SearchNode, first_id: int, search: ExplorerSearch) -> dict[str, Any]:
     tokenizer = search.model.target_tokenizer
     ids = tree.ids(node)
     reason = REASONS[node.fate]
     if reason == "forbidden" and _repeats(ids, search.config.no_repeat_ngram):
         reason = "ngram"
     return {
-        "id": first + node.number,
-        "parent": None if node.parent is None else first + node.parent,
+        "id": first_id + node.number,
+        "parent": None if node.parent is None else first_id + node.parent,
         "group": tree.group,
         "piece": "" if node.id is None else tokenizer.pieces([node.id])[0],
         "token": node.id,
         "token_log_probability": node.log_probability,
-        "log_probability": _summed(tree, node),
+        "log_probability": _sum_log_probabilities(tree, node),
         "value": node.value,
-        "score": _score(node, len(ids), search) if node.score is None else node.score,
-        "kept": node.fate in KEPT,
+        "score": _score_so_far(node, len(ids), search) if node.score is None else node.score,
+        "kept": node.fate in SURVIVING_FATES,
         "reason": reason,
         "text": tokenizer.decode(ids),
     }
 
 
-def _summed(tree: Tree, node: Node) -> float:
+def _sum_log_probabilities(tree: SearchTree, node: SearchNode) -> float:
     """Of the whole hypothesis; `value` also has what penalties added."""
     total = 0.0 if node.id is None else node.log_probability
     while node.parent is not None:
@@ -233,9 +260,9 @@ def _summed(tree: Tree, node: Node) -> float:
     return total
 
 
-def _score(node: Node, tokens: int, search: Search) -> float:
+def _score_so_far(node: SearchNode, tokens: int, search: ExplorerSearch) -> float:
     """What it would be worth if it stopped here."""
-    divisor, reward = ranking_of(search.config).terms(tokens)
+    divisor, reward = make_ranking(search.config).terms(tokens)
     return node.value / divisor + reward
 
 

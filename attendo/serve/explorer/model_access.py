@@ -10,33 +10,35 @@ from starlette.responses import Response
 
 from attendo.data.batch import Example
 from attendo.decode.frontier import Frontier
-from attendo.decode.requests import Request
+from attendo.decode.requests import DecodeRequest
 from attendo.decode.search import Rule, Strategy
-from attendo.decode.search_tree import Tree
-from attendo.decode.tree_recorder import Recorder
+from attendo.decode.search_tree import SearchTree
+from attendo.decode.tree_recorder import TreeRecorder
 from attendo.model.config import ModelConfig
 from attendo.model.head_scaling import sites
-from attendo.serve.explorer.pieces import prefix_ids
-from attendo.serve.explorer.schemas import Decoder, OfHeads, OfModel
-from attendo.serve.http.errors import Refusal, answer
-from attendo.serve.http.openapi import OF_MODELS
-from attendo.serve.scheduling.gateway import Office
-from attendo.serve.scheduling.registry import Served
+from attendo.serve.explorer.pieces import resolve_prefix_ids
+from attendo.serve.explorer.schemas import ExplorerDecodingOptions, ModelTextRequest, ScaledHeadsRequest
+from attendo.serve.http.errors import ApiError, json_response
+from attendo.serve.http.openapi import MODEL_ERRORS
+from attendo.serve.scheduling.gateway import ModelGateway
+from attendo.serve.scheduling.registry import ServedModel
 from attendo.text import BOS, EOS, Tokenizer
 from attendo.text_model import TextModel
-from attendo.text_model.generation import Answering
-from attendo.text_model.inputs import Line, LineMaker, prefixes_of
-from attendo.text_model.options import divided
-from attendo.text_model.results import Hypothesis, Score
-from attendo.text_model.search_setup import ranking_of
-from attendo.text_model.sentence_splitting import sentences
-from attendo.text_model.streaming import Teller
+from attendo.text_model.generation import Generation
+from attendo.text_model.inputs import SourceEncoder, SourceLine, encode_prefixes
+from attendo.text_model.options import split_options
+from attendo.text_model.results import Hypothesis, HypothesisScore
+from attendo.text_model.search_setup import make_ranking
+from attendo.text_model.sentence_splitting import split_sentences
+from attendo.text_model.streaming import StreamDecoder
 
 T = TypeVar("T")
-Turns = Generator[None, None, T]  # work that lets others compute whenever it yields, and then has something to give
+CooperativeTask = Generator[
+    None, None, T
+]  # work that lets others compute whenever it yields, and then has something to give
 # Why a request of the page may be refused.
-OF_PAGE = (
-    *OF_MODELS,
+PAGE_ERRORS = (
+    *MODEL_ERRORS,
     "empty_text",
     "no_source",
     "too_long",
@@ -47,46 +49,50 @@ OF_PAGE = (
     "bad_checkpoint",
 )
 ResultT = TypeVar("ResultT")
-Work = Callable[[TextModel], Turns[Any]]
+ModelTask = Callable[[TextModel], CooperativeTask[Any]]
 Ids = Sequence[int]
 
 
-class Search:
-    """For one text. `most` is how many tokens the source may have with its eos, `longest` the most of an answer."""
+class ExplorerSearch:
+    """For one text. `most` is how many tokens the source may have with its eos, `max_length` the most of an answer."""
 
-    def __init__(self, model: TextModel, text: str, decoder: Decoder, most: int, longest: int) -> None:
+    def __init__(
+        self, model: TextModel, text: str, decoder: ExplorerDecodingOptions, max_source_tokens: int, max_length: int
+    ) -> None:
         self.model, self.text = model, text
-        self.wishes, self.config = divided(model.generation, decoder.options())
-        before, self.begin = prefixes_of(self.config, model.source_tokenizer, model.target_tokenizer)
-        positions = model.runtime.longest
-        most = min(most, self.config.max_source + 1, most if positions is None else positions + 1)
-        self.source = checked_ids(text, model.source_tokenizer, before, most)
-        self._longest = longest if positions is None else min(longest, positions)
-        self._answering = Answering(self.wishes, self.config, model.target_tokenizer)
-        self.streamed: tuple[Hypothesis, ...] = ()
+        self.options, self.config = split_options(model.generation, decoder.to_generate_options())
+        before, self.target_prefix = encode_prefixes(self.config, model.source_tokenizer, model.target_tokenizer)
+        positions = model.runtime.max_sequence_length
+        max_source_tokens = min(
+            max_source_tokens, self.config.max_source + 1, max_source_tokens if positions is None else positions + 1
+        )
+        self.source = encode_within_limit(text, model.source_tokenizer, before, max_source_tokens)
+        self._max_length = max_length if positions is None else min(max_length, positions)
+        self._generation = Generation(self.options, self.config, model.target_tokenizer)
+        self.hypotheses: tuple[Hypothesis, ...] = ()
 
-    def answers(self, prefix: Sequence[int] = ()) -> Turns[tuple[Hypothesis, ...]]:
+    def generate(self, prefix: Sequence[int] = ()) -> CooperativeTask[tuple[Hypothesis, ...]]:
         """Best first. A prefix that ends with eos is the answer."""
         for _ in self.stream(prefix):
             yield
-        return self.streamed
+        return self.hypotheses
 
     def stream(self, prefix: Sequence[int] = ()) -> Iterator[str]:
-        """What is new of the best answer after each token, often nothing; all answers are then in `streamed`."""
+        """What is new of the best answer after each token, often nothing; all answers are then in `hypotheses`."""
         if prefix and prefix[-1] == EOS:
-            self.streamed = (self._ended(prefix[:-1]),)
-            yield self.streamed[0].text
+            self.hypotheses = (self._forced_hypothesis(prefix[:-1]),)
+            yield self.hypotheses[0].text
             return
-        teller = Teller(ranking_of(self.config), self.model.target_tokenizer)
-        for last in self._frontiers(*self._answering.search([self._line(prefix)], ())):
-            yield teller.new(last)
-        self.streamed = next(self._answering.told(last.hypotheses.cpu(), [()]))[: self.wishes.n_best]
-        yield teller.rest(self.streamed[0].text)
+        teller = StreamDecoder(make_ranking(self.config), self.model.target_tokenizer)
+        for last in self._frontiers(*self._generation.prepare_search([self._make_source_line(prefix)], ())):
+            yield teller.push(last)
+        self.hypotheses = next(self._generation.to_hypotheses(last.hypotheses.cpu(), [()]))[: self.options.n_best]
+        yield teller.flush(self.hypotheses[0].text)
 
-    def trees(self) -> Turns[list[Tree]]:
+    def record_trees(self) -> CooperativeTask[list[SearchTree]]:
         """Every hypothesis that is considered; a diverse beam has a tree a group."""
-        requests, strategy, rules = self._answering.search([self._line(())], ())
-        recorder = Recorder(strategy)
+        requests, strategy, rules = self._generation.prepare_search([self._make_source_line(())], ())
+        recorder = TreeRecorder(strategy)
         for _ in self._frontiers(requests, recorder, rules):
             yield
         return recorder.trees
@@ -94,128 +100,140 @@ class Search:
     def token_log_probabilities(self, hypothesis: Hypothesis) -> list[float]:
         """Of each token as the model has it, eos included unless the answer came to no end."""
         pair = Example(self.source, hypothesis.ids)
-        with self.model.runtime.evaluating():
-            (scored,) = self.model.runtime.scored([pair], self.model.target_tokenizer)
+        with self.model.runtime.inference_mode():
+            (scored,) = self.model.runtime.score([pair], self.model.target_tokenizer)
         return list(scored.log_probabilities if hypothesis.has_end else scored.log_probabilities[:-1])
 
-    def prefix_ids(self, prefix: Sequence[str | int]) -> tuple[int, ...]:
+    def resolve_prefix(self, prefix: Sequence[str | int]) -> tuple[int, ...]:
         """Of pieces or ids, behind those that every answer of this model begins with."""
-        found = prefix_ids(prefix, self.model.target_tokenizer, self._next)
-        return found[len(self.begin) :] if self.begin and found[: len(self.begin)] == self.begin else found
+        found = resolve_prefix_ids(prefix, self.model.target_tokenizer, self._next_log_probabilities)
+        return (
+            found[len(self.target_prefix) :]
+            if self.target_prefix and found[: len(self.target_prefix)] == self.target_prefix
+            else found
+        )
 
     @torch.inference_mode()
-    def _next(self, ids: list[int]) -> list[float]:
-        reader, device = self.model.runtime.reader(self.config), self.model.device
+    def _next_log_probabilities(self, ids: list[int]) -> list[float]:
+        reader, device = self.model.runtime.network(self.config), self.model.device
         assert reader is not None  # only exported models have none
-        target = torch.tensor([[BOS, *self.begin, *ids]], device=device)
-        with self.model.runtime.evaluating():
+        target = torch.tensor([[BOS, *self.target_prefix, *ids]], device=device)
+        with self.model.runtime.inference_mode():
             memory = reader.encode(torch.tensor([[*self.source, EOS]], device=device))
             logits, _ = reader.step(target, reader.start(memory))
         return [float(each) for each in logits[0, -1].float().log_softmax(-1)]
 
-    def _line(self, prefix: Sequence[int]) -> Line:
+    def _make_source_line(self, prefix: Sequence[int]) -> SourceLine:
         """Its limits are those of a line without the prefix, unless the prefix would leave nothing to say."""
-        model, forced = self.model, (*self.begin, *prefix)
+        model, forced = self.model, (*self.target_prefix, *prefix)
         tokenizers = model.source_tokenizer, model.target_tokenizer
-        ((line,),) = LineMaker(self.wishes, self.config, *tokenizers, model.runtime.longest).of([self.text])
-        limit = line.limit
-        if prefix and self.wishes.max_length is None:
+        ((line,),) = SourceEncoder(self.options, self.config, *tokenizers, model.runtime.max_sequence_length).encode(
+            [self.text]
+        )
+        limit = line.max_length
+        if prefix and self.options.max_length is None:
             limit = max(limit, len(forced) + self.config.max_length_extra)
-        limit = min(limit, self._longest)
+        limit = min(limit, self._max_length)
         if len(forced) > limit:
-            raise Refusal("too_long", side="target", tokens=len(forced) + 1, most=limit + 1)
-        return replace(line, prefix=forced, limit=limit, least=min(line.least, limit))
+            raise ApiError("too_long", side="target", tokens=len(forced) + 1, most=limit + 1)
+        return replace(line, prefix=forced, max_length=limit, min_length=min(line.min_length, limit))
 
-    def _ended(self, prefix: Sequence[int]) -> Hypothesis:
+    def _forced_hypothesis(self, prefix: Sequence[int]) -> Hypothesis:
         """What was forced to its end, with the score that a search would have given it."""
-        tokenizer, ids = self.model.target_tokenizer, (*self.begin, *prefix)
-        whole = Hypothesis(tokenizer.decode(ids), ids, tuple(tokenizer.pieces(ids)), Score(0.0), cut=False)
+        tokenizer, ids = self.model.target_tokenizer, (*self.target_prefix, *prefix)
+        whole = Hypothesis(tokenizer.decode(ids), ids, tuple(tokenizer.pieces(ids)), HypothesisScore(0.0), cut=False)
         tokens = len(ids) + int(self.config.counts_eos)
-        divisor, reward = ranking_of(self.config).terms(tokens)
+        divisor, reward = make_ranking(self.config).terms(tokens)
         log_probability = sum(self.token_log_probabilities(whole))
-        return replace(whole, parts=Score(log_probability, tokens=tokens, divisor=divisor, reward=reward))
+        return replace(whole, parts=HypothesisScore(log_probability, tokens=tokens, divisor=divisor, reward=reward))
 
-    def _frontiers(self, requests: Sequence[Request], strategy: Strategy, rules: Sequence[Rule]) -> Iterator[Frontier]:
+    def _frontiers(
+        self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
+    ) -> Iterator[Frontier]:
         """After every token. Between two of them others compute in this thread: nothing stays set up for this one."""
-        engine = self.model.runtime.watched(self.config)
+        engine = self.model.runtime.stepping_engine(self.config)
         assert engine is not None  # only exported models have none
-        with self.model.runtime.evaluating():
-            frontiers = engine.frontiers(requests, strategy, rules)
+        with self.model.runtime.inference_mode():
+            frontiers = engine.iter_frontiers(requests, strategy, rules)
         while True:
-            with self.model.runtime.evaluating():
+            with self.model.runtime.inference_mode():
                 frontier = next(frontiers, None)
             if frontier is None:
                 return
             yield frontier
 
 
-async def answered(office: Office, asked: OfModel, work: Work) -> Response:
-    """What comes of `work`, done with the model that is asked for."""
-    served = office.served(asked.model)
+async def run_and_respond(gateway: ModelGateway, request: ModelTextRequest, task: ModelTask) -> Response:
+    """What comes of `task`, done with the model that is asked for."""
+    served = gateway.get_model(request.model)
 
-    def written() -> Turns[Response]:
-        return answer((yield from work(model_for(served, asked))))
+    def written() -> CooperativeTask[Response]:
+        return json_response((yield from task(prepare_model(served, request))))
 
-    return await computed(office, served, written)
+    return await run_on_worker(gateway, served, written)
 
 
-async def computed(office: Office, served: Served, work: Callable[[], Turns[ResultT]]) -> ResultT:
-    """What comes of `work`, done between the steps of whoever else asks the model, in the time that a request has."""
+async def run_on_worker(
+    gateway: ModelGateway, served: ServedModel, task: Callable[[], CooperativeTask[ResultT]]
+) -> ResultT:
+    """What comes of `task`, done between the steps of whoever else asks the model, in the time that a request has."""
 
     def turns() -> Iterator[tuple[ResultT] | None]:
-        yield ((yield from work()),)
+        yield ((yield from task()),)
 
-    async with aclosing(served.batcher.each(turns, office.deadline())) as items:
+    async with aclosing(served.worker.iterate(turns, gateway.deadline())) as items:
         ((found,),) = [item async for item in items if item is not None]
     return found
 
 
-def model_for(served: Served, asked: OfModel) -> TextModel:
+def prepare_model(served: ServedModel, request: ModelTextRequest) -> TextModel:
     """At its checkpoint, with its heads scaled."""
-    model = served.at(asked.checkpoint)
+    model = served.load_checkpoint(request.checkpoint)
     config = model.network.config  # an exported model has no network to look into, and says so here
     if config.decoder_only:
-        raise Refusal("no_source", model=served.name)
-    heads = checked_heads(config, asked.heads) if isinstance(asked, OfHeads) else {}
+        raise ApiError("no_source", model=served.name)
+    heads = parse_heads(config, request.heads) if isinstance(request, ScaledHeadsRequest) else {}
     return model.with_heads(heads) if heads else model
 
 
-def checked_heads(config: ModelConfig, heads: dict[str, dict[str, float]]) -> dict[str, dict[int, float]]:
+def parse_heads(config: ModelConfig, heads: dict[str, dict[str, float]]) -> dict[str, dict[int, float]]:
     """With numbers for names, as the library has them."""
     known = sites(config)
     for site, scales in heads.items():
         if site not in known:
-            raise Refusal("unknown_site", site=site[:100], known=", ".join(known))
+            raise ApiError("unknown_site", site=site[:100], known=", ".join(known))
         for head in scales:
             if not (head.isascii() and head.isdecimal() and len(head) < 6 and int(head) < config.num_heads):
-                raise Refusal("unknown_head", head=head[:100], count=config.num_heads)
+                raise ApiError("unknown_head", head=head[:100], count=config.num_heads)
     return {site: {int(head): scale for head, scale in scales.items()} for site, scales in heads.items()}
 
 
-def checked_ids(text: str, tokenizer: Tokenizer, before: Ids, most: int, side: str = "source") -> tuple[int, ...]:
+def encode_within_limit(
+    text: str, tokenizer: Tokenizer, prefix: Ids, max_tokens: int, side: str = "source"
+) -> tuple[int, ...]:
     """The ids of a text behind those that the model puts before it. With eos they may be `most`."""
     if side == "source" and not text.strip():
-        raise Refusal("empty_text")
+        raise ApiError("empty_text")
     ids = tokenizer.encode(text)
-    room = most - 1 - len(before)
+    room = max_tokens - 1 - len(prefix)
     if len(ids) > room:
-        tokens = len(before) + len(ids) + 1
-        extra = {"side": side, **(_choices(text, tokenizer, max(room, 0)) if side == "source" else {})}
-        raise Refusal("too_long", extra, side=side, tokens=tokens, most=most)
-    return (*before, *ids)
+        tokens = len(prefix) + len(ids) + 1
+        extra = {"side": side, **(_shorter_texts(text, tokenizer, max(room, 0)) if side == "source" else {})}
+        raise ApiError("too_long", extra, side=side, tokens=tokens, most=max_tokens)
+    return (*prefix, *ids)
 
 
-def _choices(text: str, tokenizer: Tokenizer, room: int) -> dict[str, object]:
+def _shorter_texts(text: str, tokenizer: Tokenizer, max_tokens: int) -> dict[str, object]:
     """What could be sent instead; by sentence only where each sentence is short enough."""
-    parts = sentences(text)
-    choices, chinese = [f"first {room} tokens"], [f"前 {room} 个词元"]
-    texts: list[object] = [_beginning(text, tokenizer, room)]
-    if len(parts) > 1 and all(len(each) <= room for each in tokenizer.encode_many(parts)):
+    parts = split_sentences(text)
+    choices, chinese = [f"first {max_tokens} tokens"], [f"前 {max_tokens} 个词元"]
+    texts: list[object] = [_truncate(text, tokenizer, max_tokens)]
+    if len(parts) > 1 and all(len(each) <= max_tokens for each in tokenizer.encode_many(parts)):
         choices, chinese, texts = [*choices, "by sentence"], [*chinese, "逐句"], [*texts, parts]
     return {"choices": choices, "choices_zh": chinese, "texts": texts}
 
 
-def _beginning(text: str, tokenizer: Tokenizer, room: int) -> str:
+def _truncate(text: str, tokenizer: Tokenizer, max_tokens: int) -> str:
     """As much of it as has so many tokens, up to the end of a word where there are spaces.
 
     Taken from the text itself: what tokens read as need not be what was written.
@@ -223,7 +241,7 @@ def _beginning(text: str, tokenizer: Tokenizer, room: int) -> str:
     fits, too_much = 0, len(text)
     while too_much - fits > 1:
         middle = (fits + too_much) // 2
-        if len(tokenizer.encode(text[:middle])) <= room:
+        if len(tokenizer.encode(text[:middle])) <= max_tokens:
             fits = middle
         else:
             too_much = middle

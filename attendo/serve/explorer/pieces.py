@@ -7,16 +7,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attendo.serve.http.errors import Refusal
+from attendo.serve.http.errors import ApiError
 from attendo.text import BOS, CONTROL_PIECES, EOS, PAD, UNK, Tokenizer
-from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, script_of
+from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, find_script
 
 Ids = Sequence[int]
-_WHOLE_WORDS = ("words", "spaced", "characters", "decomposed")  # kinds of tokenizers whose pieces are not put together
-TOP = 10
+_WORD_LEVEL_TOKENIZERS = (
+    "words",
+    "spaced",
+    "characters",
+    "decomposed",
+)  # kinds of tokenizers whose pieces are not put together
+TOP_TOKENS = 10
 
 
-def words(tokenizer: Tokenizer, ids: Ids) -> list[list[int]]:
+def group_words(tokenizer: Tokenizer, ids: Ids) -> list[list[int]]:
     """The places of the pieces of each word. A word begins at a space, and each sign of a script without spaces is one.
 
     Control tokens and symbols stand alone.
@@ -24,7 +29,7 @@ def words(tokenizer: Tokenizer, ids: Ids) -> list[list[int]]:
     groups: list[list[int]] = []
     joinable = False
     for place, token in enumerate(ids):
-        alone = tokenizer.kind in _WHOLE_WORDS or token <= EOS + len(tokenizer.symbols)
+        alone = tokenizer.kind in _WORD_LEVEL_TOKENIZERS or token <= EOS + len(tokenizer.symbols)
         if joinable and not alone and not _begins_word(tokenizer, ids[:place], token):
             groups[-1].append(place)
         else:
@@ -33,15 +38,15 @@ def words(tokenizer: Tokenizer, ids: Ids) -> list[list[int]]:
     return groups
 
 
-def _begins_word(tokenizer: Tokenizer, before: Ids, token: int) -> bool:
+def _begins_word(tokenizer: Tokenizer, previous: Ids, token: int) -> bool:
     """Whether its text begins with a space behind what was said, or needs none before it."""
-    nearest = before[-4:]  # of a character that is cut into bytes, the first ones
+    nearest = previous[-4:]  # of a character that is cut into bytes, the first ones
     text, longer = tokenizer.decode(nearest), tokenizer.decode([*nearest, token])
     new = longer[len(text) :] if longer.startswith(text) else ""
-    return new[:1].isspace() or (new[:1] != "" and script_of(new[0]) in SCRIPTS_WITHOUT_SPACES)
+    return new[:1].isspace() or (new[:1] != "" and find_script(new[0]) in SCRIPTS_WITHOUT_SPACES)
 
 
-def prefix_ids(
+def resolve_prefix_ids(
     prefix: Sequence[str | int], tokenizer: Tokenizer, log_probabilities: Callable[[list[int]], Sequence[float]]
 ) -> tuple[int, ...]:
     """The ids of a prefix; eos may be the last. Where several pieces read the same, the most probable one is meant.
@@ -49,20 +54,20 @@ def prefix_ids(
     `log_probabilities` are those of every next token behind some ids.
     """
     ids: list[int] = []
-    by_label = _by_label(tokenizer) if any(isinstance(piece, str) for piece in prefix) else {}
+    by_label = _ids_by_label(tokenizer) if any(isinstance(piece, str) for piece in prefix) else {}
     for place, piece in enumerate(prefix):
-        token = piece if isinstance(piece, int) else _meant(piece, ids, by_label, log_probabilities)
+        token = piece if isinstance(piece, int) else _resolve_piece(piece, ids, by_label, log_probabilities)
         if token >= tokenizer.vocab_size:
-            raise Refusal("unknown_piece", piece=token)
+            raise ApiError("unknown_piece", piece=token)
         if token in (PAD, BOS) or (token == EOS and place < len(prefix) - 1):
-            raise Refusal("forced_control", piece=CONTROL_PIECES[token], end=CONTROL_PIECES[EOS])
+            raise ApiError("forced_control", piece=CONTROL_PIECES[token], end=CONTROL_PIECES[EOS])
         ids.append(token)
     return tuple(ids)
 
 
-def _meant(
+def _resolve_piece(
     piece: str,
-    before: list[int],
+    previous: list[int],
     by_label: dict[str, tuple[int, ...]],
     log_probabilities: Callable[[list[int]], Sequence[float]],
 ) -> int:
@@ -70,14 +75,14 @@ def _meant(
         return CONTROL_PIECES.index(piece)
     found = by_label.get(piece, ())
     if not found:
-        raise Refusal("unknown_piece", piece=piece[:100])
+        raise ApiError("unknown_piece", piece=piece[:100])
     if len(found) == 1:
         return found[0]
-    likely = log_probabilities(before)
+    likely = log_probabilities(previous)
     return max(found, key=lambda token: likely[token])
 
 
-def _by_label(tokenizer: Tokenizer) -> dict[str, tuple[int, ...]]:
+def _ids_by_label(tokenizer: Tokenizer) -> dict[str, tuple[int, ...]]:
     """The ids of each piece that an answer can hold."""
     found: dict[str, tuple[int, ...]] = {}
     for token, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
@@ -86,8 +91,8 @@ def _by_label(tokenizer: Tokenizer) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def predictions(
-    logits: Float[Tensor, "T V"], predicted: Sequence[int], tokenizer: Tokenizer, count: int = TOP
+def describe_predictions(
+    logits: Float[Tensor, "T V"], predicted: Sequence[int], tokenizer: Tokenizer, count: int = TOP_TOKENS
 ) -> list[dict[str, Any]]:
     """Of each token that stands there, and the most probable ones beside it. Entropy is in nats."""
     log_probs = logits.float().log_softmax(-1)

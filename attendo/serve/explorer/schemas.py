@@ -5,34 +5,34 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from attendo.serve.http.bodies import (
-    Asked,
     Diversity,
-    Least,
     LengthPenalty,
+    MinP,
     ModelName,
-    Natural,
     Ngram,
+    NonNegativeInt,
     Normalise,
     Patience,
     RepetitionPenalty,
+    RequestModel,
+    ResponseModel,
     Seed,
-    Share,
-    Stop,
+    StopRule,
     Temperature,
-    Told,
     TopK,
+    TopP,
     WordPenalty,
 )
 
-Scale = Annotated[float, Field(ge=0, le=10)]
-Piece = Annotated[str, Field(max_length=200)] | Natural
-_OF_BEAMS = ("beam", "groups", "diversity", "stop", "patience")
-_OF_SAMPLES = ("temperature", "top_k", "top_p", "min_p", "typical", "seed")
+HeadScale = Annotated[float, Field(ge=0, le=10)]
+PieceOrId = Annotated[str, Field(max_length=200)] | NonNegativeInt
+_BEAM_OPTIONS = ("beam", "groups", "diversity", "stop", "patience")
+_SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical", "seed")
 Number = float | None  # None: it is not finite, or there is none
 Matrix = list[list[Number]]
 
 
-class Decoder(Asked):
+class ExplorerDecodingOptions(RequestModel):
     """How an answer is found, by the names of the command line. What is null is as the model has it."""
 
     kind: Literal["greedy", "beam", "sample"] = "greedy"
@@ -43,14 +43,14 @@ class Decoder(Asked):
     beam: Annotated[int, Field(ge=1, le=12)] | None = None
     groups: Annotated[int, Field(ge=1, le=12)] | None = None
     diversity: Diversity | None = None
-    stop: Stop | None = None
+    stop: StopRule | None = None
     patience: Patience | None = None
 
     temperature: Temperature | None = None
     top_k: TopK | None = None
-    top_p: Share | None = None
-    min_p: Least | None = None
-    typical: Share | None = None
+    top_p: TopP | None = None
+    min_p: MinP | None = None
+    typical: TopP | None = None
     seed: Seed | None = None
 
     normalise: Normalise | None = None
@@ -59,13 +59,13 @@ class Decoder(Asked):
     no_repeat_ngram: Ngram | None = None
     repetition_penalty: RepetitionPenalty | None = None
 
-    def options(self) -> dict[str, Any]:
+    def to_generate_options(self) -> dict[str, Any]:
         """As `TextModel.generate` takes them: those that concern this kind."""
         given = {name: each for name, each in self.model_dump(exclude={"kind"}).items() if each is not None}
         if self.kind != "sample":
-            given = {name: each for name, each in given.items() if name not in _OF_SAMPLES}
+            given = {name: each for name, each in given.items() if name not in _SAMPLING_OPTIONS}
         if self.kind != "beam":
-            given = {name: each for name, each in given.items() if name not in _OF_BEAMS}
+            given = {name: each for name, each in given.items() if name not in _BEAM_OPTIONS}
             plain = {"beam": 1, "groups": 1, "mbr": "none", "sample": self.kind == "sample"}
             return {**given, **plain, "n_best": self.n_best if self.kind == "sample" else 1}
         beam = given.setdefault("beam", 4)
@@ -76,65 +76,65 @@ class Decoder(Asked):
         return {**given, "n_best": min(self.n_best, beam), "mbr": "none", "sample": False}
 
 
-class OfModel(Asked):
+class ModelTextRequest(RequestModel):
     """About one text and one model."""
 
     model: ModelName | None = None
     checkpoint: Annotated[str, Field(max_length=100)] | None = None
     text: str
-    decoder: Decoder = Decoder()
+    decoder: ExplorerDecodingOptions = ExplorerDecodingOptions()
 
 
-class OfHeads(OfModel):
+class ScaledHeadsRequest(ModelTextRequest):
     """Where heads may count for less: {"decoder.0.cross": {"3": 0.0}}."""
 
-    heads: dict[str, dict[str, Scale]] = Field(default_factory=dict, max_length=1000)
+    heads: dict[str, dict[str, HeadScale]] = Field(default_factory=dict, max_length=1000)
 
 
-class OfTarget(OfHeads):
+class TargetRequest(ScaledHeadsRequest):
     """Also about an answer: the given one, or the model's own by `decoder`."""
 
     target: str | None = None
 
 
-class AnswerRequest(OfHeads):
-    prefix: Annotated[list[Piece], Field(max_length=512)] | None = None
+class AnswerRequest(ScaledHeadsRequest):
+    prefix: Annotated[list[PieceOrId], Field(max_length=512)] | None = None
     alternatives: Annotated[int, Field(ge=0, le=8)] = 3
     stream: bool = False
 
 
-class TraceRequest(OfTarget):
+class TraceRequest(TargetRequest):
     masked: bool = True
-    layers: Annotated[list[Natural], Field(max_length=1000)] | None = None
+    layers: Annotated[list[NonNegativeInt], Field(max_length=1000)] | None = None
 
 
-class StepsRequest(OfHeads):
-    prefix: Annotated[list[Piece], Field(max_length=512)] = Field(default_factory=list)
+class StepsRequest(ScaledHeadsRequest):
+    prefix: Annotated[list[PieceOrId], Field(max_length=512)] = Field(default_factory=list)
 
 
-class TreeRequest(OfHeads):
+class TreeRequest(ScaledHeadsRequest):
     pass
 
 
-class MaskRequest(OfTarget):
-    layer: Natural = 0
-    head: Natural = 0
+class MaskRequest(TargetRequest):
+    layer: NonNegativeInt = 0
+    head: NonNegativeInt = 0
 
 
-class LedgerRequest(OfTarget):
+class LedgerRequest(TargetRequest):
     masked: bool = True
-    step: Natural | None = None
+    step: NonNegativeInt | None = None
 
 
-class AblateRequest(OfTarget):
+class AblateRequest(TargetRequest):
     pass
 
 
-class RankRequest(OfTarget):
+class RankRequest(TargetRequest):
     pass
 
 
-REQUESTS = (
+PAGE_REQUESTS = (
     AnswerRequest,
     TraceRequest,
     StepsRequest,
@@ -146,20 +146,20 @@ REQUESTS = (
 )
 
 
-class Pieces(Told):
+class SourcePieces(ResponseModel):
     pieces: list[str]
 
 
-class PieceProbability(Told):
+class PieceProbability(ResponseModel):
     piece: str
     log_probability: Number
 
 
-class AnsweredToken(PieceProbability):
+class GeneratedToken(PieceProbability):
     id: int
 
 
-class ScoreParts(Told):
+class ScoreTerms(ResponseModel):
     """score = (log_probability + penalties) / length_term + reward + coverage."""
 
     length_term: Number
@@ -169,32 +169,32 @@ class ScoreParts(Told):
     tokens: int
 
 
-class AnsweredHypothesis(Told):
+class GeneratedHypothesis(ResponseModel):
     text: str
     pieces: list[str]
-    tokens: list[AnsweredToken]
+    tokens: list[GeneratedToken]
     log_probability: Number
     score: Number
-    parts: ScoreParts
+    parts: ScoreTerms
     cut: bool
 
 
-class AnswerReply(Told):
+class AnswerResponse(ResponseModel):
     """Best first."""
 
-    source: Pieces
+    source: SourcePieces
     unknown: list[str]
-    hypotheses: list[AnsweredHypothesis]
+    hypotheses: list[GeneratedHypothesis]
     alternatives: list[str]
 
 
-class LikelyToken(Told):
+class LikelyToken(ResponseModel):
     piece: str
     id: int
     probability: Number
 
 
-class Step(Told):
+class DecodingStep(ResponseModel):
     """A token of the answer, and what there was to choose from."""
 
     read: list[str]
@@ -209,14 +209,14 @@ class Step(Told):
     top: list[LikelyToken]
 
 
-class StepsReply(Told):
-    source: Pieces
-    steps: list[Step]
+class StepsResponse(ResponseModel):
+    source: SourcePieces
+    steps: list[DecodingStep]
     text: str
     ended: bool
 
 
-Reason = Literal[
+NodeReason = Literal[
     "kept",
     "ended",
     "limit",
@@ -231,7 +231,7 @@ Reason = Literal[
 ]
 
 
-class TreeNode(Told):
+class TreeNode(ResponseModel):
     id: int
     parent: int | None
     group: int
@@ -242,44 +242,44 @@ class TreeNode(Told):
     value: Number
     score: Number
     kept: bool
-    reason: Reason
+    reason: NodeReason
     text: str
 
 
-class RankedNode(Told):
+class RankedNode(ResponseModel):
     id: int
     text: str
     log_probability: Number
     score: Number
-    reason: Reason
+    reason: NodeReason
 
 
-class TreeReply(Told):
+class TreeResponse(ResponseModel):
     steps: list[list[TreeNode]]
     ranking: list[RankedNode]
     width: int
 
 
-class Before(Told):
+class AblationBefore(ResponseModel):
     text: str
     log_probability: Number
     tokens: list[PieceProbability]
 
 
-class After(Before):
+class AblationAfter(AblationBefore):
     cut: bool
     log_probability_of_old: Number
 
 
-class AblateReply(Told):
+class AblateResponse(ResponseModel):
     """`delta` is what the log-probability of the old answer changes by."""
 
-    before: Before
-    after: After
+    before: AblationBefore
+    after: AblationAfter
     delta: Number
 
 
-class DescribedModel(Told):
+class ModelDescription(ResponseModel):
     """What an exported model does not tell is null."""
 
     name: str
@@ -300,11 +300,11 @@ class DescribedModel(Told):
     generation: dict[str, Any]
 
 
-class ModelsReply(Told):
-    models: list[DescribedModel]
+class ModelsResponse(ResponseModel):
+    models: list[ModelDescription]
 
 
-class TrainedStep(Told):
+class TrainingPoint(ResponseModel):
     step: int
     loss: Number
     learning_rate: Number
@@ -312,17 +312,17 @@ class TrainedStep(Told):
     seconds: Number
 
 
-class TrainingReply(Told):
+class TrainingResponse(ResponseModel):
     """A validation has its step, its loss, and every score of the run by its name."""
 
-    metrics: list[TrainedStep]
+    metrics: list[TrainingPoint]
     every: int
     steps: int
     validations: list[dict[str, Number]]
     best: int | None
 
 
-class CataloguedFormula(Told):
+class FormulaDescription(ResponseModel):
     id: str
     name: str
     text: str
@@ -331,18 +331,18 @@ class CataloguedFormula(Told):
     symbols: dict[str, dict[str, str]]
 
 
-class FormulasReply(Told):
-    formulas: list[CataloguedFormula]
+class FormulasResponse(ResponseModel):
+    formulas: list[FormulaDescription]
 
 
-class Words(Told):
+class PiecesAndWords(ResponseModel):
     """`words` are the places of the pieces that make each."""
 
     pieces: list[str]
     words: list[list[int]]
 
 
-class ReadAndPredicted(Told):
+class TargetPieces(ResponseModel):
     """`unknown` are the words of a target that was given and that the vocabulary lacks, in order."""
 
     read: list[str]
@@ -352,7 +352,7 @@ class ReadAndPredicted(Told):
     unknown: list[str]
 
 
-class PredictedToken(Told):
+class PredictedToken(ResponseModel):
     piece: str
     id: int
     log_probability: Number
@@ -362,7 +362,7 @@ class PredictedToken(Told):
     top: list[LikelyToken]
 
 
-class Place(Told):
+class MapLocation(ResponseModel):
     """Of the maps of one kind in the block: counted in numbers and in bytes."""
 
     shape: list[int]
@@ -371,15 +371,15 @@ class Place(Told):
     layers: list[int]
 
 
-class MapsOfRun(Told):
+class MapBlockLayout(ResponseModel):
     dtype: Literal["float16"]
     layers: list[int]
-    encoder_self: Place
-    decoder_self: Place
-    cross: Place
+    encoder_self: MapLocation
+    decoder_self: MapLocation
+    cross: MapLocation
 
 
-class NumbersOfHead(Told):
+class TraceHeadStats(ResponseModel):
     entropy: Number
     relative_entropy: Number
     distance: Number
@@ -388,45 +388,45 @@ class NumbersOfHead(Told):
     largest: Number
 
 
-class NumbersOfRun(Told):
+class TraceAttentionStats(ResponseModel):
     """By layer and head."""
 
-    encoder_self: list[list[NumbersOfHead]]
-    decoder_self: list[list[NumbersOfHead]]
-    cross: list[list[NumbersOfHead]]
+    encoder_self: list[list[TraceHeadStats]]
+    decoder_self: list[list[TraceHeadStats]]
+    cross: list[list[TraceHeadStats]]
 
 
-class Rollout(Told):
+class AttentionRollout(ResponseModel):
     shape: list[int]
     values: list[Number]
 
 
-class TraceReply(Told):
+class TraceResponse(ResponseModel):
     """`block` is all maps behind one another as float16 in base64."""
 
-    source: Words
-    target: ReadAndPredicted
+    source: PiecesAndWords
+    target: TargetPieces
     unknown: list[str]
     text: str
     cut: bool
     log_probability: Number
     loss: Number
     tokens: list[PredictedToken]
-    maps: MapsOfRun
+    maps: MapBlockLayout
     block: str
-    numbers: NumbersOfRun
-    rollout: Rollout
+    numbers: TraceAttentionStats
+    rollout: AttentionRollout
 
 
-class RowsAndColumns(Told):
+class AxisLabels(ResponseModel):
     rows: list[str]
     columns: list[str]
 
 
-class MaskReply(Told):
+class MaskResponse(ResponseModel):
     """A score that the mask has taken away is null."""
 
-    labels: RowsAndColumns
+    labels: AxisLabels
     text: str
     cut: bool
     causal: list[list[bool]]
@@ -439,41 +439,41 @@ class MaskReply(Told):
     loss_unmasked: Number
 
 
-class BothLanguages(Told):
+class BilingualText(ResponseModel):
     en: str
     zh: str
 
 
-class Symbols(Told):
+class BilingualSymbols(ResponseModel):
     en: dict[str, str]
     zh: dict[str, str]
 
 
-class FirstNumbers(Told):
+class TensorPreview(ResponseModel):
     shape: list[int]
     numbers: list[Number]
     cut: bool
 
 
-class LedgerLine(Told):
+class OperationStep(ResponseModel):
     name: str
     formula: str
     formula_name: str
     text: str
     bound: str
-    explain: BothLanguages
-    symbols: Symbols
+    explain: BilingualText
+    symbols: BilingualSymbols
     shape: list[int]
-    values: FirstNumbers
+    values: TensorPreview
 
 
-class LedgerRow(Told):
+class OperationRow(ResponseModel):
     name: str
     part: str
     formula: str
     text: str
     bound: str
-    explain: BothLanguages
+    explain: BilingualText
     shape_in: list[int] | None
     norm_in: Number
     shape_out: list[int]
@@ -481,12 +481,12 @@ class LedgerRow(Told):
     share: Number
     gain: Number
     microseconds: Number
-    values: FirstNumbers
-    steps: list[LedgerLine]
+    values: TensorPreview
+    steps: list[OperationStep]
 
 
-class LedgerReply(Told):
-    rows: list[LedgerRow]
+class LedgerResponse(ResponseModel):
+    rows: list[OperationRow]
     text: str
     cut: bool
     predicted: list[str]

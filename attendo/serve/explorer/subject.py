@@ -3,17 +3,17 @@
 from dataclasses import dataclass
 
 from attendo.data.batch import Example
-from attendo.serve.explorer.model_access import Search, Turns, checked_ids
-from attendo.serve.explorer.schemas import OfTarget
+from attendo.serve.explorer.model_access import CooperativeTask, ExplorerSearch, encode_within_limit
+from attendo.serve.explorer.schemas import TargetRequest
 from attendo.serve.settings import ServeSettings
 from attendo.text import BOS, EOS
 from attendo.text_model import TextModel
-from attendo.text_model.backends import TorchRuntime
-from attendo.text_model.trace import Pair, Trace, traced
+from attendo.text_model.backends import TorchBackend
+from attendo.text_model.trace import EncodedPair, Trace, trace_pair
 
 
 @dataclass(frozen=True)
-class Subject:
+class InspectedPair:
     """A source and its answer as ids, and the model that is asked about them, its heads scaled where some are."""
 
     model: TextModel
@@ -22,23 +22,23 @@ class Subject:
     cut: bool  # whether its end did not come, or was forced by the limit
     has_end: bool  # whether eos is predicted
     text: str  # of the answer
-    given: bool
+    target_given: bool
     unknown: tuple[str, ...]  # words of the source that the vocabulary lacks
     unknown_in_target: tuple[str, ...] = ()
 
     @staticmethod
-    def of(model: TextModel, asked: OfTarget, settings: ServeSettings) -> "Turns[Subject]":
+    def build(model: TextModel, request: TargetRequest, settings: ServeSettings) -> "CooperativeTask[InspectedPair]":
         """Where no answer is given, the model's own is searched for, token by token."""
-        search = Search(model, asked.text, asked.decoder, settings.tokens, settings.tokens - 1)
-        unknown = tuple(model.source_tokenizer.unknown(asked.text))
-        if asked.target is None:
-            best = (yield from search.answers())[0]
-            return Subject(model, search.source, best.ids, best.cut, best.has_end, best.text, False, unknown)
-        positions = model.runtime.longest
+        search = ExplorerSearch(model, request.text, request.decoder, settings.tokens, settings.tokens - 1)
+        unknown = tuple(model.source_tokenizer.unknown(request.text))
+        if request.target is None:
+            best = (yield from search.generate())[0]
+            return InspectedPair(model, search.source, best.ids, best.cut, best.has_end, best.text, False, unknown)
+        positions = model.runtime.max_sequence_length
         most = settings.tokens if positions is None else min(settings.tokens, positions + 1)
-        ids = checked_ids(asked.target, model.target_tokenizer, search.begin, most, "target")
-        in_target = tuple(model.target_tokenizer.unknown(asked.target))
-        return Subject(model, search.source, ids, False, True, asked.target, True, unknown, in_target)
+        ids = encode_within_limit(request.target, model.target_tokenizer, search.target_prefix, most, "target")
+        in_target = tuple(model.target_tokenizer.unknown(request.target))
+        return InspectedPair(model, search.source, ids, False, True, request.target, True, unknown, in_target)
 
     @property
     def source_ids(self) -> tuple[int, ...]:
@@ -56,13 +56,13 @@ class Subject:
     def trace(self, masked: bool = True, layer: int | None = None) -> Trace:
         model = self.model
         tokenizers = model.source_tokenizer, model.target_tokenizer
-        pair = Pair(self.source_ids, self.predicted_ids, *tokenizers, self.given, self.unknown)
-        heads = model.runtime.heads if isinstance(model.runtime, TorchRuntime) else {}
-        return traced(model.network, pair, heads, masked, layer)
+        pair = EncodedPair(self.source_ids, self.predicted_ids, *tokenizers, self.target_given, self.unknown)
+        heads = model.runtime.heads if isinstance(model.runtime, TorchBackend) else {}
+        return trace_pair(model.network, pair, heads, masked, layer)
 
     def log_probabilities(self, model: TextModel | None = None) -> list[float]:
         """Of each token that stands there, by this model or another one."""
         model = model or self.model
-        with model.runtime.evaluating():
-            (scored,) = model.runtime.scored([Example(self.source, self.target)], model.target_tokenizer)
+        with model.runtime.inference_mode():
+            (scored,) = model.runtime.score([Example(self.source, self.target)], model.target_tokenizer)
         return list(scored.log_probabilities[: len(self.predicted_ids)])

@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 
 from attendo.errors import UsageError
-from attendo.serve.http.errors import Refusal
+from attendo.serve.http.errors import ApiError
 
 if TYPE_CHECKING:
-    from attendo.serve.scheduling.gateway import Office
+    from attendo.serve.scheduling.gateway import ModelGateway
 
 _SCHEMES = ("bearer", "deepl-auth-key")
-_SHORTEST = 8
-_KEY = re.compile(r"[!-~]+")  # what a header can carry
+_MIN_KEY_LENGTH = 8
+_KEY_PATTERN = re.compile(r"[!-~]+")  # what a header can carry
 
 
-def admitted(office: "Office", key: str | None) -> None:
+def require_key(gateway: "ModelGateway", key: str | None) -> None:
     """Lets pass, or raises a refusal. Where no keys are set, everybody passes, also with a key."""
-    keys = office.settings.keys
+    keys = gateway.settings.keys
     if not keys:
         return
     if not key:
-        raise Refusal("no_key")
+        raise ApiError("no_key")
     given = key.encode(errors="surrogatepass")  # a body may hold half of a pair
     # All of them, each in a time that tells nothing: neither how much of a key is right nor which one it was.
     fitting = [hmac.compare_digest(given, each.encode()) for each in keys]
     if not any(fitting):
-        raise Refusal("bad_key")
+        raise ApiError("bad_key")
 
 
-def bearer(request: Request) -> str | None:
+def bearer_token(request: Request) -> str | None:
     """The key in the headers: as OpenAI's and Hugging Face's clients send it, as DeepL's do, or in X-API-Key."""
     scheme, _, key = request.headers.get("authorization", "").strip().partition(" ")
     if scheme.lower() in _SCHEMES and key.strip():
@@ -58,7 +58,7 @@ def read_keys(file: Path | None, environment: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for _, key in keys))
 
 
-def check_key(key: str, place: str) -> None:
+def check_key(key: str, origin: str) -> None:
     """Whether it is one that a header can carry and nobody guesses; the key itself is not for a terminal."""
-    if not _KEY.fullmatch(key) or len(key) < _SHORTEST:
-        raise UsageError("invalid_api_key", place=place, min_length=_SHORTEST)
+    if not _KEY_PATTERN.fullmatch(key) or len(key) < _MIN_KEY_LENGTH:
+        raise UsageError("invalid_api_key", place=origin, min_length=_MIN_KEY_LENGTH)

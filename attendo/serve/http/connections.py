@@ -9,13 +9,15 @@ import h11
 from pydantic_core import to_json
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from attendo.serve.http.access_log import log_config, request_id
-from attendo.serve.http.errors import Refusal
-from attendo.serve.http.middleware import HEADERS
+from attendo.serve.http.access_log import get_request_id, log_config
+from attendo.serve.http.errors import ApiError
+from attendo.serve.http.middleware import SECURITY_HEADERS
 from attendo.serve.settings import ServeSettings
 
-_AT_ONCE = 16  # taken in by one turn of the event loop: each is an open file, and it takes some turns to close one
-_TELLING_SECONDS = 60.0  # between two lines of the log about too many
+_ACCEPT_BACKLOG = (
+    16  # taken in by one turn of the event loop: each is an open file, and it takes some turns to close one
+)
+_WARN_INTERVAL_SECONDS = 60.0  # between two lines of the log about too many
 _log = logging.getLogger("attendo.serve")
 
 
@@ -24,10 +26,10 @@ def uvicorn_options(settings: ServeSettings) -> dict[str, Any]:
     return {
         "http": type(
             "TimedConnection",
-            (Connection,),
-            {"seconds": settings.first_byte_seconds, "crowd": Crowd(settings.connections)},
+            (TimedH11Protocol,),
+            {"timeout": settings.first_byte_seconds, "limiter": ConnectionLimiter(settings.connections)},
         ),
-        "backlog": _AT_ONCE,
+        "backlog": _ACCEPT_BACKLOG,
         "ws": "none",
         "h11_max_incomplete_event_size": 2 * settings.header_bytes,  # up to here the guard refuses with words
         "server_header": False,
@@ -36,101 +38,101 @@ def uvicorn_options(settings: ServeSettings) -> dict[str, Any]:
     }
 
 
-class Crowd:
+class ConnectionLimiter:
     """All connections of a server: where there are too many, those who ask for nothing make room for those who come."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.idle: dict[Connection, None] = {}  # has not asked, or not all of it; the longest first
-        self._told_at = -_TELLING_SECONDS
+    def __init__(self, max_connections: int) -> None:
+        self.max_connections = max_connections
+        self.idle: dict[TimedH11Protocol, None] = {}  # has not asked, or not all of it; the longest first
+        self._warned_at = -_WARN_INTERVAL_SECONDS
 
-    def make_room(self, come: "Connection") -> None:
-        self._tell()
+    def evict_idle(self, new: "TimedH11Protocol") -> None:
+        self._warn()
         longest = next(iter(self.idle))
-        if longest is come:
-            come.send_refusal(Refusal("too_many_connections", most=self.most))
+        if longest is new:
+            new.send_error(ApiError("too_many_connections", most=self.max_connections))
         else:
             longest.transport.abort()
-        longest.forget()
+        longest.unregister()
 
-    def _tell(self) -> None:
+    def _warn(self) -> None:
         """Once in a while: a line for each would fill the disk of whoever is flooded."""
-        if (now := time.monotonic()) >= self._told_at + _TELLING_SECONDS:
-            self._told_at = now
-            _log.warning("more than %d connections: those that ask for nothing are closed", self.most)
+        if (now := time.monotonic()) >= self._warned_at + _WARN_INTERVAL_SECONDS:
+            self._warned_at = now
+            _log.warning("more than %d connections: those that ask for nothing are closed", self.max_connections)
 
 
-class Connection(H11Protocol):
+class TimedH11Protocol(H11Protocol):
     """uvicorn waits for the next request on a connection that was used, but without end for the rest of a request."""
 
-    seconds = 10.0
-    crowd = Crowd(1000)
+    timeout = 10.0
+    limiter = ConnectionLimiter(1000)
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._asking: asyncio.TimerHandle | None = None
-        self._reading: asyncio.TimerHandle | None = None
+        self._header_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._asking = self.loop.call_later(self.seconds, self.transport.abort)
-        self.crowd.idle[self] = None
-        if len(self.connections) > self.crowd.most:
-            self.crowd.make_room(self)
+        self._header_timer = self.loop.call_later(self.timeout, self.transport.abort)
+        self.limiter.idle[self] = None
+        if len(self.connections) > self.limiter.max_connections:
+            self.limiter.evict_idle(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        _stop(self._asking)
-        _stop(self._reading)
-        self.forget()
+        _cancel_timer(self._header_timer)
+        _cancel_timer(self._write_timer)
+        self.unregister()
         super().connection_lost(exc)
 
-    def forget(self) -> None:
+    def unregister(self) -> None:
         """It counts no more."""
-        self.crowd.idle.pop(self, None)
+        self.limiter.idle.pop(self, None)
         self.connections.discard(self)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         nothing_follows = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
         if nothing_follows and self in self.connections:
-            self.crowd.idle[self] = None
+            self.limiter.idle[self] = None
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:  # all headers are there; the guard looks after the body
-            _stop(self._asking)
-            self._asking = None
-            self.crowd.idle.pop(self, None)
-        elif self._asking is None:
-            self._asking = self.loop.call_later(self.seconds, self.transport.abort)
+            _cancel_timer(self._header_timer)
+            self._header_timer = None
+            self.limiter.idle.pop(self, None)
+        elif self._header_timer is None:
+            self._header_timer = self.loop.call_later(self.timeout, self.transport.abort)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._reading = self.loop.call_later(self.seconds, self.transport.abort)
+        self._write_timer = self.loop.call_later(self.timeout, self.transport.abort)
 
     def resume_writing(self) -> None:
-        _stop(self._reading)
+        _cancel_timer(self._write_timer)
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
         """What is no request at all."""
         most = self.config.h11_max_incomplete_event_size or 0
         too_large = len(self.conn.trailing_data[0]) > most
-        self.send_refusal(Refusal("headers_too_large", most=most) if too_large else Refusal("bad_http"))
+        self.send_error(ApiError("headers_too_large", most=most) if too_large else ApiError("bad_http"))
 
-    def send_refusal(self, refusal: Refusal) -> None:
+    def send_error(self, error: ApiError) -> None:
         """Before anybody knows what is asked for: there is no path, so it is told in our own shape."""
-        number = request_id(())
-        body = to_json(refusal.content(request_id=number))
+        number = get_request_id(())
+        body = to_json(error.content(request_id=number))
         headers = {
-            **HEADERS,
+            **SECURITY_HEADERS,
             "x-request-id": number,
             "content-type": "application/json",
             "content-length": str(len(body)),
             "connection": "close",
         }
         events = (
-            h11.Response(status_code=refusal.status_code, headers=list(headers.items()), reason=b""),
+            h11.Response(status_code=error.status_code, headers=list(headers.items()), reason=b""),
             h11.Data(data=body),
             h11.EndOfMessage(),
         )
@@ -139,6 +141,6 @@ class Connection(H11Protocol):
         self.transport.close()
 
 
-def _stop(timer: asyncio.TimerHandle | None) -> None:
+def _cancel_timer(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()

@@ -16,31 +16,31 @@ from starlette.responses import Response
 from attendo.errors import AttendoError, ErrorList, Localized, MessagePart, ModelError, render_message
 from attendo.messages import MESSAGES
 from attendo.messages.message import LANGUAGES, Language
-from attendo.serve.http.access_log import CURRENT, current_id, where
-from attendo.settings import nearest
+from attendo.serve.http.access_log import current_request, current_request_id, error_location
+from attendo.settings import suggest_name
 
 RETRY_SECONDS = {429: 1, 503: 5}  # after which it is worth asking again: told with these statuses
-_FAULTS_TOLD = 5
-_TOLD = 100  # signs of what was sent
-_LONGEST = 2000  # characters of all faults of a request
-_ALIKE = 0.7  # from 0 to 1: how much of two names is the same
-_FORMS = ("multipart/", "application/x-www-form-urlencoded")
+_MAX_FAULTS = 5
+_MAX_VALUE_CHARACTERS = 100  # signs of what was sent
+_MAX_DETAIL_CHARACTERS = 2000  # characters of all faults of a request
+_MIN_SIMILARITY = 0.7  # from 0 to 1: how much of two names is the same
+_FORM_CONTENT_TYPES = ("multipart/", "application/x-www-form-urlencoded")
 _log = logging.getLogger("attendo.serve")
-Shape = Literal["ours", "deepl", "openai", "huggingface", "libretranslate"]
-LIBRETRANSLATE = ("/translate", "/translate_file", "/detect", "/languages", "/suggest", "/frontend/settings")
-PREFIXES: dict[str, Shape] = {
+ApiName = Literal["ours", "deepl", "openai", "huggingface", "libretranslate"]
+LIBRETRANSLATE_PATHS = ("/translate", "/translate_file", "/detect", "/languages", "/suggest", "/frontend/settings")
+API_PREFIXES: dict[str, ApiName] = {
     "/v2/": "deepl",
     "/v1/": "openai",
     "/hf/": "huggingface",
     "/download_file/": "libretranslate",
 }
 # Clients of DeepL and LibreTranslate take 403 for a matter of keys; all else has one status everywhere.
-STATUSES: dict[Shape, dict[str, int]] = {
+STATUS_OVERRIDES: dict[ApiName, dict[str, int]] = {
     "deepl": {"no_key": 403, "bad_key": 403},
     "libretranslate": {"no_key": 403, "bad_key": 403},
 }
 # Software compares these words.
-LIBRETRANSLATE_WORDS = {
+LIBRETRANSLATE_MESSAGES = {
     "no_key": "Invalid API key",
     "bad_key": "Invalid API key",
     "bad_json": "Invalid JSON format",
@@ -49,7 +49,7 @@ LIBRETRANSLATE_WORDS = {
 OPENAI_CODES = {"no_key": "invalid_api_key", "bad_key": "invalid_api_key", "unknown_model": "model_not_found"}
 
 
-class Refusal(HTTPException):
+class ApiError(HTTPException):
     """A request that cannot be met, by the code of its message; `extra` is told beside it.
 
     `extra={"param": name}` names the field at fault, for which OpenAI's errors have a place.
@@ -66,17 +66,17 @@ class Refusal(HTTPException):
         The id is that of the request that is being answered, unless another is given.
         """
         told = {"code": self.code, "message": self.english, "message_zh": self.chinese, **self.extra}
-        if (number := request_id or current_id()) is not None:
+        if (number := request_id or current_request_id()) is not None:
             told["request_id"] = number
-        return content_in(shape_of(path), self.status(path), told)
+        return error_body(api_for_path(path), self.status(path), told)
 
     def status(self, path: str) -> int:
-        return status_in(shape_of(path), self.code, self.status_code)
+        return status_for(api_for_path(path), self.code, self.status_code)
 
 
-def rendered(refusal: Refusal, path: str, request_id: str | None = None) -> Response:
+def build_error_response(error: ApiError, path: str, request_id: str | None = None) -> Response:
     """The answer to a request at `path` that is refused."""
-    answered = answer(refusal.content(path, request_id), refusal.status(path))
+    answered = json_response(error.content(path, request_id), error.status(path))
     if answered.status_code in RETRY_SECONDS:
         answered.headers["retry-after"] = str(RETRY_SECONDS[answered.status_code])
     if answered.status_code == 401:
@@ -84,29 +84,29 @@ def rendered(refusal: Refusal, path: str, request_id: str | None = None) -> Resp
     return answered
 
 
-def refused(refusal: Refusal, path: str) -> Response:
+def render_error(error: ApiError, path: str) -> Response:
     """Rendered for the request that is being answered now."""
-    return rendered(_noted(refusal), path, current_id())
+    return build_error_response(_record_error(error), path, current_request_id())
 
 
-def answer(content: Any, status: int = 200) -> Response:
+def json_response(content: Any, status: int = 200) -> Response:
     """JSON, with null for what is no finite number."""
     return Response(to_json(content, inf_nan_mode="null"), status, media_type="application/json")
 
 
-def refusal_of(error: Exception) -> Refusal:
+def to_api_error(error: Exception) -> ApiError:
     """What to tell of an error, wherever it was raised. It is noted for whoever counts."""
-    if isinstance(error, Refusal):
+    if isinstance(error, ApiError):
         refusal = error
     elif isinstance(error, ModelError):  # which speaks of the model, never of what was asked
         _log.error("a model failed: %s", error)
-        refusal = Refusal("model_error", detail=error)
+        refusal = ApiError("model_error", detail=error)
     elif isinstance(error, AttendoError):
-        refusal = Refusal("bad_setting", detail=error)
+        refusal = ApiError("bad_setting", detail=error)
     else:
-        _log.error("a request failed: %s", where(error))
-        refusal = Refusal("failed")
-    return _noted(refusal)
+        _log.error("a request failed: %s", error_location(error))
+        refusal = ApiError("failed")
+    return _record_error(refusal)
 
 
 def handle_errors(app: FastAPI, known: Sequence[str]) -> None:
@@ -114,62 +114,62 @@ def handle_errors(app: FastAPI, known: Sequence[str]) -> None:
 
     async def unfit(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return refused(_unfit(error, known), request.scope["path"])
+        return render_error(_from_validation_error(error, known), request.scope["path"])
 
     app.add_exception_handler(RequestValidationError, unfit)
-    app.add_exception_handler(HTTPException, _other)
-    app.add_exception_handler(AttendoError, _told)
-    app.add_exception_handler(Exception, _told)
+    app.add_exception_handler(HTTPException, _handle_http_exception)
+    app.add_exception_handler(AttendoError, _handle_exception)
+    app.add_exception_handler(Exception, _handle_exception)
 
 
-async def _told(request: Request, error: Exception) -> Response:
-    return refused(refusal_of(error), request.scope["path"])
+async def _handle_exception(request: Request, error: Exception) -> Response:
+    return render_error(to_api_error(error), request.scope["path"])
 
 
-async def _other(request: Request, error: Exception) -> Response:
+async def _handle_http_exception(request: Request, error: Exception) -> Response:
     """What Starlette and FastAPI refuse by themselves is told as we tell it."""
     assert isinstance(error, HTTPException)
     path = request.scope["path"]
-    response = refused(error if isinstance(error, Refusal) else _ours(request, error), path)
+    response = render_error(error if isinstance(error, ApiError) else _from_http_exception(request, error), path)
     response.headers.update(error.headers or {})  # with 405, which methods there are
     return response
 
 
-def _ours(request: Request, error: HTTPException) -> Refusal:
-    path, detail = request.scope["path"][:_TOLD], str(error.detail)[:_TOLD]
+def _from_http_exception(request: Request, error: HTTPException) -> ApiError:
+    path, detail = request.scope["path"][:_MAX_VALUE_CHARACTERS], str(error.detail)[:_MAX_VALUE_CHARACTERS]
     if error.status_code == 405:
-        return Refusal("bad_method", path=path, method=request.method[:_TOLD])
+        return ApiError("bad_method", path=path, method=request.method[:_MAX_VALUE_CHARACTERS])
     if error.status_code == 404:
-        return Refusal("not_found", path=path)
-    if request.headers.get("content-type", "").startswith(_FORMS):
-        return Refusal("bad_form", detail=detail)
-    return Refusal("bad_json", detail=detail)
+        return ApiError("not_found", path=path)
+    if request.headers.get("content-type", "").startswith(_FORM_CONTENT_TYPES):
+        return ApiError("bad_form", detail=detail)
+    return ApiError("bad_json", detail=detail)
 
 
-def _noted(refusal: Refusal) -> Refusal:
+def _record_error(error: ApiError) -> ApiError:
     """For whoever counts, and for the line that the request will have in the log."""
-    if (entry := CURRENT.get()) is not None:
-        entry.refused = refusal.code
-    return refusal
+    if (entry := current_request.get()) is not None:
+        entry.refused = error.code
+    return error
 
 
-def _unfit(error: RequestValidationError, known: Sequence[str]) -> Refusal:
-    faults = error.errors()[:_FAULTS_TOLD]
-    param = _place(faults[0])
-    detail = ErrorList([_fault(each, known) for each in faults], limit=_LONGEST)
-    return Refusal("bad_request", {"param": param} if param else None, detail=detail)
+def _from_validation_error(error: RequestValidationError, known: Sequence[str]) -> ApiError:
+    faults = error.errors()[:_MAX_FAULTS]
+    param = _field_path(faults[0])
+    detail = ErrorList([_describe_fault(each, known) for each in faults], max_length=_MAX_DETAIL_CHARACTERS)
+    return ApiError("bad_request", {"param": param} if param else None, detail=detail)
 
 
-def _place(fault: Mapping[str, Any]) -> str:
+def _field_path(fault: Mapping[str, Any]) -> str:
     """The field that is at fault; none where it is the body as a whole."""
-    return ".".join(str(part) for part in fault["loc"] if part != "body")[:_TOLD]
+    return ".".join(str(part) for part in fault["loc"] if part != "body")[:_MAX_VALUE_CHARACTERS]
 
 
-def _fault(fault: Mapping[str, Any], known: Sequence[str]) -> MessagePart:
-    name = _place(fault)
+def _describe_fault(fault: Mapping[str, Any], known: Sequence[str]) -> MessagePart:
+    name = _field_path(fault)
     if not name:  # there is no body, or it was sent as something else
         return MessagePart("body_not_an_object")
-    last = str(fault["loc"][-1])[:_TOLD]
+    last = str(fault["loc"][-1])[:_MAX_VALUE_CHARACTERS]
     others = [each for each in known if each != last]  # another request may have a field of that name
     code = f"field_{fault['type']}"
     if code not in MESSAGES:
@@ -195,42 +195,42 @@ def suggest(name: str, known: Sequence[str]) -> str:
 
     A request that uses the names of another API has not mistyped them: `beam` is not meant to be `stream`.
     """
-    return nearest(name, [each for each in known if SequenceMatcher(None, each, name).ratio() >= _ALIKE])
+    return suggest_name(name, [each for each in known if SequenceMatcher(None, each, name).ratio() >= _MIN_SIMILARITY])
 
 
-def shape_of(path: str) -> Shape:
-    if path in LIBRETRANSLATE:
+def api_for_path(path: str) -> ApiName:
+    if path in LIBRETRANSLATE_PATHS:
         return "libretranslate"
     if path in ("/", "/hf"):  # where Hugging Face's client posts to; a browser that gets the page at / reads no errors
         return "huggingface"
-    return next((shape for prefix, shape in PREFIXES.items() if path.startswith(prefix)), "ours")
+    return next((shape for prefix, shape in API_PREFIXES.items() if path.startswith(prefix)), "ours")
 
 
-def status_in(shape: Shape, code: str, status: int) -> int:
-    return STATUSES.get(shape, {}).get(code, status)
+def status_for(api: ApiName, code: str, status: int) -> int:
+    return STATUS_OVERRIDES.get(api, {}).get(code, status)
 
 
-def content_in(shape: Shape, status: int, told: Mapping[str, Any]) -> dict[str, Any]:
-    """`told` is what our own API tells: a code, a message in English, and more that only some have a place for."""
-    code, english = told["code"], told["message"]
-    if shape == "deepl":
+def error_body(api: ApiName, status: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """`fields` is what our own API tells: a code, a message in English, and more that only some have a place for."""
+    code, english = fields["code"], fields["message"]
+    if api == "deepl":
         return {"message": english, "detail": code}
-    if shape == "openai":
+    if api == "openai":
         error = {
             "message": english,
-            "type": _openai_type(status),
-            "param": told.get("param"),
+            "type": _openai_error_type(status),
+            "param": fields.get("param"),
             "code": OPENAI_CODES.get(code, code),
         }
         return {"error": error}
-    if shape == "huggingface":
+    if api == "huggingface":
         return {"error": english}
-    if shape == "libretranslate":
-        return {"error": LIBRETRANSLATE_WORDS.get(code, "{english}").format(english=english)}
-    return {"error": dict(told)}
+    if api == "libretranslate":
+        return {"error": LIBRETRANSLATE_MESSAGES.get(code, "{english}").format(english=english)}
+    return {"error": dict(fields)}
 
 
-def _openai_type(status: int) -> str:
+def _openai_error_type(status: int) -> str:
     if status == 429:
         return "rate_limit_error"
     return "server_error" if status >= 500 else "invalid_request_error"

@@ -14,102 +14,109 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
-from attendo.serve.http.access_log import CURRENT
-from attendo.serve.http.auth import admitted, bearer
-from attendo.serve.http.errors import Refusal
-from attendo.serve.http.openapi import refusals
+from attendo.serve.http.access_log import current_request
+from attendo.serve.http.auth import bearer_token, require_key
+from attendo.serve.http.errors import ApiError
+from attendo.serve.http.openapi import error_responses
 
 if TYPE_CHECKING:
-    from attendo.serve.scheduling.gateway import Office
-    from attendo.serve.scheduling.registry import Served
+    from attendo.serve.scheduling.gateway import ModelGateway
+    from attendo.serve.scheduling.registry import ServedModel
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-LEFT = 499  # the status of a request whose client left: nothing was answered, and nginx counts it so too
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 8.0, 10.0, 30.0)
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+CLIENT_CLOSED_REQUEST = (
+    499  # the status of a request whose client left: nothing was answered, and nginx counts it so too
+)
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 8.0, 10.0, 30.0)
+_FORWARD_HEADERS = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
-class Tally:
+class ServerMetrics:
     """Counts from any thread. Each application has its own, so that two in one process do not mix."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self._requests = Counter("attendo_requests", "Requests answered", ["route", "status"], registry=registry)
-        self._seconds = _histogram("attendo_request_seconds", "From the first byte to the last", registry, ["route"])
+        self._seconds = _make_histogram(
+            "attendo_request_seconds", "From the first byte to the last", registry, ["route"]
+        )
         self._in_flight = Gauge("attendo_in_flight_requests", "Requests that are being answered", registry=registry)
         self._source = Counter("attendo_source_tokens", "Tokens read", ["model"], registry=registry)
         self._target = Counter("attendo_target_tokens", "Tokens written", ["model"], registry=registry)
-        self._first_token = _histogram("attendo_first_token_seconds", "Until a stream began to tell", registry)
-        self._queue = _histogram("attendo_queue_seconds", "Until a request had its first step", registry)
-        self._decoding = _histogram("attendo_decoding_seconds", "From the first step to the last", registry)
+        self._first_token = _make_histogram("attendo_first_token_seconds", "Until a stream began to tell", registry)
+        self._queue = _make_histogram("attendo_queue_seconds", "Until a request had its first step", registry)
+        self._decoding = _make_histogram("attendo_decoding_seconds", "From the first step to the last", registry)
         self._cancelled = Counter("attendo_cancelled", "Requests whose client left unanswered", registry=registry)
         self._rejected = Counter("attendo_rejected", "Requests refused, by reason", ["reason"], registry=registry)
 
-    def request(self, route: str, status: int, seconds: float) -> None:
+    def observe_request(self, route: str, status: int, seconds: float) -> None:
         """`route` as the application has it, never the path that was asked for: that would be without end."""
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
     @contextmanager
-    def in_flight(self) -> Iterator[None]:
+    def track_in_flight(self) -> Iterator[None]:
         self._in_flight.inc()
         try:
             yield
         finally:
             self._in_flight.dec()
 
-    def tokens(self, model: str, source: int, target: int) -> None:
+    def count_tokens(self, model: str, source: int, target: int) -> None:
         """Also for the line that the request will have in the log."""
         self._source.labels(model).inc(source)
         self._target.labels(model).inc(target)
-        if (entry := CURRENT.get()) is not None:
+        if (entry := current_request.get()) is not None:
             entry.source_tokens += source
             entry.target_tokens += target
 
-    def rejected(self, reason: str) -> None:
+    def count_rejected(self, reason: str) -> None:
         """The guard calls this for every refusal, wherever it was raised; nobody else needs to."""
         self._rejected.labels(reason).inc()
 
-    def cancelled(self) -> None:
+    def count_cancelled(self) -> None:
         """The guard calls this."""
         self._cancelled.inc()
 
-    def first_token(self, seconds: float) -> None:
+    def observe_first_token(self, seconds: float) -> None:
         self._first_token.observe(seconds)
 
-    def timed(self, queue: float, decoding: float) -> None:
+    def observe_times(self, queue: float, decoding: float) -> None:
         """Seconds of a request that was answered."""
         self._queue.observe(queue)
         self._decoding.observe(decoding)
 
-    def watch(self, models: "Sequence[Served]") -> None:
+    def register_models(self, models: "Sequence[ServedModel]") -> None:
         """From now on what these models are doing is told too."""
-        self.registry.register(_Standing(models))
+        self.registry.register(_LiveGauges(models))
         for each in models:
-            each.batcher.timed = self.timed
+            each.worker.on_finished = self.observe_times
 
 
-def routes(office: "Office") -> APIRouter:
+def routes(gateway: "ModelGateway") -> APIRouter:
     router = APIRouter()
-    office.tally.watch(office.shelf.all())
+    gateway.metrics.register_models(gateway.registry.all())
 
-    told = {**refusals("ours", "metrics_closed"), 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+    told = {
+        **error_responses("ours", "metrics_closed"),
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+    }
 
     @router.get("/metrics", response_class=Response, responses=told)
     def metrics(request: Request) -> Response:
-        if not office.settings.metrics_open and not _from_this_machine(request):
-            if not office.settings.keys:
-                raise Refusal("metrics_closed")
-            admitted(office, bearer(request))
-        return Response(generate_latest(office.tally.registry), media_type=CONTENT_TYPE)
+        if not gateway.settings.metrics_open and not _is_local(request):
+            if not gateway.settings.keys:
+                raise ApiError("metrics_closed")
+            require_key(gateway, bearer_token(request))
+        return Response(generate_latest(gateway.metrics.registry), media_type=CONTENT_TYPE)
 
     return router
 
 
-class _Standing(Collector):
+class _LiveGauges(Collector):
     """What is looked up when it is asked for."""
 
-    def __init__(self, models: "Sequence[Served]") -> None:
+    def __init__(self, models: "Sequence[ServedModel]") -> None:
         self._models = models
 
     def collect(self) -> Iterator[Metric]:
@@ -118,9 +125,9 @@ class _Standing(Collector):
         batch = GaugeMetricFamily("attendo_batch_size", "Sentences in the last step", labels=["model"])
         info = GaugeMetricFamily("attendo_model_info", "SHA-256 of the model's manifest", labels=["model", "sha256"])
         for each in self._models:
-            waiting.add_metric([each.name], each.batcher.waiting)
-            running.add_metric([each.name], each.batcher.running)
-            batch.add_metric([each.name], each.batcher.batch_size)
+            waiting.add_metric([each.name], each.worker.num_waiting)
+            running.add_metric([each.name], each.worker.num_running)
+            batch.add_metric([each.name], each.worker.batch_size)
             info.add_metric([each.name, each.sha256 or ""], 1)
         yield from (waiting, running, batch, info)
         yield GaugeMetricFamily("attendo_resident_bytes", "Memory of this process", value=resident_bytes())
@@ -136,13 +143,13 @@ def resident_bytes() -> int:
         return most if sys.platform == "darwin" else most * 1024
 
 
-def _histogram(name: str, description: str, registry: CollectorRegistry, labels: Sequence[str] = ()) -> Histogram:
-    return Histogram(name, description, labels, registry=registry, buckets=_SECONDS)
+def _make_histogram(name: str, description: str, registry: CollectorRegistry, labels: Sequence[str] = ()) -> Histogram:
+    return Histogram(name, description, labels, registry=registry, buckets=_BUCKETS)
 
 
-def _from_this_machine(request: Request) -> bool:
+def _is_local(request: Request) -> bool:
     """What a proxy on this machine hands on came from elsewhere."""
-    if request.client is None or any(name in request.headers for name in _FORWARDED):
+    if request.client is None or any(name in request.headers for name in _FORWARD_HEADERS):
         return False
     try:
         return ipaddress.ip_address(request.client.host).is_loopback

@@ -9,14 +9,14 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict
 
 from attendo.messages import MESSAGES
-from attendo.serve.http.errors import Shape, shape_of, status_in
+from attendo.serve.http.errors import ApiName, api_for_path, status_for
 from attendo.serve.settings import ServeSettings
 
 Responses = dict[int | str, dict[str, Any]]
-_SCHEMAS = "#/components/schemas/"
+_SCHEMA_PREFIX = "#/components/schemas/"
 
 # What any request may be told, whatever it asks for.
-OF_ALL = (
+COMMON_ERRORS = (
     "bad_host",
     "two_lengths",
     "body_too_slow",
@@ -25,9 +25,9 @@ OF_ALL = (
     "headers_too_large",
     "failed",
 )
-OF_KEYS = ("no_key", "bad_key")
+KEY_ERRORS = ("no_key", "bad_key")
 # What whoever has something computed may be told.
-OF_MODELS = (
+MODEL_ERRORS = (
     "bad_json",
     "bad_request",
     "bad_setting",
@@ -42,7 +42,7 @@ OF_MODELS = (
     "model_error",
 )
 # For whoever watches over the server, for a browser, and for programs that ask what a key would be for.
-WITHOUT_KEY = (
+ROUTES_WITHOUT_KEY = (
     "GET /livez",
     "GET /readyz",
     "GET /health",
@@ -53,7 +53,7 @@ WITHOUT_KEY = (
 )
 
 
-class OurFault(BaseModel):
+class NativeErrorDetail(BaseModel):
     """Both languages, and what else may help: choices for a text that is too long, the field at fault."""
 
     model_config = ConfigDict(extra="allow")
@@ -63,8 +63,8 @@ class OurFault(BaseModel):
     message_zh: str
 
 
-class OurError(BaseModel):
-    error: OurFault
+class NativeError(BaseModel):
+    error: NativeErrorDetail
 
 
 class DeepLError(BaseModel):
@@ -72,7 +72,7 @@ class DeepLError(BaseModel):
     detail: str
 
 
-class OpenAIFault(BaseModel):
+class OpenAIErrorDetail(BaseModel):
     message: str
     type: str
     param: str | None
@@ -80,7 +80,7 @@ class OpenAIFault(BaseModel):
 
 
 class OpenAIError(BaseModel):
-    error: OpenAIFault
+    error: OpenAIErrorDetail
 
 
 class PlainError(BaseModel):
@@ -89,15 +89,15 @@ class PlainError(BaseModel):
     error: str
 
 
-SHAPES: dict[Shape, type[BaseModel]] = {
-    "ours": OurError,
+ERROR_SCHEMAS: dict[ApiName, type[BaseModel]] = {
+    "ours": NativeError,
     "deepl": DeepLError,
     "openai": OpenAIError,
     "huggingface": PlainError,
     "libretranslate": PlainError,
 }
 # An event as it is once its lines are put together; what it tells is JSON.
-EVENTS: dict[str, Any] = {
+EVENT_STREAM_CONTENT: dict[str, Any] = {
     "text/event-stream": {
         "itemSchema": {
             "type": "object",
@@ -108,49 +108,49 @@ EVENTS: dict[str, Any] = {
 }
 
 
-def refusals(shape: Shape, *codes: str) -> Responses:
-    """`responses=` of a route that may be refused for these reasons. `OF_ALL` need not be named."""
+def error_responses(api: ApiName, *codes: str) -> Responses:
+    """`responses=` of a route that may be refused for these reasons. `COMMON_ERRORS` need not be named."""
     found: dict[int, list[str]] = defaultdict(list)
     for code in codes:
-        found[status_in(shape, code, MESSAGES[code].status)].append(code)
+        found[status_for(api, code, MESSAGES[code].status)].append(code)
     # By name, not as a model: FastAPI would have it come as whatever kind the route answers with.
-    content = {"application/json": {"schema": {"$ref": _SCHEMAS + SHAPES[shape].__name__}}}
+    content = {"application/json": {"schema": {"$ref": _SCHEMA_PREFIX + ERROR_SCHEMAS[api].__name__}}}
     return {
         status: {"description": f"{HTTPStatus(status).phrase}: {', '.join(named)}", "content": content}
         for status, named in found.items()
     }
 
 
-def events_or(reply: type[BaseModel]) -> Responses:
+def json_or_events(schema: type[BaseModel]) -> Responses:
     """JSON, or server-sent events where they are asked for."""
-    return {200: {"model": reply, "content": EVENTS}}
+    return {200: {"model": schema, "content": EVENT_STREAM_CONTENT}}
 
 
-def describe(app: FastAPI, settings: ServeSettings) -> None:
+def install_openapi(app: FastAPI, settings: ServeSettings) -> None:
     """Has `app` make its file so, when it is first asked for."""
 
     def file() -> dict[str, Any]:
         if app.openapi_schema is None:
             made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-            app.openapi_schema = _completed(made, settings)
+            app.openapi_schema = _complete_schema(made, settings)
         return app.openapi_schema
 
     app.openapi = file  # type: ignore[method-assign]
 
 
-def _completed(file: dict[str, Any], settings: ServeSettings) -> dict[str, Any]:
-    schemas = file.setdefault("components", {}).setdefault("schemas", {})
+def _complete_schema(schema: dict[str, Any], settings: ServeSettings) -> dict[str, Any]:
+    schemas = schema.setdefault("components", {}).setdefault("schemas", {})
     # FastAPI tells of 422, which never comes: what does not fit is 400, in the shape of its API.
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
-    for path, operations in file["paths"].items():
-        shape = shape_of(path)
-        _add_schema(schemas, SHAPES[shape])
+    for path, operations in schema["paths"].items():
+        shape = api_for_path(path)
+        _add_schema(schemas, ERROR_SCHEMAS[shape])
         for method, operation in operations.items():
-            with_key = bool(settings.keys) and f"{method.upper()} {path}" not in WITHOUT_KEY
+            with_key = bool(settings.keys) and f"{method.upper()} {path}" not in ROUTES_WITHOUT_KEY
             responses = operation["responses"]
             responses.pop("422", None)
-            for status, told in refusals(shape, *OF_ALL, *(OF_KEYS if with_key else ())).items():
+            for status, told in error_responses(shape, *COMMON_ERRORS, *(KEY_ERRORS if with_key else ())).items():
                 responses.setdefault(str(status), told)
             if told := responses.get("200", {}).get("content", {}).get("text/event-stream"):
                 told.pop("schema", None)  # which FastAPI adds: a stream is no text but its events
@@ -158,12 +158,12 @@ def _completed(file: dict[str, Any], settings: ServeSettings) -> dict[str, Any]:
             if with_key:
                 operation["security"] = [{"key": []}]
     if settings.keys:
-        file["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    return file
+        schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    return schema
 
 
 def _add_schema(schemas: dict[str, Any], model: type[BaseModel]) -> None:
     if model.__name__ not in schemas:
-        made = model.model_json_schema(ref_template=f"{_SCHEMAS}{{model}}")
+        made = model.model_json_schema(ref_template=f"{_SCHEMA_PREFIX}{{model}}")
         schemas.update(made.pop("$defs", {}))
         schemas[model.__name__] = made

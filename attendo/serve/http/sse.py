@@ -8,7 +8,7 @@ from pydantic_core import to_json
 from starlette.responses import StreamingResponse
 from starlette.types import Send
 
-from attendo.serve.http.errors import refusal_of
+from attendo.serve.http.errors import to_api_error
 
 Event = tuple[str, Any]  # its name and what it tells
 
@@ -29,10 +29,10 @@ class EventStream(StreamingResponse):
 
 def event_stream(events: Events) -> EventStream:
     """Trouble on the way is the last event, named `error`, with what an answer that failed would have held."""
-    return EventStream(_written(events))
+    return EventStream(_encode_events(events))
 
 
-async def begun(events: Events) -> Events:
+async def await_first_event(events: Events) -> Events:
     """The same, once the first has come: what is refused before it is an answer of its own, with its own status."""
     first = await anext(events)
 
@@ -45,15 +45,15 @@ async def begun(events: Events) -> Events:
     return all_of_them()
 
 
-async def _written(events: Events) -> AsyncGenerator[bytes, None]:
+async def _encode_events(events: Events) -> AsyncGenerator[bytes, None]:
     async with aclosing(events):
         try:
             async for name, content in events:
-                yield _line(name, content)
+                yield _encode_event(name, content)
         except Exception as error:
-            yield _line("error", refusal_of(error).content())
+            yield _encode_event("error", to_api_error(error).content())
 
 
-def _line(name: str, content: Any) -> bytes:
+def _encode_event(name: str, content: Any) -> bytes:
     # JSON has no bare line break, so one line of data holds all of it.
     return b"event: %b\ndata: %b\n\n" % (name.encode(), to_json(content, inf_nan_mode="null"))

@@ -5,172 +5,174 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
-from attendo.decode.step_hook import looked_on_by
-from attendo.serve.scheduling.jobs import Job, Texts, Work
+from attendo.decode.step_hook import step_hook
+from attendo.serve.scheduling.jobs import CallableJob, GenerateJob, ScheduledJob
 from attendo.text_model import Result, TextModel
 
-_GATHERED = 64  # texts that are given to the model in one call
-_GATHERED_CHARACTERS = 16_384  # of all of them, so that no call takes long
+_MAX_CALL_TEXTS = 64  # texts that are given to the model in one call
+_MAX_CALL_CHARACTERS = 16_384  # of all of them, so that no call takes long
 
 
-class _NobodyWaits(Exception):  # noqa: N818  (it is no error)
+class _AllCancelled(Exception):  # noqa: N818  (it is no error)
     """What goes on would be for nothing."""
 
 
-class Pieces:
+class ExclusiveJobs:
     """By turns whoever has waited longest and whoever asks for least, so that neither the long nor the short starve.
 
-    Whoever has more than one piece goes behind the others after each. `meanwhile` is called all the time within a
+    Whoever has more than one piece goes behind the others after each. `interleave` is called all the time within a
     piece, wherever it goes step by step.
     """
 
-    def __init__(self, model: TextModel, meanwhile: Callable[[], None]) -> None:
-        self._model, self._meanwhile = model, meanwhile
-        self._jobs: deque[Job] = deque()  # who has waited longest first
-        self._least_next = False
-        self._begun: dict[Job, Iterator[Any]] = {}
-        self._found: dict[Job, list[Result]] = {}  # of those of whose texts some are answered
-        self._alone: set[Job] = set()  # after trouble in a call for several
-        self._under_way: Sequence[Job] = ()
+    def __init__(self, model: TextModel, interleave: Callable[[], None]) -> None:
+        self._model, self._interleave = model, interleave
+        self._jobs: deque[ScheduledJob] = deque()  # who has waited longest first
+        self._shortest_next = False
+        self._iterators: dict[ScheduledJob, Iterator[Any]] = {}
+        self._results: dict[ScheduledJob, list[Result]] = {}  # of those of whose texts some are answered
+        self._isolated: set[ScheduledJob] = set()  # after trouble in a call for several
+        self._current: Sequence[ScheduledJob] = ()
 
     @property
     def busy(self) -> bool:
         return bool(self._jobs)
 
-    def add(self, job: Job) -> None:
+    def add(self, job: ScheduledJob) -> None:
         self._jobs.append(job)
 
-    def remove(self, job: Job) -> None:
+    def remove(self, job: ScheduledJob) -> None:
         if job in self._jobs:
             self._jobs.remove(job)
-        self._alone.discard(job)
-        self._found.pop(job, None)
-        if (begun := self._begun.pop(job, None)) is not None and hasattr(begun, "close"):
+        self._isolated.discard(job)
+        self._results.pop(job, None)
+        if (begun := self._iterators.pop(job, None)) is not None and hasattr(begun, "close"):
             begun.close()
 
     def step(self) -> None:
         """One piece."""
-        job = self._next()
-        shares = self._shares(job)
-        self._under_way = [*shares] or [job]
-        with looked_on_by(lambda: self._look(self._under_way)):
-            self._do(self._under_way, lambda: self._call(shares) if shares else self._piece(job))
-        self._under_way = ()
+        job = self._next_job()
+        shares = self._gather_texts(job)
+        self._current = [*shares] or [job]
+        with step_hook(lambda: self._check_cancelled(self._current)):
+            self._run(self._current, lambda: self._run_call(shares) if shares else self._run_item(job))
+        self._current = ()
 
-    def aside(self) -> None:
+    def step_interleaved(self) -> None:
         """While a piece is under way: an item of other work, which is never long."""
-        others = [job for job in self._jobs if job.listened_to and job not in self._under_way]
-        if (job := next((each for each in others if isinstance(each.asked, Work)), None)) is not None:
-            self._do([job], lambda: self._piece(job))
+        others = [job for job in self._jobs if job.is_active and job not in self._current]
+        if (job := next((each for each in others if isinstance(each.spec, CallableJob)), None)) is not None:
+            self._run([job], lambda: self._run_item(job))
 
-    def _next(self) -> Job:
+    def _next_job(self) -> ScheduledJob:
         first = self._jobs[0]
-        if isinstance(first.asked, Work):  # whose items are never long
+        if isinstance(first.spec, CallableJob):  # whose items are never long
             return first
-        least_now, self._least_next = self._least_next, not self._least_next
-        texts = [job for job in self._jobs if isinstance(job.asked, Texts)]
-        return min(texts, key=lambda job: job.tokens) if least_now else first
+        least_now, self._shortest_next = self._shortest_next, not self._shortest_next
+        texts = [job for job in self._jobs if isinstance(job.spec, GenerateJob)]
+        return min(texts, key=lambda job: job.token_cost) if least_now else first
 
-    def _go_behind(self, job: Job) -> None:
+    def _move_to_back(self, job: ScheduledJob) -> None:
         self._jobs.remove(job)
         self._jobs.append(job)
 
-    def _do(self, jobs: Sequence[Job], work: Callable[[], None]) -> None:
+    def _run(self, jobs: Sequence[ScheduledJob], work: Callable[[], None]) -> None:
         for each in jobs:
-            each.begin()
+            each.start()
         try:
             work()
-        except _NobodyWaits:
+        except _AllCancelled:
             for each in jobs:
                 self.remove(each)
         except Exception as error:  # whatever it is, the others are to be answered
             if len(jobs) > 1:
-                self._alone.update(jobs)
+                self._isolated.update(jobs)
                 return
             self.remove(jobs[0])
             jobs[0].fail(error)
 
-    def _look(self, jobs: Sequence[Job]) -> None:
+    def _check_cancelled(self, jobs: Sequence[ScheduledJob]) -> None:
         """Ends what is for nobody any more: their time is over, or they have left."""
-        self._meanwhile()
+        self._interleave()
         now = time.monotonic()
-        lost = [job.over or job.lost(now) for job in jobs]  # everybody whose time is over hears so
+        lost = [job.finished or job.check_expired(now) for job in jobs]  # everybody whose time is over hears so
         if all(lost):
-            raise _NobodyWaits
+            raise _AllCancelled
 
-    def _piece(self, job: Job) -> None:
+    def _run_item(self, job: ScheduledJob) -> None:
         """The next item of whatever it is."""
-        if job not in self._begun:
-            self._begun[job] = self._items(job.asked)
+        if job not in self._iterators:
+            self._iterators[job] = self._make_iterator(job.spec)
         try:
-            item = next(self._begun[job])
+            item = next(self._iterators[job])
         except StopIteration as end:
             self.remove(job)
             job.finish([end.value])  # of a stream, the whole result
             return
-        job.tell(item)
-        self._go_behind(job)
+        job.send_chunk(item)
+        self._move_to_back(job)
 
-    def _items(self, asked: Texts | Work) -> Iterator[Any]:
-        return asked.begin() if isinstance(asked, Work) else self._model.stream(asked.texts[0], **asked.options)
+    def _make_iterator(self, spec: GenerateJob | CallableJob) -> Iterator[Any]:
+        return spec.begin() if isinstance(spec, CallableJob) else self._model.stream(spec.texts[0], **spec.options)
 
-    def _shares(self, first: Job) -> dict[Job, Sequence[str]]:
+    def _gather_texts(self, first: ScheduledJob) -> dict[ScheduledJob, Sequence[str]]:
         """What one call can answer: texts of the first, and of those behind it; nothing where it is no call."""
-        key, shares, room = _key(first), dict[Job, Sequence[str]](), _Room()
+        key, shares, room = _call_key(first), dict[ScheduledJob, Sequence[str]](), _CallBudget()
         if key is None:
             return {}
         for job in (first, *(each for each in self._jobs if each is not first)):
-            if _key(job) != key or (shares and job in self._alone) or not isinstance(job.asked, Texts):
+            if _call_key(job) != key or (shares and job in self._isolated) or not isinstance(job.spec, GenerateJob):
                 continue
-            rest = job.asked.texts[len(self._found.get(job, ())) :]
-            share = room.taken(rest) if _plain(job.asked) else rest
+            rest = job.spec.texts[len(self._results.get(job, ())) :]
+            share = room.take(rest) if _is_uniform(job.spec) else rest
             if shares and rest and not share:
                 break
             shares[job] = share
-            if len(share) < len(rest) or job in self._alone:
+            if len(share) < len(rest) or job in self._isolated:
                 break
         return shares
 
-    def _call(self, shares: dict[Job, Sequence[str]]) -> None:
+    def _run_call(self, texts_by_job: dict[ScheduledJob, Sequence[str]]) -> None:
         """Whoever has more texts than that goes behind the others."""
-        asked = next(iter(shares)).asked
-        assert isinstance(asked, Texts)
-        results = iter(self._model.generate([text for share in shares.values() for text in share], **asked.options))
-        for job, share in shares.items():
-            found = self._found.setdefault(job, [])
+        asked = next(iter(texts_by_job)).spec
+        assert isinstance(asked, GenerateJob)
+        results = iter(
+            self._model.generate([text for share in texts_by_job.values() for text in share], **asked.options)
+        )
+        for job, share in texts_by_job.items():
+            found = self._results.setdefault(job, [])
             found += [next(results) for _ in share]
-            if isinstance(job.asked, Texts) and len(found) == len(job.asked.texts):
+            if isinstance(job.spec, GenerateJob) and len(found) == len(job.spec.texts):
                 self.remove(job)
                 job.finish(found)
             else:
-                self._go_behind(job)
+                self._move_to_back(job)
 
 
-class _Room:
+class _CallBudget:
     """Of one call."""
 
     def __init__(self) -> None:
-        self._texts, self._characters = _GATHERED, _GATHERED_CHARACTERS
+        self._texts, self._characters = _MAX_CALL_TEXTS, _MAX_CALL_CHARACTERS
 
-    def taken(self, texts: Sequence[str]) -> Sequence[str]:
+    def take(self, texts: Sequence[str]) -> Sequence[str]:
         """As many as fit, and at least one into an empty room."""
         for count, text in enumerate(texts):
-            empty = self._texts == _GATHERED
+            empty = self._texts == _MAX_CALL_TEXTS
             if not empty and (self._texts == 0 or len(text) > self._characters):
                 return texts[:count]
             self._texts, self._characters = self._texts - 1, self._characters - len(text)
         return texts
 
 
-def _key(job: Job) -> Hashable | None:
+def _call_key(job: ScheduledJob) -> Hashable | None:
     """The same for jobs that one call can answer."""
-    asked = job.asked
-    if isinstance(asked, Work) or asked.streamed:
+    asked = job.spec
+    if isinstance(asked, CallableJob) or asked.streamed:
         return None
-    return repr(sorted(asked.options.items())) if _plain(asked) else id(job)
+    return repr(sorted(asked.options.items())) if _is_uniform(asked) else id(job)
 
 
-def _plain(asked: Texts) -> bool:
+def _is_uniform(spec: GenerateJob) -> bool:
     """Whether all is asked for all texts alike, so that they need not be answered together."""
-    prefix, constraints = asked.options.get("prefix"), asked.options.get("constraints")
+    prefix, constraints = spec.options.get("prefix"), spec.options.get("constraints")
     return isinstance(prefix, str | None) and all(isinstance(each, str) for each in constraints or ())

@@ -7,70 +7,74 @@ from typing import Any
 
 from attendo.errors import AttendoError, ModelError
 from attendo.serve import language_detection
-from attendo.serve.http.errors import Refusal
-from attendo.serve.http.metrics import Tally
-from attendo.serve.scheduling.registry import Served, Shelf
+from attendo.serve.http.errors import ApiError
+from attendo.serve.http.metrics import ServerMetrics
+from attendo.serve.scheduling.registry import ModelRegistry, ServedModel
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import Result
 
 # Of the machine, not of an answer: who asks could make everybody else wait with them.
-_OF_THE_SERVER = ("engine", "compile", "precision", "batch_tokens")
+_SERVER_OPTIONS = ("engine", "compile", "precision", "batch_tokens")
 
 
-class Office:
+class ModelGateway:
     """One for a server. Whatever is above a limit is refused before any model hears of it."""
 
-    def __init__(self, shelf: Shelf, settings: ServeSettings, tally: Tally) -> None:
-        self.shelf, self.settings, self.tally = shelf, settings, tally
-        self.warm = False  # every model has answered once
+    def __init__(self, registry: ModelRegistry, settings: ServeSettings, metrics: ServerMetrics) -> None:
+        self.registry, self.settings, self.metrics = registry, settings, metrics
+        self.is_warm = False  # every model has answered once
         self.draining = False  # nothing new is taken
-        self.awaited: list[Callable[[], bool]] = []  # each says whether somebody may still come for what was done
+        self.pending_results: list[
+            Callable[[], bool]
+        ] = []  # each says whether somebody may still come for what was done
 
     async def warm_up(self) -> None:
         """Has every model answer once: what is prepared for the first answer nobody has to wait for."""
-        for served in self.shelf.all():
+        for served in self.registry.all():
             try:
-                await served.batcher.generate([served.sample])
-            except (Refusal, AttendoError) as error:
-                told = error.english if isinstance(error, Refusal) else str(error)
-                raise ModelError("model_warm_up_failed", model=served.name, text=served.sample, reason=told) from None
-        language_detection.warm_up([*dict.fromkeys(code for pair in self.pairs() for code in pair)])
-        self.warm = True
+                await served.worker.generate([served.sample_text])
+            except (ApiError, AttendoError) as error:
+                told = error.english if isinstance(error, ApiError) else str(error)
+                raise ModelError(
+                    "model_warm_up_failed", model=served.name, text=served.sample_text, reason=told
+                ) from None
+        language_detection.load_detector([*dict.fromkeys(code for pair in self.pairs() for code in pair)])
+        self.is_warm = True
 
     @property
-    def to_be_fetched(self) -> bool:
+    def has_pending_results(self) -> bool:
         """Whether somebody who is not connected now may come for an answer: it is too soon to stop listening."""
-        return any(awaited() for awaited in self.awaited)
+        return any(awaited() for awaited in self.pending_results)
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether no model would take a text now."""
-        return all(served.batcher.full for served in self.shelf.all())
+        return all(served.worker.is_full for served in self.registry.all())
 
     @property
-    def waiting(self) -> int:
+    def num_waiting(self) -> int:
         """How many wait for the model with the shortest queue."""
-        return min(served.batcher.waiting for served in self.shelf.all())
+        return min(served.worker.num_waiting for served in self.registry.all())
 
-    def served(self, name: str | None) -> Served:
+    def get_model(self, name: str | None) -> ServedModel:
         """By its name; the first where none is given."""
-        return self.shelf.named(name)
+        return self.registry.get(name)
 
-    def for_pair(self, source: str | None, target: str) -> Served:
+    def get_model_for_pair(self, source: str | None, target: str) -> ServedModel:
         """The first that translates between these languages, by their codes; from any where no source is given."""
-        for served in self._translating():
+        for served in self._translation_models():
             if served.about.target_language == target and source in (None, served.about.source_language):
                 return served
         languages = self.languages()
         if source is not None and source not in languages:
-            raise Refusal("unknown_language", language=source[:100])
+            raise ApiError("unknown_language", language=source[:100])
         if source is None or not any(target in targets for targets in languages.values()):
-            raise Refusal("unknown_language", language=target[:100])
-        raise Refusal("no_such_pair", source=source, target=target)
+            raise ApiError("unknown_language", language=target[:100])
+        raise ApiError("no_such_pair", source=source, target=target)
 
     def pairs(self) -> list[tuple[str, str]]:
         """(source, target) of every pair of languages that is served, as the models stand."""
-        found = [(each.about.source_language, each.about.target_language) for each in self._translating()]
+        found = [(each.about.source_language, each.about.target_language) for each in self._translation_models()]
         return list(dict.fromkeys((source, target) for source, target in found if source and target))
 
     def languages(self) -> dict[str, list[str]]:
@@ -80,75 +84,75 @@ class Office:
             found.setdefault(source, []).append(target)
         return found
 
-    def check(self, texts: Sequence[str]) -> None:
+    def check_texts(self, texts: Sequence[str]) -> None:
         """How many, and how long each."""
         if len(texts) > self.settings.texts:
-            raise Refusal("too_many_texts", count=len(texts), most=self.settings.texts)
+            raise ApiError("too_many_texts", count=len(texts), most=self.settings.texts)
         for text in texts:
             if len(text) > self.settings.characters:
-                raise Refusal("text_too_long", characters=len(text), most=self.settings.characters)
+                raise ApiError("text_too_long", characters=len(text), most=self.settings.characters)
 
     def check_options(self, **options: Any) -> None:
         """Those of `TextModel.generate` that take time or room; values that cannot be meant are the model's to tell."""
-        for name, most in self._most().items():
+        for name, most in self._option_limits().items():
             value = options.get(name)
             if isinstance(value, int | float) and value > most:
-                raise Refusal("above_limit", name=name, value=value, most=most)
+                raise ApiError("above_limit", name=name, value=value, most=most)
         for name in ("constraints", "ban"):
-            phrases = _flat(options.get(name) or ())
+            phrases = _flatten(options.get(name) or ())
             if len(phrases) > self.settings.phrases:
-                raise Refusal("above_limit", name=name, value=len(phrases), most=self.settings.phrases)
-            self._check_lengths(phrases)
-        self._check_lengths(_flat(options.get("prefix") or ()))
-        for name in _OF_THE_SERVER:
+                raise ApiError("above_limit", name=name, value=len(phrases), most=self.settings.phrases)
+            self._check_text_lengths(phrases)
+        self._check_text_lengths(_flatten(options.get("prefix") or ()))
+        for name in _SERVER_OPTIONS:
             if options.get(name) is not None:
-                raise Refusal("of_the_server", name=name)
+                raise ApiError("of_the_server", name=name)
 
     def deadline(self) -> float:
         """The moment at which a request that comes now must have been answered."""
         return time.monotonic() + self.settings.deadline_seconds
 
-    async def answer(
-        self, served: Served, texts: Sequence[str], *, deadline: float | None = None, **options: Any
+    async def generate(
+        self, served: ServedModel, texts: Sequence[str], *, deadline: float | None = None, **options: Any
     ) -> list[Result]:
         """One for each text. `deadline`: of the whole request, where it asks several times."""
-        self.check(texts)
+        self.check_texts(texts)
         self.check_options(**options)
-        results = await served.batcher.generate(texts, deadline or self.deadline(), **options)
+        results = await served.worker.generate(texts, deadline or self.deadline(), **options)
         for each in results:
-            self._count(served, each)
+            self._count_tokens(served, each)
         return results
 
     async def stream(
         self,
-        served: Served,
+        served: ServedModel,
         text: str,
         *,
         deadline: float | None = None,
-        done: Callable[[Result], None] | None = None,
+        on_result: Callable[[Result], None] | None = None,
         **options: Any,
     ) -> AsyncGenerator[str, None]:
-        """What is new each time; `done` hears the whole result, after the last of it."""
-        self.check([text])
+        """What is new each time; `on_result` hears the whole result, after the last of it."""
+        self.check_texts([text])
         self.check_options(**options)
         begin, told, found = time.monotonic(), False, list[Result]()
         until = deadline or self.deadline()
-        async with aclosing(served.batcher.stream(text, until, done=found.append, **options)) as parts:
+        async with aclosing(served.worker.stream(text, until, on_result=found.append, **options)) as parts:
             async for new in parts:
                 if not told:
-                    self.tally.first_token(time.monotonic() - begin)
+                    self.metrics.observe_first_token(time.monotonic() - begin)
                 told = True
                 yield new
         for each in found:
-            self._count(served, each)
-            if done is not None:
-                done(each)
+            self._count_tokens(served, each)
+            if on_result is not None:
+                on_result(each)
 
-    def _translating(self) -> list[Served]:
-        named = [each for each in self.shelf.all() if each.about.source_language and each.about.target_language]
+    def _translation_models(self) -> list[ServedModel]:
+        named = [each for each in self.registry.all() if each.about.source_language and each.about.target_language]
         return [each for each in named if each.about.task in (None, "translation")]
 
-    def _most(self) -> Mapping[str, int]:
+    def _option_limits(self) -> Mapping[str, int]:
         beam, tokens = self.settings.beam, self.settings.answer_tokens
         return {
             "beam": beam,
@@ -159,16 +163,16 @@ class Office:
             "min_length": tokens,
         }
 
-    def _check_lengths(self, texts: Sequence[Any]) -> None:
-        self.check([text for text in texts if isinstance(text, str)])
+    def _check_text_lengths(self, texts: Sequence[Any]) -> None:
+        self.check_texts([text for text in texts if isinstance(text, str)])
 
-    def _count(self, served: Served, result: Result) -> None:
+    def _count_tokens(self, served: ServedModel, result: Result) -> None:
         said = sum(len(each.ids) for each in result.hypotheses)
-        self.tally.tokens(served.name, result.source_tokens, said)
+        self.metrics.count_tokens(served.name, result.source_tokens, said)
 
 
-def _flat(texts: Any) -> list[Any]:
+def _flatten(texts: Any) -> list[Any]:
     """One text, several, or several for each of several."""
     if isinstance(texts, str) or not isinstance(texts, Sequence):
         return [texts]
-    return [inner for each in texts for inner in _flat(each)]
+    return [inner for each in texts for inner in _flatten(each)]

@@ -7,17 +7,17 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-Kind = Literal["html", "xml"]
+MarkupFormat = Literal["html", "xml"]
 # text; a tag that opens, closes or stands alone; other: comments and the like; declaration: <!DOCTYPE ...>
-TokenKind = Literal["text", "open", "close", "alone", "other", "declaration"]
+MarkupTokenType = Literal["text", "open", "close", "alone", "other", "declaration"]
 # text; a tag of a sentence that opens or closes; an atom: one thing in a sentence; a wall: what divides sentences
-PartKind = Literal["text", "open", "close", "atom", "wall"]
+SpanType = Literal["text", "open", "close", "atom", "wall"]
 
 
-class Token(NamedTuple):
+class MarkupToken(NamedTuple):
     """A part of the input, from begin to end. Joined, the tokens are the input. Tags have a name."""
 
-    kind: TokenKind
+    type: MarkupTokenType
     begin: int
     end: int
     name: str = ""
@@ -30,65 +30,67 @@ _VOID = frozenset(
     ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr")
 )
 # What is in these is not HTML, up to the closing tag.
-_RAW = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style", "xmp", "iframe")}
+_RAW_TEXT_END = {
+    name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style", "xmp", "iframe")
+}
 
 
-def scan(text: str, kind: Kind) -> list[Token]:
+def scan(text: str, markup_format: MarkupFormat) -> list[MarkupToken]:
     """A `<` that begins no tag is text. What begins as a comment and does not end is one up to the end of the input.
 
     Nothing is looked up or expanded: a document type is one token, and so is a section of CDATA.
     """
-    scanner = _Scanner(text, kind)
-    tokens: list[Token] = []
+    scanner = _Scanner(text, markup_format)
+    tokens: list[MarkupToken] = []
     behind = at = 0
     while (at := text.find("<", at)) >= 0:
-        token = scanner.token(at)
+        token = scanner.read_token(at)
         if token is None:
             at += 1
             continue
         if behind < at:
-            tokens.append(Token("text", behind, at))
+            tokens.append(MarkupToken("text", behind, at))
         tokens.append(token)
         behind = at = token.end
     if behind < len(text):
-        tokens.append(Token("text", behind, len(text)))
+        tokens.append(MarkupToken("text", behind, len(text)))
     return tokens
 
 
 class _Scanner:
     """Knows of every value that was begun where the tag around it ends, so that no part is read again and again."""
 
-    def __init__(self, text: str, kind: Kind) -> None:
-        self._text, self._kind = text, kind
+    def __init__(self, text: str, markup_format: MarkupFormat) -> None:
+        self._text, self._format = text, markup_format
         self._ends: dict[int, int | None] = {}
 
-    def token(self, at: int) -> Token | None:
+    def read_token(self, at: int) -> MarkupToken | None:
         """What begins with the `<` at this place."""
-        text, xml = self._text, self._kind == "xml"
+        text, xml = self._text, self._format == "xml"
         if text.startswith("<!--", at):
-            return Token("other", at, self._behind("-->", at + (4 if xml else 2)))
+            return MarkupToken("other", at, self._find_end("-->", at + (4 if xml else 2)))
         if xml and text.startswith("<![CDATA[", at):
-            return Token("other", at, self._behind("]]>", at))
+            return MarkupToken("other", at, self._find_end("]]>", at))
         if text.startswith("<!", at):
-            return Token("declaration", at, self._declaration_end(at))
+            return MarkupToken("declaration", at, self._declaration_end(at))
         if text.startswith("<?", at):
-            return Token("other", at, self._behind("?>" if xml else ">", at))
-        return self._tag(at)
+            return MarkupToken("other", at, self._find_end("?>" if xml else ">", at))
+        return self._read_tag(at)
 
-    def _tag(self, at: int) -> Token | None:
+    def _read_tag(self, at: int) -> MarkupToken | None:
         closing = self._text.startswith("/", at + 1)
-        named = _NAME[self._kind].match(self._text, at + 1 + closing)
+        named = _NAME[self._format].match(self._text, at + 1 + closing)
         end = self._tag_end(named.end()) if named else None
         if named is None or end is None:
             return None
-        name = named[0] if self._kind == "xml" else named[0].lower()
+        name = named[0] if self._format == "xml" else named[0].lower()
         if closing:
-            return Token("close", at, end, name)
-        if self._kind == "html" and name in _RAW:
-            closed = _RAW[name].search(self._text, end)
-            return Token("alone", at, self._behind(">", closed.end()) if closed else len(self._text), name)
-        alone = name in _VOID if self._kind == "html" else False
-        return Token("alone" if alone or self._closes_itself(named.end(), end) else "open", at, end, name)
+            return MarkupToken("close", at, end, name)
+        if self._format == "html" and name in _RAW_TEXT_END:
+            closed = _RAW_TEXT_END[name].search(self._text, end)
+            return MarkupToken("alone", at, self._find_end(">", closed.end()) if closed else len(self._text), name)
+        alone = name in _VOID if self._format == "html" else False
+        return MarkupToken("alone" if alone or self._closes_itself(named.end(), end) else "open", at, end, name)
 
     def _tag_end(self, at: int) -> int | None:
         """Behind its `>`; None where the input ends or another `<` comes first."""
@@ -116,22 +118,22 @@ class _Scanner:
         if not self._text.endswith("/>", name_end, end):
             return False
         before = self._text[end - 3]
-        return self._kind == "xml" or end - 2 == name_end or before.isspace() or before in "\"'"
+        return self._format == "xml" or end - 2 == name_end or before.isspace() or before in "\"'"
 
     def _declaration_end(self, at: int) -> int:
-        end = self._behind(">", at)
+        end = self._find_end(">", at)
         begun = self._text.find("[", at, end)
-        if self._kind == "html" or begun < 0:
+        if self._format == "html" or begun < 0:
             return end
         subset = _SUBSET_END.search(self._text, begun)
         return subset.end() if subset else len(self._text)
 
-    def _behind(self, sign: str, at: int) -> int:
+    def _find_end(self, sign: str, at: int) -> int:
         found = self._text.find(sign, at)
         return len(self._text) if found < 0 else found + len(sign)
 
 
-class Piece(NamedTuple):
+class TextRun(NamedTuple):
     """A part of the input and what it says; None for a placeholder, which is kept as it is."""
 
     begin: int
@@ -151,177 +153,189 @@ _SPECIAL = re.compile(
     """,
     re.VERBOSE,
 )
-_OF_XML = frozenset(("&amp;", "&lt;", "&gt;", "&quot;", "&apos;"))
-_NO_TEXT = ("Cc", "Cs", "Co", "Cn")  # controls, halves of pairs, and what has no meaning of its own
+_XML_REFERENCES = frozenset(("&amp;", "&lt;", "&gt;", "&quot;", "&apos;"))
+_NON_TEXT_CATEGORIES = ("Cc", "Cs", "Co", "Cn")  # controls, halves of pairs, and what has no meaning of its own
 _UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")  # in XML, whatever one does
 
 
-def read(text: str, begin: int, end: int, kind: Kind) -> Iterator[Piece]:
+def split_text_runs(text: str, begin: int, end: int, markup_format: MarkupFormat) -> Iterator[TextRun]:
     """The pieces of a part of the input that has no tags, without a gap."""
     at = begin
     for found in _SPECIAL.finditer(text, begin, end):
         if at < found.start():
-            yield Piece(at, found.start(), text[at : found.start()])
+            yield TextRun(at, found.start(), text[at : found.start()])
         reference = found["reference"]
-        yield Piece(found.start(), found.end(), reference and _character(reference, kind))
+        yield TextRun(found.start(), found.end(), reference and _decode_reference(reference, markup_format))
         at = found.end()
     if at < end:
-        yield Piece(at, end, text[at:end])
+        yield TextRun(at, end, text[at:end])
 
 
-def writable(text: str) -> str:
+def remove_unwritable(text: str) -> str:
     """Without the characters that no document can hold, and the white space around it."""
     return _UNWRITABLE.sub("", text).strip()
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """As it may stand between tags."""
     return html.escape(text, quote=False)
 
 
-def _character(reference: str, kind: Kind) -> str | None:
+def _decode_reference(reference: str, markup_format: MarkupFormat) -> str | None:
     """None for what only a document type could explain. Without its semicolon it may be no reference but just text."""
-    if kind == "xml" and not (reference in _OF_XML or (reference[1] == "#" and reference.endswith(";"))):
+    if markup_format == "xml" and not (
+        reference in _XML_REFERENCES or (reference[1] == "#" and reference.endswith(";"))
+    ):
         return None if reference.endswith(";") else reference
     meant = html.unescape(reference)
     if meant == reference:
         return None if reference.endswith(";") else reference
-    is_text = meant and all(each.isspace() or unicodedata.category(each) not in _NO_TEXT for each in meant)
+    is_text = meant and all(each.isspace() or unicodedata.category(each) not in _NON_TEXT_CATEGORIES for each in meant)
     return meant if is_text else None
 
 
-class Part(NamedTuple):
+class MarkupSpan(NamedTuple):
     """A part of the input, from begin to end; the two tags of an element have the same number."""
 
-    kind: PartKind
+    type: SpanType
     begin: int
     end: int
     element: int = -1
 
 
-class Outline(NamedTuple):
+class TagRules(NamedTuple):
     """What is known of elements by their names: which divide sentences, and which never do.
 
-    `found_out`: of all others it is seen from the names of HTML, or from where they stand.
+    `outline_detection`: of all others it is seen from the names of HTML, or from where they stand.
     """
 
-    dividing: frozenset[str] = frozenset()
-    joining: frozenset[str] = frozenset()
-    found_out: bool = True
+    splitting_tags: frozenset[str] = frozenset()
+    non_splitting_tags: frozenset[str] = frozenset()
+    outline_detection: bool = True
 
-    def lower(self) -> "Outline":
+    def lower(self) -> "TagRules":
         """For names of HTML, which have no case."""
-        dividing, joining = (frozenset(map(str.lower, names)) for names in (self.dividing, self.joining))
-        return Outline(dividing, joining, self.found_out)
+        dividing, joining = (
+            frozenset(map(str.lower, names)) for names in (self.splitting_tags, self.non_splitting_tags)
+        )
+        return TagRules(dividing, joining, self.outline_detection)
 
 
-_FOUND_OUT = Outline()
-_DIVIDING_NAMES = """
+_DEFAULT_RULES = TagRules()
+_SPLITTING_NAMES = """
 address article aside base blockquote body br canvas caption center col colgroup dd details dialog dir div dl dt
 fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe legend li
 link main menu meta nav noframes noscript object ol optgroup option p param pre script section select source style
 summary table tbody td template textarea tfoot th thead title tr track ul xmp
 """
-_DIVIDING = frozenset(_DIVIDING_NAMES.split())
-_UNTRANSLATED = frozenset(("code", "iframe", "kbd", "math", "samp", "script", "style", "svg", "var", "xmp"))
-_BY_LINES = frozenset(("pre", "textarea"))  # where a line break is meant
+_SPLITTING_TAGS = frozenset(_SPLITTING_NAMES.split())
+_UNTRANSLATED_TAGS = frozenset(("code", "iframe", "kbd", "math", "samp", "script", "style", "svg", "var", "xmp"))
+_PREFORMATTED_TAGS = frozenset(("pre", "textarea"))  # where a line break is meant
 _ATTRIBUTE = re.compile(r"([^\s=/<>\"']+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>]*))?")
 _LINE_BREAK = re.compile(r"\r\n?|\n")
 
 
-def parts_of(text: str, kind: Kind, ignored: Collection[str], outline: Outline = _FOUND_OUT) -> list[Part]:
+def parse_spans(
+    text: str, markup_format: MarkupFormat, ignored_tags: Collection[str], rules: TagRules = _DEFAULT_RULES
+) -> list[MarkupSpan]:
     """In order, without a gap; the tags of the elements of a sentence are properly nested.
 
     In HTML the name of an element says whether it divides sentences. In XML it does unless there is text beside it.
-    What `outline` says comes first. An element that is not to be translated is an atom, or a wall, as a whole, and so
+    What `rules` says comes first. An element that is not to be translated is an atom, or a wall, as a whole, and so
     is a tag without its other half.
     """
-    tokens = scan(text, kind)
-    tree = _Tree(text, tokens, kind, outline.lower() if kind == "html" else outline)
-    names = {name.lower() for name in ignored} | _UNTRANSLATED if kind == "html" else set(ignored)
-    parts: list[Part] = []
+    tokens = scan(text, markup_format)
+    tree = _TagTree(text, tokens, markup_format, rules.lower() if markup_format == "html" else rules)
+    names = (
+        {name.lower() for name in ignored_tags} | _UNTRANSLATED_TAGS if markup_format == "html" else set(ignored_tags)
+    )
+    parts: list[MarkupSpan] = []
     place = by_lines = 0
     while place < len(tokens):
-        token, mate = tokens[place], tree.mates[place]
-        if token.kind == "open" and mate >= 0 and (token.name in names or _untranslated(text, token)):
-            parts.append(Part("wall" if tree.divides(place) else "atom", token.begin, tokens[mate].end))
+        token, mate = tokens[place], tree.partners[place]
+        if token.type == "open" and mate >= 0 and (token.name in names or _is_untranslated(text, token)):
+            parts.append(MarkupSpan("wall" if tree.splits_sentence(place) else "atom", token.begin, tokens[mate].end))
             place = mate
-        elif token.kind == "text":
-            parts += _lines(text, token) if by_lines else [Part("text", token.begin, token.end)]
+        elif token.type == "text":
+            parts += _split_lines(text, token) if by_lines else [MarkupSpan("text", token.begin, token.end)]
         else:
-            by_lines += _step(token, mate) if kind == "html" else 0
-            parts.append(_tag(tree, place))
+            by_lines += _preformatted_step(token, mate) if markup_format == "html" else 0
+            parts.append(_classify_tag(tree, place))
         place += 1
-    return _without_crossings(parts)
+    return _remove_crossings(parts)
 
 
-class _Tree:
+class _TagTree:
     """Of each token the other half of its element, -1 without one, and whether it stands beside text."""
 
-    def __init__(self, text: str, tokens: Sequence[Token], kind: Kind, outline: Outline) -> None:
-        self.tokens, self._kind, self._outline = tokens, kind, outline
-        self.mates = [-1] * len(tokens)
+    def __init__(self, text: str, tokens: Sequence[MarkupToken], markup_format: MarkupFormat, rules: TagRules) -> None:
+        self.tokens, self._format, self._rules = tokens, markup_format, rules
+        self.partners = [-1] * len(tokens)
         self._parents = [-1] * len(tokens)
-        self._with_text: set[int] = set()
+        self._parents_with_text: set[int] = set()
         opened: list[int] = []
         names: Counter[str] = Counter()  # of what is open, so that nothing is looked for in vain
         for place, token in enumerate(tokens):
-            if token.kind == "close" and names[token.name]:
+            if token.type == "close" and names[token.name]:
                 self._close(place, opened, names)
             self._parents[place] = opened[-1] if opened else -1
-            if token.kind == "open":
+            if token.type == "open":
                 opened.append(place)
                 names[token.name] += 1
-            elif token.kind == "text" and not text[token.begin : token.end].isspace():
-                self._with_text.add(self._parents[place])
+            elif token.type == "text" and not text[token.begin : token.end].isspace():
+                self._parents_with_text.add(self._parents[place])
 
-    def divides(self, place: int) -> bool:
-        token = self.tokens[place]
-        if token.kind in ("declaration", "other"):
-            return token.kind == "declaration"
-        if token.name in self._outline.dividing or token.name in self._outline.joining or not self._outline.found_out:
-            return token.name in self._outline.dividing
-        if self._kind == "html":
-            return token.name in _DIVIDING
-        return self._parents[place] not in self._with_text
+    def splits_sentence(self, index: int) -> bool:
+        token = self.tokens[index]
+        if token.type in ("declaration", "other"):
+            return token.type == "declaration"
+        if (
+            token.name in self._rules.splitting_tags
+            or token.name in self._rules.non_splitting_tags
+            or not self._rules.outline_detection
+        ):
+            return token.name in self._rules.splitting_tags
+        if self._format == "html":
+            return token.name in _SPLITTING_TAGS
+        return self._parents[index] not in self._parents_with_text
 
-    def _close(self, place: int, opened: list[int], names: Counter[str]) -> None:
+    def _close(self, index: int, opened: list[int], names: Counter[str]) -> None:
         """What was opened behind its other half and never closed has none."""
-        name = self.tokens[place].name
+        name = self.tokens[index].name
         while True:
             last = opened.pop()
             names[self.tokens[last].name] -= 1
             if self.tokens[last].name == name:
-                self.mates[last], self.mates[place] = place, last
+                self.partners[last], self.partners[index] = index, last
                 return
 
 
-def _tag(tree: _Tree, place: int) -> Part:
-    token, mate = tree.tokens[place], tree.mates[place]
-    if tree.divides(place):
-        return Part("wall", token.begin, token.end)
+def _classify_tag(tree: _TagTree, index: int) -> MarkupSpan:
+    token, mate = tree.tokens[index], tree.partners[index]
+    if tree.splits_sentence(index):
+        return MarkupSpan("wall", token.begin, token.end)
     if mate < 0:
-        return Part("atom", token.begin, token.end)
-    return Part("open" if token.kind == "open" else "close", token.begin, token.end, min(place, mate))
+        return MarkupSpan("atom", token.begin, token.end)
+    return MarkupSpan("open" if token.type == "open" else "close", token.begin, token.end, min(index, mate))
 
 
-def _step(token: Token, mate: int) -> int:
+def _preformatted_step(token: MarkupToken, partner: int) -> int:
     """Into a part where lines count, or out of it."""
-    if token.name not in _BY_LINES or mate < 0:
+    if token.name not in _PREFORMATTED_TAGS or partner < 0:
         return 0
-    return 1 if token.kind == "open" else -1
+    return 1 if token.type == "open" else -1
 
 
-def _lines(text: str, token: Token) -> Iterator[Part]:
+def _split_lines(text: str, token: MarkupToken) -> Iterator[MarkupSpan]:
     at = token.begin
     for found in _LINE_BREAK.finditer(text, token.begin, token.end):
-        yield Part("text", at, found.start())
-        yield Part("wall", found.start(), found.end())
+        yield MarkupSpan("text", at, found.start())
+        yield MarkupSpan("wall", found.start(), found.end())
         at = found.end()
-    yield Part("text", at, token.end)
+    yield MarkupSpan("text", at, token.end)
 
 
-def _untranslated(text: str, token: Token) -> bool:
+def _is_untranslated(text: str, token: MarkupToken) -> bool:
     tag = text[token.begin + 1 + len(token.name) : token.end - 1]
     if "translate" not in tag.lower():
         return False
@@ -329,7 +343,7 @@ def _untranslated(text: str, token: Token) -> bool:
     return values.get("translate") == "no"
 
 
-def _without_crossings(parts: Sequence[Part]) -> list[Part]:
+def _remove_crossings(spans: Sequence[MarkupSpan]) -> list[MarkupSpan]:
     """An element that begins in one sentence and ends behind a wall is two walls itself.
 
     What is nested properly stays so: whatever holds one of these two tags alone would be nested wrongly, and whatever
@@ -338,10 +352,10 @@ def _without_crossings(parts: Sequence[Part]) -> list[Part]:
     walls = 0
     walls_before: dict[int, int] = {}
     crossing: set[int] = set()
-    for part in parts:
-        walls += part.kind == "wall"
-        if part.kind == "open":
+    for part in spans:
+        walls += part.type == "wall"
+        if part.type == "open":
             walls_before[part.element] = walls
-        elif part.kind == "close" and walls_before[part.element] != walls:
+        elif part.type == "close" and walls_before[part.element] != walls:
             crossing.add(part.element)
-    return [part._replace(kind="wall", element=-1) if part.element in crossing else part for part in parts]
+    return [part._replace(type="wall", element=-1) if part.element in crossing else part for part in spans]

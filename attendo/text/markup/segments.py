@@ -8,16 +8,16 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from attendo.text.markup.parser import Kind, Part, read
+from attendo.text.markup.parser import MarkupFormat, MarkupSpan, split_text_runs
 
 # As Unicode begins the names of letters that are written without spaces between words.
 _SCRIPTS_WITHOUT_SPACES = ("CJK ", "HIRAGANA ", "KATAKANA", "IDEOGRAPHIC ", "THAI ", "LAO ", "MYANMAR ", "KHMER ")
 
 
-class Mark(NamedTuple):
+class InlineTag(NamedTuple):
     """A tag, or something that is kept as it is, at a place in a text."""
 
-    kind: Literal["open", "close", "atom"]
+    type: Literal["open", "close", "atom"]
     at: int  # characters of the text before it
     begin: int  # in the input
     end: int
@@ -25,73 +25,73 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Segment:
+class MarkupSegment:
     """A text to translate, without tags and with single spaces, and the part of the input it stands for."""
 
     text: str
     begin: int
     end: int
-    marks: tuple[Mark, ...] = ()
+    tags: tuple[InlineTag, ...] = ()
 
 
-def segments_of(text: str, parts: Sequence[Part], kind: Kind) -> list[Segment]:
+def build_segments(text: str, spans: Sequence[MarkupSpan], markup_format: MarkupFormat) -> list[MarkupSegment]:
     """What has no letters needs no translation. Tags around the whole, and white space, are left where they are."""
-    found: list[Segment] = []
-    for wall, run in groupby(parts, key=lambda part: part.kind == "wall"):
+    found: list[MarkupSegment] = []
+    for wall, run in groupby(spans, key=lambda part: part.type == "wall"):
         if not wall:
-            reading = _Reading(text, kind)
+            reading = _SegmentBuilder(text, markup_format)
             for part in run:
-                reading.take(part)
-            found += reading.segment()
+                reading.add(part)
+            found += reading.build()
     return found
 
 
 @dataclass
-class _Reading:
+class _SegmentBuilder:
     """Collects the text of what stands between two walls."""
 
     input: str
-    kind: Kind
+    markup_format: MarkupFormat
     words: list[str] = field(default_factory=list)  # joined, the text
     length: int = 0
     space: bool = False  # whether white space came behind the text
     begin: int = 0  # of what is seen of it, in the input
     end: int = 0
-    marks: list[Mark] = field(default_factory=list)
+    tags: list[InlineTag] = field(default_factory=list)
 
-    def take(self, part: Part) -> None:
-        if part.kind in ("open", "close", "atom"):
-            self.marks.append(Mark(part.kind, self.length, part.begin, part.end, part.element))
+    def add(self, span: MarkupSpan) -> None:
+        if span.type in ("open", "close", "atom"):
+            self.tags.append(InlineTag(span.type, self.length, span.begin, span.end, span.element))
             return
-        for piece in read(self.input, part.begin, part.end, self.kind):
+        for piece in split_text_runs(self.input, span.begin, span.end, self.markup_format):
             if piece.text is None:
-                self.marks.append(Mark("atom", self.length, piece.begin, piece.end))
+                self.tags.append(InlineTag("atom", self.length, piece.begin, piece.end))
             elif piece.text.isspace():
                 self.space = True
             else:
-                self._say(piece.text, piece.begin, piece.end)
+                self._add_text(piece.text, piece.begin, piece.end)
 
-    def segment(self) -> Iterator[Segment]:
+    def build(self) -> Iterator[MarkupSegment]:
         text = "".join(self.words)
         if not any(character.isalpha() for character in text):
             return
-        marks = _without_empty(self.marks)
-        closed = {mark.element: mark.at for mark in marks if mark.kind == "close"}
-        opened = {mark.element: mark.at for mark in marks if mark.kind == "open"}
+        marks = _collapse_empty(self.tags)
+        closed = {mark.element: mark.at for mark in marks if mark.type == "close"}
+        opened = {mark.element: mark.at for mark in marks if mark.type == "open"}
         first, last, begin, end = 0, len(marks), self.begin, self.end
         while first < last and marks[first].at == 0:
-            if marks[first].kind == "open" and closed[marks[first].element] < self.length:
+            if marks[first].type == "open" and closed[marks[first].element] < self.length:
                 begin = marks[first].begin
                 break
             first += 1
         while first < last and marks[last - 1].at == self.length:
-            if marks[last - 1].kind == "close" and opened[marks[last - 1].element] > 0:
+            if marks[last - 1].type == "close" and opened[marks[last - 1].element] > 0:
                 end = marks[last - 1].end
                 break
             last -= 1
-        yield Segment(text, begin, end, tuple(marks[first:last]))
+        yield MarkupSegment(text, begin, end, tuple(marks[first:last]))
 
-    def _say(self, text: str, begin: int, end: int) -> None:
+    def _add_text(self, text: str, begin: int, end: int) -> None:
         words = text.split()
         said = " ".join(words)
         if self.length and (self.space or text[0].isspace()):
@@ -104,23 +104,23 @@ class _Reading:
         self.space = text[-1].isspace()
 
 
-def _without_empty(marks: Sequence[Mark]) -> list[Mark]:
+def _collapse_empty(tags: Sequence[InlineTag]) -> list[InlineTag]:
     """An element around no text is one thing, with all that is in it."""
-    closes = {mark.element: place for place, mark in enumerate(marks) if mark.kind == "close"}
-    kept: list[Mark] = []
+    closes = {mark.element: place for place, mark in enumerate(tags) if mark.type == "close"}
+    kept: list[InlineTag] = []
     place = 0
-    while place < len(marks):
-        mark = marks[place]
-        if mark.kind == "open" and marks[closes[mark.element]].at == mark.at:
+    while place < len(tags):
+        mark = tags[place]
+        if mark.type == "open" and tags[closes[mark.element]].at == mark.at:
             place = closes[mark.element]
-            mark = Mark("atom", mark.at, mark.begin, marks[place].end)
+            mark = InlineTag("atom", mark.at, mark.begin, tags[place].end)
         kept.append(mark)
         place += 1
     return kept
 
 
 @dataclass(frozen=True)
-class Units:
+class WordSpans:
     """Where each begins and ends in a text."""
 
     text: str
@@ -128,12 +128,12 @@ class Units:
     ends: Sequence[int]
 
     @staticmethod
-    def of(text: str) -> "Units":
+    def from_text(text: str) -> "WordSpans":
         begins: list[int] = []
         ends: list[int] = []
         in_word = False
         for place, character in enumerate(text):
-            kind = _kind(character)
+            kind = _character_type(character)
             goes_on = (kind == "mark" and bool(ends) and ends[-1] == place) or (kind == "letter" and in_word)
             if goes_on:
                 ends[-1] = place + 1
@@ -141,24 +141,24 @@ class Units:
                 begins.append(place)
                 ends.append(place + 1)
             in_word = kind == "letter" or (kind == "mark" and in_word)
-        return Units(text, begins, ends)
+        return WordSpans(text, begins, ends)
 
     def __len__(self) -> int:
         return len(self.begins)
 
-    def before(self, at: int) -> int:
+    def count_before(self, at: int) -> int:
         """How many begin before so many characters."""
         return bisect_left(self.begins, at)
 
-    def at(self, character: int) -> int:
+    def index_at(self, character: int) -> int:
         """The one that this character is in, or behind."""
         return max(0, bisect_right(self.begins, character) - 1)
 
-    def cuts(self, places: Iterable[int]) -> dict[str, list[int]]:
+    def find_inner_cuts(self, offsets: Iterable[int]) -> dict[str, list[int]]:
         """The words that have one of these places inside them, and where."""
         inside: dict[int, set[int]] = {}
-        for at in places:
-            number = self.at(at)
+        for at in offsets:
+            number = self.index_at(at)
             if self.begins and self.begins[number] < at < self.ends[number]:
                 inside.setdefault(number, set()).add(at - self.begins[number])
         found: dict[str, set[int]] = {}
@@ -166,7 +166,7 @@ class Units:
             found.setdefault(self.text[self.begins[number] : self.ends[number]], set()).update(cut)
         return {word: sorted(cut) for word, cut in found.items()}
 
-    def cut(self, cuts: Mapping[str, Sequence[int]]) -> "Units":
+    def split_at(self, cuts: Mapping[str, Sequence[int]]) -> "WordSpans":
         """With these words in pieces: the 2 of H2O may be set low in any language."""
         if not cuts:
             return self
@@ -176,31 +176,31 @@ class Units:
             inside = [begin + cut for cut in cuts.get(self.text[begin:end], ())]
             begins += [begin, *inside]
             ends += [*inside, end]
-        return Units(self.text, begins, ends)
+        return WordSpans(self.text, begins, ends)
 
 
-def needs_space_behind(character: str) -> bool:
+def needs_space_after(character: str) -> bool:
     """Whether what follows this character is set apart by a space. No character needs none."""
-    if not character or _without_spaces(character):
+    if not character or _is_unspaced(character):
         return False
     return unicodedata.category(character) not in ("Ps", "Pi")
 
 
 def needs_space_before(character: str) -> bool:
-    return bool(character) and character.isalnum() and not _without_spaces(character)
+    return bool(character) and character.isalnum() and not _is_unspaced(character)
 
 
 @lru_cache(maxsize=8192)
-def _kind(character: str) -> Literal["letter", "mark", "space", "alone"]:
+def _character_type(character: str) -> Literal["letter", "mark", "space", "alone"]:
     if character.isspace():
         return "space"
     if unicodedata.category(character)[0] == "M" or character in "\u200c\u200d":
         return "mark"
-    return "letter" if character.isalnum() and not _without_spaces(character) else "alone"
+    return "letter" if character.isalnum() and not _is_unspaced(character) else "alone"
 
 
 @lru_cache(maxsize=8192)
-def _without_spaces(character: str) -> bool:
+def _is_unspaced(character: str) -> bool:
     """Wide signs have their space in them; the syllables of Korean are wide, and its words have spaces."""
     if unicodedata.name(character, "").startswith(_SCRIPTS_WITHOUT_SPACES):
         return True

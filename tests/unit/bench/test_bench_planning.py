@@ -6,19 +6,26 @@ import pytest
 from error_codes import ErrorCheck, has_code
 from tiny import tiny_model
 
-from attendo.bench.comparison import Rival, Sentences, forced_work, natural_work, parse_rivals, read_sentences
-from attendo.bench.random_network import random_network
+from attendo.bench.comparison import (
+    Baseline,
+    BenchmarkSentences,
+    make_forced_workloads,
+    make_natural_workloads,
+    parse_baselines,
+    read_sentences,
+)
+from attendo.bench.random_network import make_random_network
 from attendo.errors import DataError, UsageError
 from attendo.model.config import ModelConfig
 
 
 def test_rivals_may_have_a_precision_of_their_own() -> None:
-    assert parse_rivals(" ctranslate2:int8, transformers ,ctranslate2", "bf16") == [
-        Rival("ctranslate2", "int8"),
-        Rival("transformers", "bf16"),
-        Rival("ctranslate2", "bf16"),
+    assert parse_baselines(" ctranslate2:int8, transformers ,ctranslate2", "bf16") == [
+        Baseline("ctranslate2", "int8"),
+        Baseline("transformers", "bf16"),
+        Baseline("ctranslate2", "bf16"),
     ]
-    assert parse_rivals("", "fp32") == []
+    assert parse_baselines("", "fp32") == []
 
 
 @pytest.mark.parametrize(
@@ -30,11 +37,11 @@ def test_rivals_may_have_a_precision_of_their_own() -> None:
 )
 def test_an_unknown_rival_or_precision_is_refused(text: str, error: ErrorCheck) -> None:
     with pytest.raises(UsageError, check=error):
-        parse_rivals(text, "fp32")
+        parse_baselines(text, "fp32")
 
 
 def test_there_is_a_piece_of_work_for_each_beam_and_batch() -> None:
-    works = forced_work(random_network("tiny", 50).config, 5, 6, beams=[1, 4], batches=[2, 3])
+    works = make_forced_workloads(make_random_network("tiny", 50).config, 5, 6, beams=[1, 4], batches=[2, 3])
     assert [(work.beam, work.batch, len(work.sources)) for work in works] == [
         (1, 2, 2),
         (1, 3, 3),
@@ -43,7 +50,7 @@ def test_there_is_a_piece_of_work_for_each_beam_and_batch() -> None:
     ]
     assert all(work.forced for work in works)
     assert works[0].sources == works[1].sources[:2]
-    assert works[0].longest == 7
+    assert works[0].max_positions == 7
 
 
 def test_natural_lengths_are_those_of_the_lines_that_have_text(tmp_path: Path) -> None:
@@ -52,20 +59,20 @@ def test_natural_lengths_are_those_of_the_lines_that_have_text(tmp_path: Path) -
     path.write_text("I love NLP\n\n  \nthe cat sat home\n", "utf-8")
     sentences = read_sentences(path, model.source_tokenizer)
     assert sentences.references is None
-    (work,) = natural_work(sentences, model.network.config, [5], [64])
+    (work,) = make_natural_workloads(sentences, model.network.config, [5], [64])
     assert [len(source) for source in work.sources] == [3, 4]
-    assert (work.least, work.most, work.forced) == (0, 28, False)
+    assert (work.min_tokens, work.max_tokens, work.forced) == (0, 28, False)
 
 
 def test_learned_positions_are_a_limit(tmp_path: Path) -> None:
     model = tiny_model(positions="learned", max_length=8)
     path = tmp_path / "lines"
-    (work,) = natural_work(Sentences(path, [[5, 6, 7]]), model.network.config, [5], [64])
-    assert work.most == 7
+    (work,) = make_natural_workloads(BenchmarkSentences(path, [[5, 6, 7]]), model.network.config, [5], [64])
+    assert work.max_tokens == 7
     with pytest.raises(DataError, check=has_code("line_exceeds_positions", length=9, limit=8)):
-        natural_work(Sentences(path, [[5] * 9]), model.network.config, [5], [64])
+        make_natural_workloads(BenchmarkSentences(path, [[5] * 9]), model.network.config, [5], [64])
     with pytest.raises(UsageError, check=has_code("sequences_exceed_positions", limit=8, length=10)):
-        forced_work(model.network.config, 5, 9, [1], [1])
+        make_forced_workloads(model.network.config, 5, 9, [1], [1])
 
 
 def test_a_file_without_text_is_refused(tmp_path: Path) -> None:
@@ -91,4 +98,4 @@ def test_as_many_references_as_sources_are_needed(tmp_path: Path) -> None:
 
 def test_a_vocabulary_of_control_tokens_is_refused() -> None:
     with pytest.raises(UsageError, check=has_code("vocabulary_only_control_tokens")):
-        forced_work(ModelConfig(vocab_size=4), 5, 5, [1], [1])
+        make_forced_workloads(ModelConfig(vocab_size=4), 5, 5, [1], [1])

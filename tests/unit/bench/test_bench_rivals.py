@@ -11,20 +11,20 @@ from error_codes import ErrorCheck, has_code
 from tiny import tiny_model
 
 from attendo.bench import systems
-from attendo.bench.comparison import BenchmarkPlan, LeftOut, Measurement, compare, parse_rivals
-from attendo.bench.random_network import random_network
-from attendo.bench.systems import Ours, System, Work, answering
+from attendo.bench.comparison import BenchmarkPlan, Measurement, SkippedSystem, compare, parse_baselines
+from attendo.bench.random_network import make_random_network
+from attendo.bench.systems import AttendoRunner, SystemRunner, Workload, prepare_generation
 from attendo.decode.engines import CachedEngine
 from attendo.errors import ModelError
 from attendo.text import EOS
 
 CPU = torch.device("cpu")
-WORK = Work([[5, 6, 7], [8], [9, 10, 11, 12]], beam=1, batch=2, least=4, most=4)
+WORK = Workload([[5, 6, 7], [8], [9, 10, 11, 12]], beam=1, batch=2, min_tokens=4, max_tokens=4)
 
 
 @pytest.fixture(scope="module")
 def network() -> Any:
-    return random_network("tiny", 50)
+    return make_random_network("tiny", 50)
 
 
 @pytest.fixture(autouse=True)
@@ -35,33 +35,33 @@ def _one_thread() -> Iterator[None]:
     assert torch.get_num_threads() == before
 
 
-@pytest.mark.parametrize("name", systems.RIVALS)
+@pytest.mark.parametrize("name", systems.BASELINES)
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_rival_says_the_same_in_the_order_of_the_sources(network: Any, tmp_path: Path, name: str, beam: int) -> None:
     pytest.importorskip(systems.PACKAGES[name])
-    work = Work(WORK.sources, beam, WORK.batch, WORK.least, WORK.most)
-    rival = systems.load_rival(name, "fp32", network, CPU, work.longest, tmp_path / "files")
-    assert isinstance(rival, System)
-    assert rival.ids(rival.prepare(work)()) == answering(CachedEngine(network, 1 << 40), work)()
+    work = Workload(WORK.sources, beam, WORK.batch, WORK.min_tokens, WORK.max_tokens)
+    rival = systems.load_baseline(name, "fp32", network, CPU, work.max_positions, tmp_path / "files")
+    assert isinstance(rival, SystemRunner)
+    assert rival.extract_ids(rival.prepare(work)()) == prepare_generation(CachedEngine(network, 1 << 40), work)()
 
 
 @pytest.mark.parametrize("name", ["transformers", "ctranslate2", "onnx"])
 def test_greedy_answers_of_natural_length_are_the_same(tmp_path: Path, name: str) -> None:
     pytest.importorskip(name)
-    network = random_network("tiny", 50)
+    network = make_random_network("tiny", 50)
     with torch.no_grad():
         network.output.bias[3] = 9.0
-    work = Work(WORK.sources, beam=1, batch=2, least=0, most=9)
-    rival = systems.load_rival(name, "fp32", network, CPU, work.longest, tmp_path / "files")
-    said = rival.ids(rival.prepare(work)())
-    assert said == answering(CachedEngine(network, 1 << 40), work)()
+    work = Workload(WORK.sources, beam=1, batch=2, min_tokens=0, max_tokens=9)
+    rival = systems.load_baseline(name, "fp32", network, CPU, work.max_positions, tmp_path / "files")
+    said = rival.extract_ids(rival.prepare(work)())
+    assert said == prepare_generation(CachedEngine(network, 1 << 40), work)()
     assert 0 < sum(map(len, said)) < 27
 
 
 @pytest.fixture(scope="module")
 def stopping() -> Any:
     """A network that comes to an end sooner or later."""
-    network = random_network("tiny", 50)
+    network = make_random_network("tiny", 50)
     with torch.no_grad():
         network.output.bias[EOS] = 6.0
     return network
@@ -74,12 +74,12 @@ def test_a_beam_of_natural_lengths_means_the_same(stopping: Any, tmp_path: Path,
     pytest.importorskip(name)
     generator = torch.Generator().manual_seed(1)
     sources = [torch.randint(4, 50, (1 + n % 12,), generator=generator).tolist() for n in range(40)]
-    work = Work(sources, beam, batch=16, least=0, most=20)
-    rival = systems.load_rival(name, "fp32", stopping, CPU, work.longest, tmp_path / "files")
-    said = rival.ids(rival.prepare(work)())
-    assert said == answering(CachedEngine(stopping, 1 << 40), work)()
+    work = Workload(sources, beam, batch=16, min_tokens=0, max_tokens=20)
+    rival = systems.load_baseline(name, "fp32", stopping, CPU, work.max_positions, tmp_path / "files")
+    said = rival.extract_ids(rival.prepare(work)())
+    assert said == prepare_generation(CachedEngine(stopping, 1 << 40), work)()
     assert len({len(answer) for answer in said}) > 4
-    assert 0 < sum(len(answer) == work.most for answer in said) < 30
+    assert 0 < sum(len(answer) == work.max_tokens for answer in said) < 30
 
 
 def test_threads_with_batches_of_their_own_share_what_stands_side_by_side(
@@ -99,8 +99,8 @@ def test_threads_with_batches_of_their_own_share_what_stands_side_by_side(
     monkeypatch.setattr(ctranslate2, "Translator", Translator)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     for name in ("ctranslate2", "ctranslate2_dealt"):
-        rival = systems.load_rival(name, "int8", network, CPU, 20, tmp_path / name)
-        rival.prepare(Work([[5]] * 9, beam=1, batch=9, least=4, most=4))()
+        rival = systems.load_baseline(name, "int8", network, CPU, 20, tmp_path / name)
+        rival.prepare(Workload([[5]] * 9, beam=1, batch=9, min_tokens=4, max_tokens=4))()
     assert [(each["inter_threads"], each["intra_threads"]) for each in made] == [(1, 2), (2, 1)]
     assert [each["max_batch_size"] for each in asked] == [9, 5]
     assert rival.name == "ctranslate2 int8 dealt"
@@ -110,17 +110,17 @@ def test_the_faster_way_to_batch_takes_part_and_is_named(
     stopping: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ctranslate2")
-    work = Work(WORK.sources, beam=2, batch=2, least=0, most=9)
-    rival = systems.load_rival("ctranslate2", "fp32", stopping, CPU, work.longest, tmp_path / "files")
+    work = Workload(WORK.sources, beam=2, batch=2, min_tokens=0, max_tokens=9)
+    rival = systems.load_baseline("ctranslate2", "fp32", stopping, CPU, work.max_positions, tmp_path / "files")
     said = {}
     for way in ("sentences", "tokens"):
         monkeypatch.setattr(
-            systems, "faster", lambda ways, way=way: way if set(ways) == {"sentences", "tokens"} else ""
+            systems, "pick_faster", lambda ways, way=way: way if set(ways) == {"sentences", "tokens"} else ""
         )
-        said[way] = rival.ids(rival.prepare(work)())
+        said[way] = rival.extract_ids(rival.prepare(work)())
         assert rival.name == f"ctranslate2 fp32 by {way}"
     assert said["sentences"] == said["tokens"]
-    for alone in (WORK, Work(WORK.sources, beam=2, batch=3, least=0, most=9)):
+    for alone in (WORK, Workload(WORK.sources, beam=2, batch=3, min_tokens=0, max_tokens=9)):
         rival.prepare(alone)
         assert rival.name == "ctranslate2 fp32"
 
@@ -138,7 +138,7 @@ def test_faster_is_what_takes_less_time_when_everything_is_set_up() -> None:
         return call
 
     ways = {"one": way("one", 1.0, 3.0), "other": way("other", 9.0, 2.0)}
-    assert systems.faster(ways, clock=lambda: now[0]) == "other"
+    assert systems.pick_faster(ways, clock=lambda: now[0]) == "other"
     assert sorted(told) == ["one", "one", "other", "other"]
 
 
@@ -146,23 +146,23 @@ def test_faster_is_what_takes_less_time_when_everything_is_set_up() -> None:
 @pytest.mark.parametrize("beam", [1, 4])
 def test_an_answer_of_natural_length_may_be_empty(tmp_path: Path, name: str, beam: int) -> None:
     pytest.importorskip(name)
-    network = random_network("tiny", 50)
+    network = make_random_network("tiny", 50)
     with torch.no_grad():
         network.output.bias[3] = 100.0
-    work = Work(WORK.sources, beam, batch=2, least=0, most=9)
-    system: System = Ours(network, "fp32", CPU)
+    work = Workload(WORK.sources, beam, batch=2, min_tokens=0, max_tokens=9)
+    system: SystemRunner = AttendoRunner(network, "fp32", CPU)
     if name != "attendo":
-        system = systems.load_rival(name, "fp32", network, CPU, work.longest, tmp_path / "files")
-    assert system.ids(system.prepare(work)()) == [[], [], []]
+        system = systems.load_baseline(name, "fp32", network, CPU, work.max_positions, tmp_path / "files")
+    assert system.extract_ids(system.prepare(work)()) == [[], [], []]
 
 
 def test_a_rival_that_is_not_installed_is_named_and_left_out(network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.setattr(systems, "find_spec", lambda name: None if name == "ctranslate2" else object())
     reports = list(
-        compare(BenchmarkPlan(network, "fp32", parse_rivals("transformers,ctranslate2", "fp32"), [WORK], 1, CPU))
+        compare(BenchmarkPlan(network, "fp32", parse_baselines("transformers,ctranslate2", "fp32"), [WORK], 1, CPU))
     )
-    left_out = {each.name: each.reason for each in reports if isinstance(each, LeftOut)}
+    left_out = {each.name: each.reason for each in reports if isinstance(each, SkippedSystem)}
     assert left_out["ctranslate2 fp32"] == "ctranslate2 is not installed: pip install 'attendo[export]'"
     assert "transformers" in left_out["transformers fp32"]
     assert [each.system for each in reports if isinstance(each, Measurement)] == ["attendo fp32"]
@@ -190,15 +190,15 @@ def test_what_a_rival_cannot_do_is_a_reason(
         pytest.skip("this processor computes in float16")
     network = tiny_model(**config).network
     with pytest.raises(ModelError, check=error):
-        systems.load_rival(name, precision, network, CPU, 20, tmp_path / "files")
+        systems.load_baseline(name, precision, network, CPU, 20, tmp_path / "files")
 
 
 def test_a_package_that_is_not_there_has_no_version() -> None:
-    assert systems.version("no-such-package-at-all") is None
+    assert systems.package_version("no-such-package-at-all") is None
 
 
 def test_onnx_computes_on_a_cpu_in_two_precisions(network: Any, tmp_path: Path) -> None:
     pytest.importorskip("onnx")
     for precision, device in (("bf16", CPU), ("fp32", torch.device("cuda"))):
         with pytest.raises(ModelError, match=f"in fp32 or int8 on a CPU here, not in {precision} on {device.type}"):
-            systems.load_rival("onnx", precision, network, device, 9, tmp_path / "files")  # type: ignore[arg-type]
+            systems.load_baseline("onnx", precision, network, device, 9, tmp_path / "files")  # type: ignore[arg-type]

@@ -17,34 +17,36 @@ from tiny import PATIENCE
 from attendo.bench.load_test import (
     Address,
     ConsistencyResult,
-    Doing,
+    HttpClient,
+    HttpRequest,
+    LatencyStats,
     Load,
     LoadMeasurement,
+    LoadProgress,
+    LoadSummary,
     LoadTestPlan,
-    Outcome,
-    Question,
+    RequestOutcome,
     ServerError,
-    Spread,
-    Summary,
-    Wire,
-    compared,
-    loaded,
-    measured,
-    ready,
-    shape_for,
-    texts_of,
+    check_consistency,
+    load_texts,
+    make_adapter,
+    run_load,
+    run_load_test,
+    wait_until_ready,
 )
-from attendo.bench.load_test.apis import Said
+from attendo.bench.load_test.apis import ParsedResponse
 from attendo.errors import DataError, UsageError
 
 TEXTS = ("the cat sat", "a dog ran home")
 
 
-def put(load: Load, url: str, api: Any = "libretranslate", texts: Sequence[str] = TEXTS, **more: Any) -> list[Outcome]:
-    async def work() -> list[Outcome]:
-        wire = Wire(Address.of(url))
+def put(
+    load: Load, url: str, api: Any = "libretranslate", texts: Sequence[str] = TEXTS, **more: Any
+) -> list[RequestOutcome]:
+    async def work() -> list[RequestOutcome]:
+        wire = HttpClient(Address.parse(url))
         try:
-            return await loaded(wire, await shape_for(api, wire, more), texts, load)
+            return await run_load(wire, await make_adapter(api, wire, more), texts, load)
         finally:
             await wire.close()
 
@@ -73,8 +75,8 @@ def test_clients_ask_again_when_they_are_answered() -> None:
     assert {each.end for each in found} == {"answered"}
     assert {each.status for each in found} == {200}
     assert [each.due for each in found] == sorted(each.due for each in found)
-    assert all(each.said is not None and each.said.text == TEXTS[each.text].upper() for each in found)
-    assert {each.text for each in found} == {0, 1}
+    assert all(each.response is not None and each.response.text == TEXTS[each.text_index].upper() for each in found)
+    assert {each.text_index for each in found} == {0, 1}
 
 
 @pytest.mark.slow
@@ -98,7 +100,7 @@ def test_arrivals_come_however_slow_the_server_is_and_count_from_when_they_were_
     stand_in, load = StandIn(delay=1.5), Load(rate=100, seconds=0.3)  # no answer before the last has come
     with listening(stand_in) as url:
         found = put(load, url)
-    planned = [each.at for each in load.plans(2)]
+    planned = [each.due for each in load.schedule_requests(2)]
     assert len(planned) == len(found) == len(stand_in.asked) == stand_in.busiest
     assert [each.due for each in found] == planned
     assert all(each.seconds >= 1.5 for each in found)
@@ -106,23 +108,23 @@ def test_arrivals_come_however_slow_the_server_is_and_count_from_when_they_were_
 
 def test_arrivals_follow_from_the_seed_and_the_rate() -> None:
     load = Load(rate=200, seconds=10, leaving=0.25, leave_within=0.1)
-    plans = list(load.plans(7))
-    assert plans == list(load.plans(7))
-    assert plans != list(Load(rate=200, seconds=10, leaving=0.25, leave_within=0.1, seed=2).plans(7))
+    plans = list(load.schedule_requests(7))
+    assert plans == list(load.schedule_requests(7))
+    assert plans != list(Load(rate=200, seconds=10, leaving=0.25, leave_within=0.1, seed=2).schedule_requests(7))
     assert abs(len(plans) - 2000) < 200
-    gaps = [after.at - before.at for before, after in pairwise(plans)]
+    gaps = [after.due - before.due for before, after in pairwise(plans)]
     assert abs(sum(gap > 1 / 200 for gap in gaps) / len(gaps) - 0.368) < 0.05  # as exponential ones are
     leaving = [each.leaves_after for each in plans if each.leaves_after is not None]
     assert abs(len(leaving) / len(plans) - 0.25) < 0.05
     assert 0 <= min(leaving) < max(leaving) <= 0.1
-    assert {each.text for each in plans} == set(range(7))
+    assert {each.text_index for each in plans} == set(range(7))
 
 
 @pytest.mark.slow
 def test_what_is_turned_away_is_counted_by_status() -> None:
     with listening(StandIn(delay=0.1, most=1)) as url:
         load = Load(rate=100, seconds=0.3)
-        summary = Summary.of(put(load, url), load.seconds)
+        summary = LoadSummary.from_outcomes(put(load, url), load.seconds)
     assert summary.offered == summary.answered + summary.rejected[429]
     assert summary.answered >= 2
     assert summary.rejected[429] > summary.answered
@@ -144,8 +146,8 @@ def test_a_share_of_clients_leaves_and_the_server_sees_it() -> None:
     stand_in = StandIn(delay=PATIENCE)
     with listening(stand_in) as url:
         load = Load(rate=100, seconds=0.3, leaving=0.5, leave_within=0.1, deadline=1)
-        summary = Summary.of(put(load, url), load.seconds)
-        assert summary.left == sum(each.leaves_after is not None for each in load.plans(2))
+        summary = LoadSummary.from_outcomes(put(load, url), load.seconds)
+        assert summary.left == sum(each.leaves_after is not None for each in load.schedule_requests(2))
         assert 0 < summary.left < summary.offered
         assert summary.left + summary.late == summary.offered
         until(lambda: stand_in.left == summary.offered)
@@ -160,9 +162,9 @@ def test_an_answer_that_comes_before_a_client_leaves_is_an_answer() -> None:
 def test_a_stream_tells_its_first_token_and_its_tokens() -> None:
     with listening(stand_in := StandIn()) as url:
         (found,) = put(Load(clients=1, seconds=0.01), url, "openai", ["the cat sat"])
-    assert found.said == Said("THE CAT SAT ", 3)
-    assert found.first is not None
-    assert 0 < found.first < found.seconds  # three more events come after it
+    assert found.response == ParsedResponse("THE CAT SAT ", 3)
+    assert found.first_token_seconds is not None
+    assert 0 < found.first_token_seconds < found.seconds  # three more events come after it
     assert stand_in.asked[0]["model"] == "small"
     assert stand_in.asked[0]["stream"] is True
 
@@ -170,13 +172,13 @@ def test_a_stream_tells_its_first_token_and_its_tokens() -> None:
 def test_a_stream_that_breaks_off_has_failed() -> None:
     with listening(StandIn(breaks_off=True)) as url:
         (found,) = put(Load(clients=1, seconds=0.01), url, "openai", ["the cat sat"])
-    assert (found.end, found.said, found.why) == ("failed", None, "the stream broke off")
+    assert (found.end, found.response, found.reason) == ("failed", None, "the stream broke off")
 
 
 def test_our_own_api_tells_its_tokens_and_takes_more_fields() -> None:
     with listening(stand_in := StandIn()) as url:
         found = put(Load(clients=1, seconds=0.01), url, "own", ["the cat"], beam=4)
-    assert found[0].said == Said("THE CAT", 2)
+    assert found[0].response == ParsedResponse("THE CAT", 2)
     assert stand_in.asked[0] == {"texts": ["the cat"], "beam": 4}
 
 
@@ -203,7 +205,7 @@ def test_a_reply_that_is_no_answer_has_failed() -> None:
     with listening(StandIn(nonsense=True)) as url:
         found = put(Load(clients=1, seconds=0.01), url)
     assert found[0].end == "failed"
-    assert found[0].why == "there is no translatedText in the answer"
+    assert found[0].reason == "there is no translatedText in the answer"
 
 
 @pytest.mark.slow
@@ -214,9 +216,9 @@ def test_nobody_there_is_told_and_a_server_that_dies_is_counted() -> None:
         put(Load(clients=1, seconds=0.01), url)
     (found, *_) = put(Load(clients=1, seconds=0.01), url, source="en", target="zh")
     assert found.end == "failed"
-    assert "cannot be reached" in found.why
+    assert "cannot be reached" in found.reason
     with pytest.raises(ServerError, match="is not ready: 127"):
-        asyncio.run(ready(url, seconds=0.2))
+        asyncio.run(wait_until_ready(url, seconds=0.2))
 
 
 def test_a_connection_is_used_again_and_a_stale_one_is_not_held_against_the_server() -> None:
@@ -234,8 +236,8 @@ def test_a_connection_is_used_again_and_a_stale_one_is_not_held_against_the_serv
 
     async def work() -> list[int]:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        wire = Wire(Address("127.0.0.1", server.sockets[0].getsockname()[1]))
-        statuses = [(await wire.ask(Question("/"))).status for _ in range(4)]
+        wire = HttpClient(Address("127.0.0.1", server.sockets[0].getsockname()[1]))
+        statuses = [(await wire.send(HttpRequest("/"))).status for _ in range(4)]
         await wire.close()
         server.close()
         return statuses
@@ -247,14 +249,14 @@ def test_a_connection_is_used_again_and_a_stale_one_is_not_held_against_the_serv
 @pytest.mark.parametrize("url", ["https://127.0.0.1", "http://", "127.0.0.1:x", "ftp://a"])
 def test_what_is_no_address_is_told(url: str) -> None:
     with pytest.raises(UsageError, check=has_code("server_address_invalid")):
-        Address.of(url)
+        Address.parse(url)
 
 
 def test_addresses() -> None:
-    assert Address.of("http://[::1]:8000/a/") == Address("::1", 8000, "/a")
-    assert Address.of("http://[::1]:8000").name == "[::1]:8000"
-    assert Address.of("localhost:8000").name == "localhost:8000"
-    assert Address.of("http://host").port == 80
+    assert Address.parse("http://[::1]:8000/a/") == Address("::1", 8000, "/a")
+    assert Address.parse("http://[::1]:8000").name == "[::1]:8000"
+    assert Address.parse("localhost:8000").name == "localhost:8000"
+    assert Address.parse("http://host").port == 80
 
 
 @pytest.mark.parametrize(
@@ -267,18 +269,18 @@ def test_a_load_that_cannot_be_meant_is_told(given: dict[str, Any]) -> None:
 
 
 def test_percentiles_are_of_what_was_seen() -> None:
-    spread = Spread.of([n / 100 for n in range(100, 0, -1)])
-    assert spread == Spread(0.5, 0.9, 0.99, 1.0)
-    assert Spread.of([3.0]) == Spread(3.0, 3.0, 3.0, 3.0)
-    assert Spread.of([]) is None
+    spread = LatencyStats.from_seconds([n / 100 for n in range(100, 0, -1)])
+    assert spread == LatencyStats(0.5, 0.9, 0.99, 1.0)
+    assert LatencyStats.from_seconds([3.0]) == LatencyStats(3.0, 3.0, 3.0, 3.0)
+    assert LatencyStats.from_seconds([]) is None
 
 
 def test_only_what_is_answered_while_the_load_lasts_counts_for_throughput() -> None:
     ends = (0.5, 1.5, 1.9, 2.5)
-    outcomes = [Outcome("answered", 0.0, over, 200, said=Said("x", 10)) for over in ends]
-    summary = Summary.of([*outcomes, Outcome("rejected", 0.0, 0.1, 429)], 2.0)
+    outcomes = [RequestOutcome("answered", 0.0, over, 200, response=ParsedResponse("x", 10)) for over in ends]
+    summary = LoadSummary.from_outcomes([*outcomes, RequestOutcome("rejected", 0.0, 0.1, 429)], 2.0)
     assert (summary.requests_per_second, summary.tokens_per_second) == (1.5, 15.0)
-    assert summary.latency == Spread(1.5, 2.5, 2.5, 2.5)
+    assert summary.latency == LatencyStats(1.5, 2.5, 2.5, 2.5)
     assert (summary.offered, summary.answered, summary.rejected) == (5, 4, {429: 1})
 
 
@@ -288,8 +290,8 @@ def test_servers_and_loads_take_turns_and_are_told_in_relation() -> None:
     with listening(quick) as one, listening(slow) as other:
         loads = [Load(clients=1, seconds=0.25), Load(clients=4, seconds=0.25)]
         plan = LoadTestPlan({"quick": one, "slow": other}, loads, TEXTS, rounds=2, warm_up=0.05)
-        found = all_of(lambda: measured(plan))
-    doing = [each.text for each in found if isinstance(each, Doing)]
+        found = all_of(lambda: run_load_test(plan))
+    doing = [each.text for each in found if isinstance(each, LoadProgress)]
     assert doing[:4] == [
         "quick: warming up",
         "slow: warming up",
@@ -320,7 +322,7 @@ def test_servers_and_loads_take_turns_and_are_told_in_relation() -> None:
 def test_S12_texts_that_differ_under_load_are_found(wrong: bool) -> None:
     texts = [f"text {n}" for n in range(20)]
     with listening(StandIn(delay=0.01, wrong_when_busy=wrong)) as url:
-        (found,) = all_of(lambda: compared(LoadTestPlan({"server": url}, [Load(clients=1)], texts), 4))
+        (found,) = all_of(lambda: check_consistency(LoadTestPlan({"server": url}, [Load(clients=1)], texts), 4))
     assert isinstance(found, ConsistencyResult)
     assert found.equal is not wrong
     assert (found.texts, found.clients, found.unanswered) == (20, 4, 0)
@@ -330,17 +332,17 @@ def test_S12_texts_that_differ_under_load_are_found(wrong: bool) -> None:
 
 def test_S12_texts_that_are_not_answered_are_not_equal() -> None:
     with listening(StandIn(status=503)) as url:
-        (found,) = all_of(lambda: compared(LoadTestPlan({"server": url}, [Load(clients=1)], TEXTS), 2))
+        (found,) = all_of(lambda: check_consistency(LoadTestPlan({"server": url}, [Load(clients=1)], TEXTS), 2))
     assert (found.unanswered, found.equal) == (2, False)
 
 
 def test_texts_come_from_a_file_or_from_the_built_in_task(tmp_path: Any) -> None:
     (tmp_path / "lines").write_text("one\n\n two \nthree\n", "utf-8")
-    assert texts_of(tmp_path / "lines", 2) == ["one", " two "]
-    assert len(set(texts_of(None, 50))) > 40
+    assert load_texts(tmp_path / "lines", 2) == ["one", " two "]
+    assert len(set(load_texts(None, 50))) > 40
     (tmp_path / "empty").write_text("\n", "utf-8")
     with pytest.raises(DataError, check=has_code("file_has_no_text")):
-        texts_of(tmp_path / "empty")
+        load_texts(tmp_path / "empty")
 
 
 def until(fact: Callable[[], bool]) -> None:

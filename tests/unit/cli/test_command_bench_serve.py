@@ -9,7 +9,7 @@ from stand_in_server import StandIn, listening
 from tiny import Command
 
 from attendo.bench import load_test
-from attendo.bench.load_test import ServerError, started
+from attendo.bench.load_test import ServerError, start_server
 
 QUICK = ("--seconds", "0.2", "--warm-up", "0")
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_done_is_one_line(attendo: Command, arguments: tuple[str,
 def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
     with (
         pytest.raises(ServerError, check=has_code("server_start_failed")),
-        started([tmp_path / "nothing-here"]),
+        start_server([tmp_path / "nothing-here"]),
     ):
         pass
 
@@ -127,7 +127,7 @@ def test_what_lies_in_the_folder_is_not_taken_for_a_part_of_python(
 ) -> None:
     (tmp_path / "html.py").write_text("raise SystemExit(3)\n", "utf-8")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ServerError, check=has_code("server_start_failed")), started([Path("nothing-here")]):
+    with pytest.raises(ServerError, check=has_code("server_start_failed")), start_server([Path("nothing-here")]):
         pass
 
 
@@ -138,7 +138,7 @@ def test_a_server_that_says_nothing_has_an_exit_code(tmp_path: Path, monkeypatch
         pytest.raises(
             ServerError, check=has_code("server_start_failed", reason="it said nothing, and ended with exit code 7")
         ),
-        started([tmp_path]),
+        start_server([tmp_path]),
     ):
         pass
 
@@ -147,6 +147,6 @@ def test_a_server_that_says_nothing_has_an_exit_code(tmp_path: Path, monkeypatch
 def test_a_rival_that_cannot_be_made_says_why(tmp_path: Path) -> None:
     with (
         pytest.raises(Exception, match="nothing-here cannot be exported to onnx: "),
-        load_test.exported(tmp_path / "nothing-here", "onnx"),
+        load_test.export_temporarily(tmp_path / "nothing-here", "onnx"),
     ):
         pass

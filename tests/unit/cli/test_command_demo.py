@@ -24,7 +24,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
             train={"steps": 2, "batch_tokens": 256, "warmup": 1},
         )
 
-    monkeypatch.setattr("attendo.runs.corpora.BUILTIN_VALID", 20)
+    monkeypatch.setattr("attendo.runs.corpora.BUILTIN_VALID_PAIRS", 20)
     monkeypatch.setattr(demo, "demo_config", config)
     monkeypatch.setattr(demo, "evaluate", lambda model, task: evaluate(model, task, count=30))
 

@@ -47,7 +47,7 @@ def test_a_decoder_only_model_has_no_source_tokens(attendo: Command, tmp_path: P
 
 def test_lengths_of_the_training_sources_are_shown(attendo: Command, tmp_path: Path) -> None:
     measured = {"counted": 50, "with_end": 1.0, "several_sentences": 0.02, "tokens": {"50": 7, "100": 31}}
-    TextModel(replace(tiny_model().stored, about={"trained_on": measured})).save(tmp_path / "model")
+    TextModel(replace(tiny_model().stored_model, about={"trained_on": measured})).save(tmp_path / "model")
     shown = attendo("describe", tmp_path / "model").output
     assert "trained on sources of which 2.0% have several sentences; tokens: 50% up to 7, 100% up to 31\n" in shown
 

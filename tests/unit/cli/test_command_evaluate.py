@@ -76,7 +76,7 @@ def test_order_is_kept_when_lines_are_taken_in_parts(
 
 
 def test_json_is_one_object_with_everything(attendo: Command, tmp_path: Path, files: tuple[str | Path, ...]) -> None:
-    stored = tiny_model().stored
+    stored = tiny_model().stored_model
     stored.generation.update(beam=2, length_penalty=0.5)
     save_model(tmp_path / "model", stored)
     told = json.loads(attendo("evaluate", tmp_path / "model", *files, "--metric", "chrf", "--json").output)

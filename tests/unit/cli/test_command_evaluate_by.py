@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tiny import SOURCES, TARGETS, Command, tiny_model
 
-from attendo.metrics import likelihoods, perplexity, score
+from attendo.metrics import compute_likelihoods, perplexity, score
 from attendo.text_model import TextModel, load
 
 LABELS = ["short", "short", "long", "long"]
@@ -94,7 +94,7 @@ def test_perplexity_is_of_the_references_and_translates_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = likelihoods(model, SOURCES, TARGETS)
+    found = compute_likelihoods(model, SOURCES, TARGETS)
     names = ("perplexity", "perplexity_per_word", "perplexity_per_character")
     expected = [perplexity(name, found).score for name in names]
     monkeypatch.setattr("attendo.text_model.TextModel.generate", lambda *_, **__: pytest.fail("it translated"))
@@ -104,7 +104,7 @@ def test_perplexity_is_of_the_references_and_translates_nothing(
     labels = written(tmp_path / "labels", LABELS)
     told = json.loads(attendo("evaluate", model_folder, *files, "--metric", names[0], "--by", labels, "--json").output)
     assert told["scores"][names[0]]["value"] == expected[0].value
-    assert told["by"]["long"]["scores"][names[0]] == perplexity(names[0], found).by(LABELS)["long"].value
+    assert told["by"]["long"]["scores"][names[0]] == perplexity(names[0], found).score_by_label(LABELS)["long"].value
     assert told.keys() == {"model", "lines", "scores", "by"}
 
 
@@ -115,7 +115,9 @@ def test_perplexities_of_two_models_are_compared(
     other.save(tmp_path / "other")
     options = ("--metric", "chrf,perplexity", "--compare", tmp_path / "other", "--json")
     told = json.loads(attendo("evaluate", model_folder, *files, *options).output)
-    values = [perplexity("perplexity", likelihoods(each, SOURCES, TARGETS)).score.value for each in (model, other)]
+    values = [
+        perplexity("perplexity", compute_likelihoods(each, SOURCES, TARGETS)).score.value for each in (model, other)
+    ]
     assert told["scores"]["perplexity"]["value"] == values[0]
     assert told["comparisons"]["perplexity"]["other"] == values[1]
 

@@ -121,7 +121,7 @@ def test_the_other_model_keeps_its_own_way_of_decoding(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path
 ) -> None:
     model = tiny_model()
-    model.stored.generation.update(beam=4, length_penalty=0.0)
+    model.stored_model.generation.update(beam=4, length_penalty=0.0)
     model.save(tmp_path / "other")
     assert answers(tmp_path / "other") != answers(model_folder)
     done = attendo("evaluate", model_folder, *files, "--metric", "chrf", "--compare", tmp_path / "other", "--json")

@@ -18,7 +18,7 @@ pytestmark = needs("ctranslate2")
 @pytest.fixture(autouse=True)
 def _few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hundred take seconds."""
-    monkeypatch.setattr(certify.sentences_of, "__defaults__", (None, None, 4))
+    monkeypatch.setattr(certify.collect_sentences, "__defaults__", (None, None, 4))
 
 
 def test_it_writes_the_folder_and_prints_the_certificate(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
@@ -75,8 +75,8 @@ def test_more_bleu_may_be_lost_where_that_is_said(
 
     wide = replace(export.BOUNDS["int8"], mean_difference=9.0)  # which bytes that overflow would be beyond
     monkeypatch.setitem(export.BOUNDS, "int8", wide)
-    monkeypatch.setattr(certificate, "_TELLING", -1.0)  # a random network answers nothing right
-    monkeypatch.setattr(certificate.Scored, "lost_bleu", 0.7)
+    monkeypatch.setattr(certificate, "_MIN_MEANINGFUL_BLEU", -1.0)  # a random network answers nothing right
+    monkeypatch.setattr(certificate.ReferenceScores, "lost_bleu", 0.7)
     source, target = write_pairs(tmp_path, times=2)
     given = ["--to", "ctranslate2", "--precision", "int8", "--source", source, "--target", target]
     told = attendo("export", model_folder, tmp_path / "out", *given)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tiny import SOURCES, Command, tiny_model, write_pairs
 
-from attendo.interop.certify import sentences_of
+from attendo.interop.certify import collect_sentences
 from attendo.interop.export import export
 from attendo.text_model import load
 
@@ -27,7 +27,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(ours: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     out = tmp_path_factory.mktemp("exported") / str(request.param)
     model = load(ours, "cpu")
-    export(model, out, request.param, sentences=sentences_of(model, least=4))
+    export(model, out, request.param, sentences=collect_sentences(model, min_count=4))
     return out
 
 

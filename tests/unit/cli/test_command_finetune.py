@@ -19,7 +19,7 @@ OLD_PAIRS = [("the cat sat", "猫 坐 着"), ("I love NLP", "我 爱 NLP")]
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
     """A model that remembers what it was validated with."""
-    stored = tiny_model(seed=5).stored
+    stored = tiny_model(seed=5).stored_model
     stored.sample.extend(OLD_PAIRS)
     save_model(tmp_path / "old", stored)
     return tmp_path / "old"

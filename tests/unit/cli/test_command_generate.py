@@ -17,7 +17,7 @@ from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, save_model
 from attendo.text import SentencePiece
-from attendo.text_model import Hypothesis, Result, Score, TextModel
+from attendo.text_model import Hypothesis, HypothesisScore, Result, TextModel
 
 PROGRAM = "from attendo.cli.main import main; main()"
 
@@ -80,7 +80,7 @@ def test_a_beam_is_that_of_the_library(
 
 
 def test_unless_given_the_beam_is_that_of_the_model(attendo: Command, tmp_path: Path) -> None:
-    stored = tiny_model().stored
+    stored = tiny_model().stored_model
     stored.generation.update(beam=4)
     save_model(tmp_path / "model", stored)
     done = attendo("generate", tmp_path / "model", given=text(list(SOURCES)))
@@ -379,11 +379,11 @@ def test_what_cannot_be_meant_is_one_line_and_exit_code_2(
 
 def test_nothing_that_ends_a_line_is_written_inside_one() -> None:
     text = "a\nb\rc\x0bd\x0ce\x85f\u2028g\u2029h\x1ci\x1dj\x1ek"
-    result = Result((Hypothesis(text, (), (), Score(0.0), False),))
-    assert output.plain(result) == "a b c d e f g h i j k"
-    (line,) = output.n_best(0, result)
+    result = Result((Hypothesis(text, (), (), HypothesisScore(0.0), False),))
+    assert output.format_plain(result) == "a b c d e f g h i j k"
+    (line,) = output.format_n_best(0, result)
     assert line.splitlines() == [line]
-    assert output.as_json(0, result, several=True).count("\n") == 0
+    assert output.format_json(0, result, all_hypotheses=True).count("\n") == 0
 
 
 def test_no_name_of_an_option_is_cut_in_the_help_of_a_narrow_terminal(

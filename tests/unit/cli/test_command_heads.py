@@ -72,9 +72,9 @@ def test_a_head_that_aligns_no_better_than_the_last_layer_is_kept_with_a_warning
     best, mean = (float(line.split("error rate ")[1][:5]) for line in done.output.splitlines()[-2:])
     assert ("aligns no better" in done.errors) == (best >= mean)
     assert "chosen by agreement" not in done.errors
-    monkeypatch.setattr("attendo.explore.head_stats.Looks.last_layer_error_rate", best - 0.1)
+    monkeypatch.setattr("attendo.explore.head_stats.AttentionStats.last_layer_error_rate", best - 0.1)
     assert f"aligns no better than the mean of the last layer did (error rate {best:.3f}" in attendo(*asked).errors
-    monkeypatch.setattr("attendo.explore.head_stats.Looks.last_layer_error_rate", best + 0.1)
+    monkeypatch.setattr("attendo.explore.head_stats.AttentionStats.last_layer_error_rate", best + 0.1)
     assert "warning" not in attendo(*asked).errors
 
 

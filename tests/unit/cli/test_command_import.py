@@ -13,7 +13,7 @@ from tiny import Command
 
 import attendo as package
 from attendo.interop import import_model
-from attendo.interop.huggingface.imported import Imported
+from attendo.interop.huggingface.imported import ImportedModel
 from attendo.text_model import TextModel
 
 pytestmark = needs("transformers")
@@ -30,12 +30,12 @@ def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     """200 would take seconds each time."""
-    few = import_model.sentences_of
+    few = import_model.collect_sentences
 
     def sentences_of(model: TextModel, texts: list[str] | None) -> object:
-        return few(model, texts, least=6)
+        return few(model, texts, min_count=6)
 
-    monkeypatch.setattr(import_model, "sentences_of", sentences_of)
+    monkeypatch.setattr(import_model, "collect_sentences", sentences_of)
 
 
 def test_the_folder_answers_and_holds_the_certificate(attendo: Command, marian: Path, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_given_sentences_are_compared(attendo: Command, marian: Path, tmp_path: 
 
 
 def test_without_a_proof(attendo: Command, marian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_model, "TransformersParty", None)
+    monkeypatch.setattr(import_model, "TransformersSystem", None)
     told = attendo("import", marian, tmp_path / "model", "--no-proof")
     assert (told.code, told.output) == (0, "")
     assert not (tmp_path / "model" / "certificate.json").exists()
@@ -75,14 +75,14 @@ def test_without_a_proof(attendo: Command, marian: Path, tmp_path: Path, monkeyp
 def test_what_is_not_the_same_is_not_written(
     attendo: Command, marian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = Imported.model
+    model = ImportedModel.build_text_model
 
-    def spoilt(self: Imported) -> TextModel:
+    def spoilt(self: ImportedModel) -> TextModel:
         with torch.no_grad():
             self.network.decoder_norm, self.network.encoder[0].feed_forward.contract.bias[0] = torch.nn.Identity(), 9.0
         return model(self)
 
-    monkeypatch.setattr(Imported, "model", spoilt)
+    monkeypatch.setattr(ImportedModel, "build_text_model", spoilt)
     told = attendo("import", marian, tmp_path / "model")
     assert told.code == 4
     assert "FAILED: the mean difference of logits is" in told.output

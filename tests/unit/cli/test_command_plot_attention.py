@@ -85,18 +85,18 @@ def test_the_stored_alignment_head_is_drawn_unless_another_is_named(attendo: Com
 
 
 def test_the_map_is_that_of_the_trace(model_folder: Path) -> None:
-    from attendo.explore.heatmaps import Choice
+    from attendo.explore.heatmaps import MapSelection
 
     model = load(model_folder, "cpu")
     trace = model.trace(TEXT, TARGET)
-    (one,), _ = Choice.of(model, "cross", 0, "1", False).maps(model, TEXT, TARGET)
+    (one,), _ = MapSelection.from_options(model, "cross", 0, "1", False).compute_maps(model, TEXT, TARGET)
     assert one.weights == pytest.approx(trace.cross[0, 1].numpy())
-    (mean,), _ = Choice.of(model, "decoder", None, None, False).maps(model, TEXT, TARGET)
+    (mean,), _ = MapSelection.from_options(model, "decoder", None, None, False).compute_maps(model, TEXT, TARGET)
     assert mean.weights == pytest.approx(trace.decoder_self[1].mean(0).numpy())
 
 
 def test_letters_without_a_font_are_told(attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heatmap_figure, "fonts", lambda text: ["DejaVu Sans"])
+    monkeypatch.setattr(heatmap_figure, "choose_fonts", lambda text: ["DejaVu Sans"])
     done = attendo("plot-attention", model_folder, TEXT, "--target", TARGET, "-o", "x.png")
     assert done.code == 0
     assert done.errors.startswith("warning: no font that is installed here has 猫 (\\u732B)")
@@ -140,7 +140,7 @@ def test_the_picture_and_its_message_are_in_chinese(attendo: Command, model_fold
 def test_without_a_chinese_font_the_words_are_english_and_it_is_said(
     attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heatmap_figure, "fonts", lambda text: ["DejaVu Sans"])
+    monkeypatch.setattr(heatmap_figure, "choose_fonts", lambda text: ["DejaVu Sans"])
     asked = ["plot-attention", model_folder, "the cat", "--target", "NLP", "--lang", "zh"]
     done = attendo(*asked, "-o", "x.png")
     assert "警告：本机没有中文字体：图中的说明改用英文" in done.errors

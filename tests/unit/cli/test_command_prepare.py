@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tiny import QUICK_RUN, SOURCES, TARGETS, Command, settings, tiny_model, write_pairs
 
-from attendo.data.prepared import Prepared, open_prepared
+from attendo.data.prepared import PreparedData, open_prepared
 from attendo.text_model import load
 
 WORDS = settings("tokenizer.kind=words")
@@ -79,7 +79,7 @@ def test_verify_looks_at_every_byte(attendo: Command, prepared: Path) -> None:
 def test_verify_is_not_content_with_a_sample(attendo: Command, prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
 
-    def opened(folder: Path, verify: bool = False) -> Prepared:
+    def opened(folder: Path, verify: bool = False) -> PreparedData:
         asked.append(verify)
         return open_prepared(folder, verify)
 

@@ -15,10 +15,10 @@ from tiny import SOURCES, TARGETS, Command
 
 from attendo.cli import reproduce as command
 from attendo.errors import DataError, ModelError, UsageError
-from attendo.recipes.files import checksums, learned_from
-from attendo.recipes.jobs import Job
+from attendo.recipes.files import compute_checksums, list_training_files
+from attendo.recipes.jobs import TrainingJob
 from attendo.recipes.recipe import read_recipe
-from attendo.recipes.run_state import keep_texts, state_of
+from attendo.recipes.run_state import read_run_state, write_text_checksums
 from attendo.runs import corpora
 from attendo.runs.config import RunConfig, to_toml
 from attendo.runs.run import Run
@@ -220,7 +220,7 @@ def test_a_recipe_that_comes_out_worse_fails(attendo: Command, data: Path, out: 
 def test_without_files_the_tests_are_of_the_validation_pairs(
     attendo: Command, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(corpora, "BUILTIN_VALID", 7)
+    monkeypatch.setattr(corpora, "BUILTIN_VALID_PAIRS", 7)
     done = attendo("reproduce", recipe(BUILTIN), "--device", "cpu")
     assert done.code == 1, done.errors
     chrf, perplexity = results(Path("runs/reproduce/mine"))["tests"]
@@ -280,21 +280,21 @@ def test_a_run_that_ended_early_for_patience_is_complete(attendo: Command, data:
 
 def test_how_far_a_run_is_can_be_told_from_its_folder(data: Path, out: Path, recipe: Recipe) -> None:
     config, run = read_recipe(recipe(PLAIN)).config(None, data), out / "seed-1"
-    assert state_of(out / "seed-3", config, {}) == "new"
-    assert state_of(run, config, {}) == "complete"
+    assert read_run_state(out / "seed-3", config, {}) == "new"
+    assert read_run_state(run, config, {}) == "complete"
     with pytest.raises(UsageError, check=has_code("run_settings_differ", settings="seed = 5")):
-        state_of(run, config.replace(seed=5), {})
+        read_run_state(run, config.replace(seed=5), {})
     smaller = config.train.replace(
         batch_tokens=32, accumulate=2
     )  # updates of the same size, as is advised where memory is short
-    assert state_of(run, config.replace(train=smaller), {}) == "complete"
+    assert read_run_state(run, config.replace(train=smaller), {}) == "complete"
     for name in ("data", "checkpoints"):
         shutil.rmtree(run / name)
-    assert state_of(run, config, {}) == "complete", "the model and what was told of it are enough to score it"
+    assert read_run_state(run, config, {}) == "complete", "the model and what was told of it are enough to score it"
     shutil.rmtree(run / "model")
-    assert state_of(run, config, {}) == "new"
+    assert read_run_state(run, config, {}) == "new"
     shutil.rmtree(out / "seed-2" / "model")
-    assert state_of(out / "seed-2", config.replace(seed=2), {}) == "begun"
+    assert read_run_state(out / "seed-2", config.replace(seed=2), {}) == "begun"
 
 
 @pytest.mark.slow
@@ -309,17 +309,17 @@ def test_a_run_that_goes_on_from_a_model_named_from_here_is_known_again(
     assert list(run.prepare())
     assert list(run.train())
     run.finish()
-    assert state_of(Path("on"), config, {}) == "complete"
+    assert read_run_state(Path("on"), config, {}) == "complete"
     with pytest.raises(UsageError, match="other settings than start_from"):
-        state_of(Path("on"), config.replace(start_from=Path("out/seed-2/model")), {})
+        read_run_state(Path("on"), config.replace(start_from=Path("out/seed-2/model")), {})
 
 
 def test_a_run_that_learned_from_other_text_is_not_taken(
     attendo: Command, data: Path, out: Path, recipe: Recipe
 ) -> None:
     config, run = read_recipe(recipe(PLAIN)).config(None, data), out / "seed-1"
-    texts = checksums(learned_from(config.data))
-    keep_texts(run, texts)
+    texts = compute_checksums(list_training_files(config.data))
+    write_text_checksums(run, texts)
     asked = ("reproduce", "mine.toml", "--seeds", "1", "--out", out, "--device", "cpu", "--data")
     moved = data.rename(data.with_name("moved"))
     assert attendo(*asked, moved).code == 0, "wherever it lies"
@@ -327,7 +327,8 @@ def test_a_run_that_learned_from_other_text_is_not_taken(
     failed = attendo(*asked, moved)
     assert failed.code == 2
     was, now = (
-        f"{sums['train.target']:.12}..." for sums in (texts, checksums({"train.target": moved / "train.target"}))
+        f"{sums['train.target']:.12}..."
+        for sums in (texts, compute_checksums({"train.target": moved / "train.target"}))
     )
     assert f"{run} learned from " in failed.error
     assert f"/train.target when its SHA-256 was {was}, and that of {moved / 'train.target'} is {now}: " in failed.error
@@ -345,14 +346,14 @@ def test_a_damaged_file_of_a_complete_run_is_told_at_once(
     config, path = read_recipe(recipe(PLAIN)).config(None, data), out / "seed-1" / name
     path.unlink() if content is None else path.write_text(content, "utf-8")
     with pytest.raises(ModelError, match=rf"seed-1/{name} is missing or damaged: bring it back, or remove"):
-        state_of(out / "seed-1", config, {})
+        read_run_state(out / "seed-1", config, {})
 
 
 @pytest.mark.parametrize("content", ["[1]", "{", '{"step": "3"}'])
 def test_a_run_with_damaged_scores_is_not_complete(data: Path, out: Path, recipe: Recipe, content: str) -> None:
     config = read_recipe(recipe(PLAIN)).config(None, data)
     (out / "seed-1" / "model" / "scores.json").write_text(content, "utf-8")
-    assert state_of(out / "seed-1", config, {}) == "begun"
+    assert read_run_state(out / "seed-1", config, {}) == "begun"
 
 
 def test_damaged_reports_of_a_run_that_ended_early_are_told(data: Path, out: Path, recipe: Recipe) -> None:
@@ -360,11 +361,11 @@ def test_damaged_reports_of_a_run_that_ended_early_are_told(data: Path, out: Pat
     (out / "seed-1" / "run.toml").write_text(to_toml(longer := config.replace(train=config.train.replace(steps=9))))
     with (out / "seed-1" / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "stopped", "step": 3}\n{"kind": "stopped", "st')
-    assert state_of(out / "seed-1", longer, {}) == "complete", "a last line may be cut"
+    assert read_run_state(out / "seed-1", longer, {}) == "complete", "a last line may be cut"
     with (out / "seed-1" / "metrics.jsonl").open("a") as file:
         file.write("\n")
     with pytest.raises(DataError, check=has_code("metrics_line_invalid", file="metrics.jsonl")):
-        state_of(out / "seed-1", longer, {})
+        read_run_state(out / "seed-1", longer, {})
 
 
 def test_bad_tests_and_devices_are_told_before_anything_is_trained(
@@ -415,7 +416,7 @@ def test_who_comes_second_is_told_what_reproduce_can_do(data: Path, out: Path, r
     found = read_recipe(recipe(PLAIN))
     run, config = found.plan(out)[0], found.config(None, data)
     with pytest.raises(UsageError, check=has_code("run_started_by_another_process")):
-        command._begun(run, config, torch.device("cpu"), {})
+        command._start_run(run, config, torch.device("cpu"), {})
 
 
 @pytest.mark.slow
@@ -494,15 +495,15 @@ def test_trainings_at_once_are_processes_with_logs(attendo: Command, data: Path,
 def test_what_a_process_is_asked_is_what_would_be_trained_here(data: Path, recipe: Recipe) -> None:
     found = read_recipe(recipe(VARIED))
     run = found.plan(Path("out"))[1]
-    new = command._job(found, run, data, "cpu", begun=False)
+    new = command._make_job(found, run, data, "cpu", resumes=False)
     assert new.arguments == [
         *("train", str(found.path), "--out", "out/right/seed-1", "--data", str(data)),
         *("--set", "seed=1", "--set", 'variant="right"', "--device", "cpu"),
     ]
     assert new.log == Path("out/right/seed-1.log")
-    begun = command._job(found, run, data, "cpu", begun=True)
+    begun = command._make_job(found, run, data, "cpu", resumes=True)
     assert begun.arguments == ["train", "--resume", "out/right/seed-1", "--device", "cpu"]
-    assert isinstance(begun, Job)
+    assert isinstance(begun, TrainingJob)
 
 
 def test_all_recipes_are_listed_with_their_numbers(attendo: Command) -> None:

@@ -76,7 +76,7 @@ def test_what_cannot_be_shown_is_refused(
 def test_too_many_numbers_ask_for_a_layer(
     attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "MOST_NUMBERS", 1000)
+    monkeypatch.setattr(command, "MAX_NUMBERS", 1000)
     failed = attendo("trace", model_folder, "the cat sat", "--target", "猫", "--json")
     assert failed.code == 2
     assert "choose one with --layer" in failed.error

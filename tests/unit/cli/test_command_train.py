@@ -236,7 +236,7 @@ def test_what_is_not_there_is_told_before_text_is_read(
     missing = {"tensorboard", "sacrebleu"}
     there = importlib.util.find_spec
     monkeypatch.setattr("attendo.errors.find_spec", lambda name: None if name in missing else there(name))
-    monkeypatch.setattr("attendo.runs.corpora.amount", lambda *_: pytest.fail("text was read"))
+    monkeypatch.setattr("attendo.runs.corpora.measure_data", lambda *_: pytest.fail("text was read"))
     source, target = write_pairs(tmp_path)
     failed = attendo("train", "--source", source, "--target", target, "--out", tmp_path / "run", *options)
     assert (failed.code, named in failed.error) == (2, True)

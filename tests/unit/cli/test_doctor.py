@@ -14,7 +14,7 @@ SMALL = ("preset=tiny", "tokenizer.kind=words", "model.d_model=16", "model.num_h
 
 @pytest.fixture(autouse=True)
 def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attendo.doctor.memory.measured", lambda learner, shape: None)
+    monkeypatch.setattr("attendo.doctor.memory.measure_memory", lambda learner, shape: None)
     monkeypatch.setattr("attendo.doctor.learning.ATTEMPTS", ((0.02, 40),))
 
 

@@ -12,7 +12,7 @@ from error_codes import has_code
 from attendo.cli import output, stdin
 from attendo.errors import DataError, ModelError, UsageError
 from attendo.text_model import NotANumberError, TooLongError
-from attendo.text_model.results import EMPTY
+from attendo.text_model.results import EMPTY_RESULT
 
 
 class Terminal(io.StringIO):
@@ -26,30 +26,30 @@ def give(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
 
 def test_the_first_block_is_small_and_no_line_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     give(monkeypatch, b"".join(b"%d\n" % number for number in range(5000)))
-    blocks = list(stdin.input_blocks("strict"))
+    blocks = list(stdin.read_input_blocks("strict"))
     assert [len(block) for block in blocks] == [16, 2048, 2048, 888]
     assert [line for block in blocks for line in block] == [str(number) for number in range(5000)]
 
 
 def test_lines_end_in_a_line_feed_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     give(monkeypatch, "\ufeffa\u2028b\r\nc\x85\rd\n\ne".encode())
-    assert list(stdin.input_blocks("strict")) == [["a\u2028b", "c\x85\rd", "", "e"]]
+    assert list(stdin.read_input_blocks("strict")) == [["a\u2028b", "c\x85\rd", "", "e"]]
 
 
 def test_a_terminal_is_answered_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
     give(monkeypatch, b"a\nb\n")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    assert list(stdin.input_blocks("strict")) == [["a"], ["b"], []]
+    assert list(stdin.read_input_blocks("strict")) == [["a"], ["b"], []]
 
 
 def test_what_stands_above_a_bad_line_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     give(monkeypatch, b"a\nb\n\xff\n")
-    blocks = stdin.input_blocks("strict")
+    blocks = stdin.read_input_blocks("strict")
     assert next(blocks) == ["a", "b"]
     with pytest.raises(DataError, check=has_code("stdin_line_not_utf8", line=3)):
         next(blocks)
     give(monkeypatch, b"a\nb\n\xff\n")
-    assert list(stdin.input_blocks("replace")) == [["a", "b", "\ufffd"]]
+    assert list(stdin.read_input_blocks("replace")) == [["a", "b", "\ufffd"]]
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -58,15 +58,15 @@ def test_how_far_it_is_is_told_on_a_terminal_alone(monkeypatch: pytest.MonkeyPat
     give(monkeypatch, b"")
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     monkeypatch.setattr(sys, "stderr", told)
-    monkeypatch.setattr(stdin, "SHOWN_AFTER", -1.0)
-    standing = stdin.Standing()
+    monkeypatch.setattr(stdin, "MIN_PROGRESS_SECONDS", -1.0)
+    standing = stdin.LineCounter()
     standing.add(1200)
     assert ("1,200 lines" in told.getvalue()) == terminal
     standing.clear()
     assert told.getvalue().endswith("\r\x1b[K") == terminal
-    monkeypatch.setattr(stdin, "SHOWN_AFTER", 1000.0)
+    monkeypatch.setattr(stdin, "MIN_PROGRESS_SECONDS", 1000.0)
     before = told.getvalue()
-    stdin.Standing().add(5)
+    stdin.LineCounter().add(5)
     assert told.getvalue() == before  # short work needs no word
 
 
@@ -75,7 +75,7 @@ def test_who_waits_for_an_answer_is_not_kept_waiting(monkeypatch: pytest.MonkeyP
     reading, writing = os.pipe()
     with os.fdopen(reading, encoding="utf-8") as pipe, os.fdopen(writing, "wb", buffering=0) as other:
         monkeypatch.setattr(sys, "stdin", pipe)
-        blocks = stdin.input_blocks("strict")
+        blocks = stdin.read_input_blocks("strict")
         other.write(b"a\r\nb\n\nc")
         assert next(blocks) == ["a", "b", ""]
         other.write("c\n我\nd".encode())
@@ -89,7 +89,7 @@ def test_of_a_file_nothing_is_cut_short_nor_lost(monkeypatch: pytest.MonkeyPatch
     (tmp_path / "text").write_text("\n".join(text), "utf-8")
     with (tmp_path / "text").open(encoding="utf-8") as file:
         monkeypatch.setattr(sys, "stdin", file)
-        blocks = list(stdin.input_blocks("strict"))
+        blocks = list(stdin.read_input_blocks("strict"))
     assert [len(block) for block in blocks] == [16, 2048, 2048, 888]
     assert [line for block in blocks for line in block] == text
 
@@ -97,20 +97,20 @@ def test_of_a_file_nothing_is_cut_short_nor_lost(monkeypatch: pytest.MonkeyPatch
 def test_a_closed_input_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(UsageError, check=has_code("stdin_closed")):
-        next(stdin.input_blocks("strict"))
+        next(stdin.read_input_blocks("strict"))
 
 
 def test_a_fault_of_a_text_is_told_of_its_line() -> None:
     told = r"^some line 8 has 9 tokens; the model reads at most 4: shorten the line, or take it out$"
-    with pytest.raises(DataError, match=told), stdin.lines_of(Path("some"), before=6):
+    with pytest.raises(DataError, match=told), stdin.name_line_in_errors(Path("some"), lines_before=6):
         raise TooLongError("text_exceeds_model_limit", 1, position=2, total=3, tokens=9, limit=4)
     told = has_code("line_log_probability_nan", line=5)
-    with pytest.raises(ModelError, check=told), stdin.lines_of(Path("some"), places=[6, 4, 2]):
+    with pytest.raises(ModelError, check=told), stdin.name_line_in_errors(Path("some"), line_indices=[6, 4, 2]):
         raise NotANumberError("text_log_probability_nan", "fp16", 1, position=2, total=3)
 
 
 def test_unknown_words_are_told_shortly() -> None:
-    (told,) = output.warnings(6, replace(EMPTY, unknown=("x" * 10_000, *map(str, range(60)))))
+    (told,) = output.list_warnings(6, replace(EMPTY_RESULT, unknown=("x" * 10_000, *map(str, range(60)))))
     assert told.startswith("line 7: not in the vocabulary: 'xxx")
     assert told.endswith("'18' and 41 more")
     assert len(told) < 400

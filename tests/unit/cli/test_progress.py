@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from attendo.cli.progress import Best, TrainingProgress
+from attendo.cli.progress import BestValidation, TrainingProgress
 from attendo.train.loop import Saved, SaveFailed, Skipped, Step, Stopped, Validation
 
 
@@ -35,7 +35,7 @@ def said(progress: TrainingProgress) -> list[str]:
 
 def displayed(progress: TrainingProgress) -> list[str]:
     with progress.console.capture() as captured:
-        progress.console.print(progress._display())
+        progress.console.print(progress._render())
     return [line.rstrip() for line in Text.from_ansi(captured.get()).plain.splitlines()]
 
 
@@ -61,7 +61,7 @@ def test_short_runs_have_few_lines_and_always_the_last_step(steps: int, lines: i
 
 
 def test_a_resumed_run_goes_on_where_it_was() -> None:
-    progress = plain(10_000, "bleu", Best(29.5, 4500))
+    progress = plain(10_000, "bleu", BestValidation(29.5, 4500))
     progress.show(step(5001, seconds=90_000.0))
     assert progress.done == 5001
     for number in range(5002, 5011):
@@ -204,7 +204,7 @@ def test_no_fact_is_broken_on_a_narrow_terminal(width: int) -> None:
 def test_a_terminal_keeps_lines_above_the_display_and_the_last_state_at_the_end() -> None:
     progress = terminal(100)
     with progress:
-        progress.say("text")
+        progress.print_line("text")
         for number in range(1, 101):
             progress.show(step(number))
         progress.show(Validation(100, 2.5))
@@ -241,7 +241,7 @@ def test_the_time_left_never_jumps_by_a_factor_of_ten() -> None:
         slow = int(seconds / 20) % 3 == 2
         seconds += 5.0 if slow else 0.05
         progress.show(step(number, seconds=seconds))
-        shown.append(progress._pace.seconds_for(progress.steps - number))
+        shown.append(progress._statistics.estimate_seconds(progress.steps - number))
     known = [each for each in shown if each is not None]
     assert len(known) > 3900
     assert max(max(a / b, b / a) for a, b in pairwise(known)) < 2

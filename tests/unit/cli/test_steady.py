@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from attendo.cli.output import Steady, steady_console
+from attendo.cli.output import BestEffortStderr, make_stderr_console
 from attendo.cli.progress import TrainingProgress
 from attendo.train.loop import Validation
 
@@ -29,7 +29,7 @@ class Breaking(io.StringIO):
 def test_what_cannot_be_said_any_more_is_not_said(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     broken = Breaking(number, after=1)
     monkeypatch.setattr(sys, "stderr", broken)
-    steady = Steady()
+    steady = BestEffortStderr()
     assert [steady.write(text) for text in ("one", "two", "three")] == [3, 3, 5]
     steady.flush()
     assert broken.getvalue() == "one"
@@ -39,10 +39,10 @@ def test_the_display_of_a_training_goes_on_without_a_reader(monkeypatch: pytest.
     monkeypatch.setattr(sys, "stderr", Breaking(errno.EPIPE))
     with TrainingProgress(10) as progress:
         progress.show(Validation(step=5, loss=1.0, scores={}, signatures={}, samples=(), old={}))
-        progress.say("still here")
+        progress.print_line("still here")
 
 
 def test_a_console_says_what_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    steady_console().print("here")
-    steady_console(quiet=True).print("not here")
+    make_stderr_console().print("here")
+    make_stderr_console(quiet=True).print("not here")
     assert capsys.readouterr().err == "here\n"

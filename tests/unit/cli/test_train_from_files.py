@@ -8,7 +8,7 @@ import pytest
 from tiny import QUICK_RUN, SOURCES, TARGETS, Command, settings, tiny_model, write_pairs
 
 from attendo.data.prepared import open_prepared
-from attendo.runs.config import stored_config
+from attendo.runs.config import load_run_config
 from attendo.text import SentencePiece
 from attendo.text_model import load
 
@@ -81,7 +81,7 @@ def test_a_file_with_both_sides_may_stand_in_place_of_a_run_file(
     assert done.code == 0, done.errors
     assert f"; the first pair is {SOURCES[0]!r} → {TARGETS[0]!r}\n" in done.errors
     assert "source is field source, target is field target" in done.errors or "source is column 1" in done.errors
-    assert stored_config(Path("runs/words")).train.steps == 2
+    assert load_run_config(Path("runs/words")).train.steps == 2
 
 
 def test_fields_and_columns_may_be_named(attendo: Command, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_epochs_become_as_many_steps_as_they_have(attendo: Command, tmp_path: Pa
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text("utf-8").splitlines()]
     steps = [line for line in lines if line["kind"] == "step"]
     assert [step["epoch"] for step in steps] == [0] * (len(steps) // 2) + [1] * (len(steps) // 2)
-    config = stored_config(tmp_path / "run")
+    config = load_run_config(tmp_path / "run")
     assert (config.train.steps, config.train.epochs) == (len(steps), None)
     assert attendo("train", "--resume", tmp_path / "run").code == 0
 
@@ -182,7 +182,7 @@ def test_an_own_sentencepiece_model_is_used_as_it_is(attendo: Command, tmp_path:
     done = attendo("train", *files, "--out", tmp_path / "run", "--steps", "2", *named, *quick)
     assert done.code == 0, done.errors
     (tmp_path / "own.model").unlink()  # the run and the model folder have their own copy
-    model = load(tmp_path / "run" / "model", "cpu").stored
+    model = load(tmp_path / "run" / "model", "cpu").stored_model
     assert model.source_tokenizer.pieces(model.source_tokenizer.encode(SOURCES[0])) == own.pieces(
         own.encode(SOURCES[0])
     )

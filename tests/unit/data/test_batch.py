@@ -6,7 +6,7 @@ from error_codes import has_code
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.data.batch import Batch, Example, Sequences, collate, collate_sequences, collate_sources
+from attendo.data.batch import Batch, Example, RaggedArray, collate, collate_sequences, collate_sources
 from attendo.errors import UsageError
 from attendo.text import BOS, EOS, PAD
 
@@ -104,16 +104,21 @@ def test_a_batch_made_by_hand_counts_itself() -> None:
 
 
 def test_counts_and_numbers_travel_with_a_batch_and_are_not_counted_again() -> None:
-    batch = collate_sequences(Sequences.of([[7, 8], [9]]), Sequences.of([[5], [5]]), numbers=(40, 2))
+    batch = collate_sequences(
+        RaggedArray.from_lists([[7, 8], [9]]), RaggedArray.from_lists([[5], [5]]), numbers=(40, 2)
+    )
     moved = batch.to("meta")  # where nothing could be counted
     assert (moved.tokens, moved.padding, moved.numbers) == (4, 1, (40, 2))
 
 
 @given(pairs_of_ids, st.integers(1, 12))
 def test_the_shares_of_several_processes_are_the_batch(pairs: list[tuple[list[int], list[int]]], world: int) -> None:
-    sides = Sequences.of([source for source, _ in pairs]), Sequences.of([target for _, target in pairs])
+    sides = (
+        RaggedArray.from_lists([source for source, _ in pairs]),
+        RaggedArray.from_lists([target for _, target in pairs]),
+    )
     batch = collate_sequences(*sides, numbers=tuple(range(len(pairs))))
-    shares = [batch.share(rank, world) for rank in range(world)]
+    shares = [batch.shard(rank, world) for rank in range(world)]
     assert sum(share.tokens for share in shares) == batch.tokens
     assert sorted(number for share in shares for number in share.numbers) == list(range(len(pairs)))
     for rank, share in enumerate(shares):

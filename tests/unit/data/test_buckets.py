@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attendo.data.batch import Example, collate
-from attendo.data.bucketing import cut, group_by_length
+from attendo.data.bucketing import group_by_length, make_batches
 from attendo.data.corpus_files import read_lines
 from attendo.text import SentencePiece
 
@@ -33,7 +33,7 @@ def test_cutting_keeps_every_row_once_and_the_budget(
     sizes: list[tuple[int, int]], budget: int, sort_within: int | None
 ) -> None:
     source, target = np.array(sizes, np.int64).T + 1
-    groups = cut(source, target, budget, sort_within)
+    groups = make_batches(source, target, budget, sort_within)
     assert sorted(row for group in groups for row in group.tolist()) == list(range(len(sizes)))
     for group in groups:
         assert len(group) == 1 or len(group) * max(source[group].max(), target[group].max()) <= budget
@@ -41,30 +41,30 @@ def test_cutting_keeps_every_row_once_and_the_budget(
 
 def test_cutting_nothing_gives_nothing() -> None:
     nothing = np.zeros(0, np.int64)
-    assert cut(nothing, nothing, 100) == []
+    assert make_batches(nothing, nothing, 100) == []
 
 
 def test_pairs_of_the_same_lengths_stay_in_the_order_given() -> None:
     same = np.full(10, 5)
-    assert [group.tolist() for group in cut(same, same, 20)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert [group.tolist() for group in make_batches(same, same, 20)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
 def test_rows_are_sorted_within_stretches_of_the_order_given() -> None:
     lengths_of_both = np.array([9, 2, 9, 2] * 4)
-    groups = cut(lengths_of_both, lengths_of_both, 1000, sort_within=8)
+    groups = make_batches(lengths_of_both, lengths_of_both, 1000, sort_within=8)
     assert [group.tolist() for group in groups] == [[1, 3, 5, 7, 0, 2, 4, 6], [9, 11, 13, 15, 8, 10, 12, 14]]
 
 
 def test_the_rows_of_a_full_batch_follow_from_its_widths() -> None:
     lengths_of_both = np.array([5] * 21 + [6] * 30)
-    assert [len(group) for group in cut(lengths_of_both, lengths_of_both, 100)] == [16, 16, 16, 3]
-    assert [len(group) for group in cut(lengths_of_both, lengths_of_both, 35)] == [7, 7, 7, *[5] * 6]
+    assert [len(group) for group in make_batches(lengths_of_both, lengths_of_both, 100)] == [16, 16, 16, 3]
+    assert [len(group) for group in make_batches(lengths_of_both, lengths_of_both, 35)] == [7, 7, 7, *[5] * 6]
 
 
 def test_lopsided_pairs_lie_beside_their_like() -> None:
     """Sorted by the longer side alone, each batch would hold both kinds and pad them."""
     source, target = np.array([9, 3] * 48), np.array([3, 9] * 48)
-    for group in cut(source, target, 9 * 24):
+    for group in make_batches(source, target, 9 * 24):
         assert len({(int(source[row]), int(target[row])) for row in group}) == 1
 
 
@@ -74,7 +74,7 @@ def test_little_of_a_batch_of_captions_is_padding(shared: Path) -> None:
     tokenizer = SentencePiece.train(chain(*sides), 8000)
     source, target = (np.array([len(ids) + 1 for ids in tokenizer.encode_many(side)]) for side in sides)
     for budget, most in ((2048, 0.025), (4096, 0.035), (8192, 0.05)):
-        groups = cut(source, target, budget)
+        groups = make_batches(source, target, budget)
         positions = sum(len(rows) * int(source[rows].max() + target[rows].max()) for rows in groups)
         assert 1 - int(source.sum() + target.sum()) / positions < most
         assert len(groups) < 1.1 * np.maximum(source, target).sum() / budget

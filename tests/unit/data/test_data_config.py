@@ -14,7 +14,7 @@ TEXT: dict[str, Any] = {"source": "a.en", "target": "a.de"}
 def test_two_files_are_one_corpus_of_weight_one() -> None:
     (corpus,) = DataConfig(**TEXT, tag="<2de>").training
     assert corpus == CorpusConfig(source=Path("a.en"), target=Path("a.de"), tag="<2de>")
-    assert (corpus.weight, corpus.form, corpus.name) == (1.0, "text", "a.en + a.de")
+    assert (corpus.weight, corpus.format, corpus.name) == (1.0, "text", "a.en + a.de")
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_two_files_are_one_corpus_of_weight_one() -> None:
 )
 def test_the_name_of_a_file_tells_its_form(name: str, form: str) -> None:
     fields = {"source_field": "s", "target_field": "t"} if form == "jsonl" else {}
-    assert CorpusConfig(file=name, **fields).form == form
+    assert CorpusConfig(file=name, **fields).format == form
 
 
 def test_validation_files_share_fields_and_tag_with_the_training_file() -> None:
@@ -112,9 +112,9 @@ def test_files_are_found_from_any_folder_once_their_names_are_anchored(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     relative = [DataConfig(**TEXT), DataConfig(text="a"), DataConfig(**TEXT, folder="x"), DataConfig(corpora=(TEXT,))]
-    assert [each.anchored().folder for each in relative] == [tmp_path, tmp_path, tmp_path / "x", tmp_path]
-    assert DataConfig(prepared="p").anchored().prepared == tmp_path / "p"
+    assert [each.resolve_paths().folder for each in relative] == [tmp_path, tmp_path, tmp_path / "x", tmp_path]
+    assert DataConfig(prepared="p").resolve_paths().prepared == tmp_path / "p"
     for found in (DataConfig(source="/a", target="/b"), DataConfig(**TEXT, folder="/x"), DataConfig(task="builtin")):
-        assert found.anchored() == found
-    half = DataConfig(source="/a", target="/b", valid_source="/c", valid_target="d").anchored()
+        assert found.resolve_paths() == found
+    half = DataConfig(source="/a", target="/b", valid_source="/c", valid_target="d").resolve_paths()
     assert (half.training[0].source, half.validation[0].target) == (Path("/a"), tmp_path / "d")

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attendo.text import Bytes, Characters, SentencePiece, Tokenizer, Words
-from attendo.text.newlines import LINE, LineBreaks, as_line
+from attendo.text.newlines import NEWLINE_SYMBOL, NewlineTokenizer, strip_line_end
 
 LINES = ["the cat sat on the mat", "a dog ran", "the dog sat"] * 5
 
 TOKENIZERS: dict[str, Tokenizer] = {
-    "bpe": SentencePiece.train(LINES, 300, "bpe", (LINE,)),
-    "unigram": SentencePiece.train(LINES, 300, "unigram", (LINE,)),
-    "words": Words.build(LINES, symbols=(LINE,)),
-    "bytes": Bytes((LINE,)),
+    "bpe": SentencePiece.train(LINES, 300, "bpe", (NEWLINE_SYMBOL,)),
+    "unigram": SentencePiece.train(LINES, 300, "unigram", (NEWLINE_SYMBOL,)),
+    "words": Words.build(LINES, symbols=(NEWLINE_SYMBOL,)),
+    "bytes": Bytes((NEWLINE_SYMBOL,)),
     "characters": Characters.build(["the cat sat on a dog ran m\n"]),
 }
 
@@ -23,16 +23,16 @@ words = st.sampled_from([" the", " cat", "\ndog", " ", "\n", "\n\n", " sat", " m
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @given(st.lists(words, max_size=12))
 def test_text_comes_back_with_its_line_breaks(kind: str, parts: list[str]) -> None:
-    tokenizer, text = LineBreaks(TOKENIZERS[kind]), "".join(parts)
+    tokenizer, text = NewlineTokenizer(TOKENIZERS[kind]), "".join(parts)
     assert tokenizer.decode(tokenizer.encode(text)) == text
     assert tokenizer.encode_many([text]) == [tokenizer.encode(text)]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "words"])
 def test_a_word_is_the_same_at_the_beginning_of_a_line_and_inside_it(kind: str) -> None:
-    tokenizer = LineBreaks(TOKENIZERS[kind])
+    tokenizer = NewlineTokenizer(TOKENIZERS[kind])
     line = tokenizer.encode("\n")
-    assert tokenizer.pieces(line) == [LINE]
+    assert tokenizer.pieces(line) == [NEWLINE_SYMBOL]
     assert tokenizer.encode("cat\nthe dog") == [*tokenizer.encode("cat"), *line, *tokenizer.encode("the dog")]
     assert tokenizer.encode("\nthe dog\n\nsat") == [
         *line,
@@ -45,26 +45,30 @@ def test_a_word_is_the_same_at_the_beginning_of_a_line_and_inside_it(kind: str) 
 
 def test_a_tokenizer_that_keeps_line_breaks_by_itself_writes_no_symbol_for_them() -> None:
     plain = TOKENIZERS["characters"]
-    assert LineBreaks(plain).encode("the\ncat") == plain.encode("the\ncat")
-    spelled = Characters.build([LINE, "\n"])
-    assert LineBreaks(spelled).decode(spelled.encode(f"{LINE}\n")) == f"{LINE}\n"
+    assert NewlineTokenizer(plain).encode("the\ncat") == plain.encode("the\ncat")
+    spelled = Characters.build([NEWLINE_SYMBOL, "\n"])
+    assert NewlineTokenizer(spelled).decode(spelled.encode(f"{NEWLINE_SYMBOL}\n")) == f"{NEWLINE_SYMBOL}\n"
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 def test_lines_end_alike_whoever_wrote_them(kind: str) -> None:
-    tokenizer = LineBreaks(TOKENIZERS[kind])
+    tokenizer = NewlineTokenizer(TOKENIZERS[kind])
     assert tokenizer.encode("the cat\r\n\r\nsat") == tokenizer.encode("the cat\n\nsat")
     assert tokenizer.unknown("the cat\r\n") == []
     assert tokenizer.encode_many(["cat\r\n"]) == tokenizer.encode_many(["cat\n"])
 
 
 def test_the_end_of_a_line_is_not_part_of_it() -> None:
-    assert [as_line(text) for text in ("a b\n", "a b\r\n", "a b\r", "a\r\nb", " a ")] == [*["a b"] * 3, "a\nb", " a "]
+    assert [strip_line_end(text) for text in ("a b\n", "a b\r\n", "a b\r", "a\r\nb", " a ")] == [
+        *["a b"] * 3,
+        "a\nb",
+        " a ",
+    ]
 
 
 def test_all_else_is_told_by_the_tokenizer_inside() -> None:
     inside = TOKENIZERS["words"]
-    tokenizer = LineBreaks(inside)
-    assert (tokenizer.kind, tokenizer.vocab_size, tokenizer.symbols) == ("words", inside.vocab_size, (LINE,))
+    tokenizer = NewlineTokenizer(inside)
+    assert (tokenizer.kind, tokenizer.vocab_size, tokenizer.symbols) == ("words", inside.vocab_size, (NEWLINE_SYMBOL,))
     assert tokenizer.unknown("the\nfox") == ["fox"]
-    assert tokenizer == LineBreaks(Words.build(LINES, symbols=(LINE,)))
+    assert tokenizer == NewlineTokenizer(Words.build(LINES, symbols=(NEWLINE_SYMBOL,)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attendo.data.corpus_files import raw_pairs, read_lines
+from attendo.data.corpus_files import read_lines, read_raw_pairs
 from attendo.errors import DataError
 
 
@@ -125,7 +125,7 @@ def files(folder: Path, left: bytes, right: bytes) -> tuple[Path, Path]:
 
 
 def read_pairs(source: Path, target: Path) -> list[tuple[str, str]]:
-    return [(left.decode(), right.decode()) for left, right in raw_pairs(source, target)]
+    return [(left.decode(), right.decode()) for left, right in read_raw_pairs(source, target)]
 
 
 def fault(source: Path, target: Path) -> str:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from prepared_data import from_lengths
 
 from attendo.data import sampler as pools_module
-from attendo.data.prepared import Prepared
-from attendo.data.sampler import Place, PoolReader, pools
+from attendo.data.prepared import PreparedData
+from attendo.data.sampler import BufferPosition, BufferReader, epoch_buffers
 from attendo.keyed_random import Keys
 
 
@@ -21,12 +21,12 @@ from attendo.keyed_random import Keys
 def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pools of 16 blocks of 4 pairs, so that few pairs show what many would."""
     monkeypatch.setattr(pools_module, "BLOCK_PAIRS", 4)
-    monkeypatch.setattr(pools_module, "POOL_PAIRS", 64)
+    monkeypatch.setattr(pools_module, "BUFFER_PAIRS", 64)
 
 
 def test_an_epoch_reads_every_block_once(tmp_path: Path) -> None:
     prepared = from_lengths(tmp_path, [[(2, 2)] * 301])
-    places = pools(prepared.corpora, 1, 0)
+    places = epoch_buffers(prepared.corpora, 1, 0)
     assert [place.pool for place in places] == list(range(5))
     assert sorted(numbers(prepared, places)) == list(range(301))
     pairs = [sum(block["last"] - block["first"] for block in place.blocks) for place in places]
@@ -36,23 +36,25 @@ def test_an_epoch_reads_every_block_once(tmp_path: Path) -> None:
 def test_another_epoch_or_seed_is_another_order(tmp_path: Path) -> None:
     prepared = from_lengths(tmp_path, [[(2, 2)] * 300])
     keys = ((1, 0), (1, 1), (2, 0))
-    orders = {tuple(numbers(prepared, pools(prepared.corpora, seed, epoch))) for seed, epoch in keys}
+    orders = {tuple(numbers(prepared, epoch_buffers(prepared.corpora, seed, epoch))) for seed, epoch in keys}
     assert len(orders) == 3
-    assert tuple(numbers(prepared, pools(prepared.corpora, 1, 0))) in orders
-    first_pools = {tuple(pools(prepared.corpora, seed, epoch)[0].blocks["first"].tolist()) for seed, epoch in keys}
+    assert tuple(numbers(prepared, epoch_buffers(prepared.corpora, 1, 0))) in orders
+    first_pools = {
+        tuple(epoch_buffers(prepared.corpora, seed, epoch)[0].blocks["first"].tolist()) for seed, epoch in keys
+    }
     assert len(first_pools) == 3
 
 
 def test_the_first_pool_is_drawn_from_everywhere(tmp_path: Path) -> None:
     prepared = from_lengths(tmp_path, [[(2, 2)] * 2000])
-    places = Counter(number // 500 for number in numbers(prepared, pools(prepared.corpora, 1, 0)[:1]))
+    places = Counter(number // 500 for number in numbers(prepared, epoch_buffers(prepared.corpora, 1, 0)[:1]))
     assert all(places[quarter] >= 4 for quarter in range(4))
 
 
 def test_a_corpus_of_one_pool_is_shuffled_whole(tmp_path: Path) -> None:
     prepared = from_lengths(tmp_path, [[(2, 2)] * 64])
-    (place,) = pools(prepared.corpora, 1, 0)
-    order = PoolReader(prepared, 100, 1).read(place).numbers.tolist()
+    (place,) = epoch_buffers(prepared.corpora, 1, 0)
+    order = BufferReader(prepared, 100, 1).read(place).numbers.tolist()
     assert sorted(order) == list(range(64))
     neighbours = sum(abs(a - b) == 1 for a, b in pairwise(order))
     assert neighbours < 10
@@ -60,7 +62,7 @@ def test_a_corpus_of_one_pool_is_shuffled_whole(tmp_path: Path) -> None:
 
 def test_a_weight_is_how_often_an_epoch_goes_through_a_corpus(tmp_path: Path) -> None:
     prepared = from_lengths(tmp_path, [[(2, 2)] * 400, [(2, 2)] * 200, [(2, 2)] * 30], weights=[0.25, 2.5, 1.0])
-    epochs = [Counter(numbers(prepared, pools(prepared.corpora, 1, epoch))) for epoch in range(3)]
+    epochs = [Counter(numbers(prepared, epoch_buffers(prepared.corpora, 1, epoch))) for epoch in range(3)]
     for drawn in epochs:
         assert {drawn[number] for number in range(400)} == {0, 1}
         assert 60 < sum(drawn[number] for number in range(400)) < 140
@@ -72,17 +74,17 @@ def test_a_weight_is_how_often_an_epoch_goes_through_a_corpus(tmp_path: Path) ->
 
 def test_pools_of_a_corpus_of_small_weight_are_not_small(tmp_path: Path) -> None:
     prepared = from_lengths(tmp_path, [[(2, 2)] * 2000], weights=[0.1])
-    places = pools(prepared.corpora, 1, 0)
+    places = epoch_buffers(prepared.corpora, 1, 0)
     assert len(places) == 4
-    assert all(40 < len(PoolReader(prepared, 100, 1).read(place).numbers) < 90 for place in places[:3])
+    assert all(40 < len(BufferReader(prepared, 100, 1).read(place).numbers) < 90 for place in places[:3])
 
 
 def test_long_sentences_make_pools_of_fewer_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools_module, "POOL_TOKENS", 1000)
+    monkeypatch.setattr(pools_module, "BUFFER_TOKENS", 1000)
     prepared = from_lengths(tmp_path, [[(20, 30)] * 200])
     tokens = [
         len(pool.source.ids) + len(pool.target.ids)
-        for pool in (PoolReader(prepared, 100, 1).read(place) for place in pools(prepared.corpora, 1, 0))
+        for pool in (BufferReader(prepared, 100, 1).read(place) for place in epoch_buffers(prepared.corpora, 1, 0))
     ]
     assert len(tokens) == 10
     assert max(tokens) <= 1000 + 4 * 50
@@ -90,8 +92,8 @@ def test_long_sentences_make_pools_of_fewer_pairs(tmp_path: Path, monkeypatch: p
 
 def test_numbers_name_the_pairs_that_were_read(tmp_path: Path) -> None:
     prepared = from_lengths(tmp_path, [[(2, 1)] * 70, [(1, 3)] * 50], weights=[1.5, 1.0])
-    for place in pools(prepared.corpora, 1, 0):
-        pool = PoolReader(prepared, 100, 1).read(place)
+    for place in epoch_buffers(prepared.corpora, 1, 0):
+        pool = BufferReader(prepared, 100, 1).read(place)
         for row, number in enumerate(pool.numbers.tolist()):
             lengths = (2, 1) if number < 70 else (1, 3)
             assert (pool.source[row], pool.target[row]) == ([4 + number] * lengths[0], [4 + number] * lengths[1])
@@ -99,9 +101,9 @@ def test_numbers_name_the_pairs_that_were_read(tmp_path: Path) -> None:
 
 def test_batches_do_not_come_from_short_to_long(tmp_path: Path) -> None:
     prepared = from_lengths(tmp_path, [[(n + 1, n + 1) for n in range(64)]])
-    (place,) = pools(prepared.corpora, 1, 0)
-    pool = PoolReader(prepared, 64, 1).read(place)
-    widths = [pool.batch(number).source_ids.size(1) for number in range(len(pool.groups))]
+    (place,) = epoch_buffers(prepared.corpora, 1, 0)
+    pool = BufferReader(prepared, 64, 1).read(place)
+    widths = [pool.batch(number).source_ids.size(1) for number in range(len(pool.batch_rows))]
     assert widths != sorted(widths)
     assert sorted(widths) != sorted(widths, reverse=True)
 
@@ -126,19 +128,19 @@ class Doubled:
 
 def test_sentences_are_cut_otherwise_before_their_lengths_are_measured(tmp_path: Path) -> None:
     prepared = from_lengths(tmp_path, [[(3, 5)] * 60])
-    (place,) = pools(prepared.corpora, 1, 0)
-    pool = PoolReader(prepared, 40, 1, (Doubled(), Doubled())).read(place)
+    (place,) = epoch_buffers(prepared.corpora, 1, 0)
+    pool = BufferReader(prepared, 40, 1, (Doubled(), Doubled())).read(place)
     assert {3, 6} == set(pool.source.lengths.tolist())
     assert {5, 10} == set(pool.target.lengths.tolist())
-    for number in range(len(pool.groups)):
+    for number in range(len(pool.batch_rows)):
         batch = pool.batch(number)
         assert batch.source_ids.size(0) * max(batch.source_ids.size(1), batch.target_ids.size(1)) <= 40
 
 
 def test_a_sentence_that_would_become_too_long_stays_as_it_was(tmp_path: Path) -> None:
     prepared = from_lengths(tmp_path, [[(700, 2)] * 20])
-    (place,) = pools(prepared.corpora, 1, 0)
-    pool = PoolReader(prepared, 40, 1, (Doubled(), Doubled())).read(place)
+    (place,) = epoch_buffers(prepared.corpora, 1, 0)
+    pool = BufferReader(prepared, 40, 1, (Doubled(), Doubled())).read(place)
     assert set(pool.source.lengths.tolist()) == {700}
     assert set(pool.target.lengths.tolist()) == {2, 4}
     assert all(pool.source[row] == [4 + number] * 700 for row, number in enumerate(pool.numbers.tolist()))
@@ -150,8 +152,8 @@ def test_keys_tell_epochs_sides_and_copies_apart(tmp_path: Path) -> None:
     rounds: list[int] = []
     for epoch in range(2):
         recut = (Doubled(), Doubled())
-        for place in pools(prepared.corpora, 1, epoch):
-            PoolReader(prepared, 40, 1, recut).read(place)
+        for place in epoch_buffers(prepared.corpora, 1, epoch):
+            BufferReader(prepared, 40, 1, recut).read(place)
         seen += recut[0].keys + recut[1].keys
         rounds += set(recut[0].rounds + recut[1].rounds)
     assert len(set(seen)) == len(seen) == 2 * 2 * 3 * 20
@@ -160,21 +162,21 @@ def test_keys_tell_epochs_sides_and_copies_apart(tmp_path: Path) -> None:
 
 def test_a_pool_that_nobody_waits_for_is_given_up(tmp_path: Path) -> None:
     prepared = from_lengths(tmp_path, [[(3, 5)] * 20])
-    (place,) = pools(prepared.corpora, 1, 0)
+    (place,) = epoch_buffers(prepared.corpora, 1, 0)
     recut = Doubled()
     with pytest.raises(CancelledError):
-        PoolReader(prepared, 40, 1, (recut, recut)).read(place, lambda: True)
+        BufferReader(prepared, 40, 1, (recut, recut)).read(place, lambda: True)
     assert recut.keys == []
 
 
-def numbers(prepared: Prepared, places: list[Place]) -> list[int]:
+def numbers(prepared: PreparedData, places: list[BufferPosition]) -> list[int]:
     """Of all pairs in these pools, batch by batch."""
     return list(_numbers(prepared, places))
 
 
-def _numbers(prepared: Prepared, places: list[Place]) -> Iterator[int]:
-    reader = PoolReader(prepared, 100, 1)
+def _numbers(prepared: PreparedData, places: list[BufferPosition]) -> Iterator[int]:
+    reader = BufferReader(prepared, 100, 1)
     for place in places:
         pool = reader.read(place)
-        for number in range(len(pool.groups)):
+        for number in range(len(pool.batch_rows)):
             yield from pool.batch(number).numbers

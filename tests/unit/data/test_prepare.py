@@ -12,9 +12,9 @@ from error_codes import has_code
 from prepared_data import WORDS, ListCorpus, prepare_all, sentences
 
 from attendo.data.config import CorpusConfig, DataConfig
-from attendo.data.corpus_files import FileCorpus, Row
+from attendo.data.corpus_files import CorpusRow, FileCorpus
 from attendo.data.prepare import Preparing, prepare, settings_hash
-from attendo.data.prepared import Prepared, open_prepared
+from attendo.data.prepared import PreparedData, open_prepared
 from attendo.errors import AttendoError, DataError, UsageError
 from attendo.text.config import TokenizerConfig
 
@@ -204,7 +204,7 @@ def test_a_file_that_changes_between_the_readings_is_refused(tmp_path: Path) -> 
         weight: float = 1.0
         lines: int = 10
 
-        def rows(self) -> Iterator[Row]:
+        def rows(self) -> Iterator[CorpusRow]:
             self.lines += 1
             return ListCorpus(sentences(self.lines)).rows()
 
@@ -313,7 +313,7 @@ def run(settings: DataConfig, tokenizer: object, folder: Path) -> None:
         pass
 
 
-def decoded(prepared: Prepared) -> list[tuple[str, str]]:
+def decoded(prepared: PreparedData) -> list[tuple[str, str]]:
     """The training pairs as text again."""
     examples = [corpus.shards.example(n) for corpus in prepared.corpora for n in range(len(corpus.shards))]
     source, target = prepared.source_tokenizer, prepared.target_tokenizer

@@ -15,21 +15,21 @@ from attendo.data import lm_text
 from attendo.data.config import DataConfig
 from attendo.data.lm_text import WindowBatches
 from attendo.data.prepare import prepare
-from attendo.data.prepared import Prepared, open_prepared
+from attendo.data.prepared import PreparedData, open_prepared
 from attendo.data.sampler import BatchStream
-from attendo.data.scan_pass import Sample
+from attendo.data.scan_pass import ReservoirSample
 from attendo.data.shards import ShardWriter
 from attendo.errors import DataError, UsageError
 from attendo.text import EOS, Tokenizer, Words
 from attendo.text.config import TokenizerConfig
-from attendo.text.newlines import LINE, LineBreaks
+from attendo.text.newlines import NEWLINE_SYMBOL, NewlineTokenizer
 
 CHARACTERS = TokenizerConfig(kind="characters")
 
 
 def prepared(
     folder: Path, text: str, tokenizer: TokenizerConfig | tuple[Tokenizer, Tokenizer] = CHARACTERS, /, **settings: Any
-) -> Prepared:
+) -> PreparedData:
     (folder / "text.txt").write_text(text, "utf-8")
     config = DataConfig(**{"text": "text.txt", "folder": folder, "window": 16, **settings})
     for _ in prepare([], None, config, tokenizer, 1, folder / "data"):
@@ -37,12 +37,12 @@ def prepared(
     return open_prepared(folder / "data", verify=True)
 
 
-def windows(data: Prepared) -> list[list[int]]:
+def windows(data: PreparedData) -> list[list[int]]:
     _, target = data.corpora[0].shards.read(0, data.pairs)
     return [target[number] for number in range(data.pairs)]
 
 
-def validation(data: Prepared) -> list[list[int]]:
+def validation(data: PreparedData) -> list[list[int]]:
     assert data.valid_windows is not None
     source, target = data.valid_windows.read(0, len(data.valid_windows))
     assert len(source.ids) == 0
@@ -90,8 +90,8 @@ def test_windows_do_not_depend_on_how_the_text_is_read(
         found.append(prepared(tmp_path / place, text, TokenizerConfig(kind=kind, **size)))  # type: ignore[arg-type]
     one, other = found
     assert (windows(one), validation(one)) == (windows(other), validation(other))
-    tokenizer = LineBreaks(one.target_tokenizer)
-    assert (LINE in tokenizer.symbols) == (kind != "characters")
+    tokenizer = NewlineTokenizer(one.target_tokenizer)
+    assert (NEWLINE_SYMBOL in tokenizer.symbols) == (kind != "characters")
     whole = [*windows(one)[0], *(token for row in windows(one)[1:-1] for token in row[-4:])]
     assert text.startswith(tokenizer.decode(whole))
     assert "\n" in tokenizer.decode(whole)
@@ -115,7 +115,7 @@ def test_batches_are_windows_without_padding(tmp_path: Path) -> None:
     for each in placed:
         for number, labels in zip(each.batch.numbers, each.batch.labels.tolist(), strict=True):
             assert labels == stored[number]
-    again = next(BatchStream(data, 128, seed=1).batches(placed[6].after)).batch
+    again = next(BatchStream(data, 128, seed=1).batches(placed[6].next_position)).batch
     assert again.numbers == placed[7].batch.numbers
 
 
@@ -129,7 +129,7 @@ def test_all_of_the_validation_text_is_in_its_batches(tmp_path: Path) -> None:
 
 
 def test_given_tokenizers_are_used(tmp_path: Path) -> None:
-    words = Words.build([some_text(1000)], symbols=(LINE,))
+    words = Words.build([some_text(1000)], symbols=(NEWLINE_SYMBOL,))
     assert prepared(tmp_path, some_text(1000), (words, words)).target_tokenizer == words
     with pytest.raises(UsageError, check=has_code("tokenizer_lacks_line_symbol", symbol="<line>")):
         prepared(tmp_path, some_text(1000), (Words.build(["a"]), Words.build(["a"])))
@@ -215,7 +215,7 @@ def test_settings_of_running_text_make_sense(settings: dict[str, Any], error: Er
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lm_text, "BLOCK_CHARACTERS", 2000)
     monkeypatch.setattr(lm_text, "ShardWriter", partial(ShardWriter, shard_bytes=20_000))
-    monkeypatch.setattr(lm_text, "Sample", partial(Sample, pairs=10))
+    monkeypatch.setattr(lm_text, "ReservoirSample", partial(ReservoirSample, max_pairs=10))
     peaks = []
     for number, times in enumerate((8, 1, 8)):  # the first to warm up
         place = tmp_path / str(number)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prepared_data import ListCorpus, prepare_all, sentences
 
-from attendo.data.index import NAME, digest
+from attendo.data.index import INDEX_FILE, json_sha256
 from attendo.data.prepared import open_prepared
 from attendo.errors import DataError
 
@@ -54,9 +54,9 @@ def test_R7_a_file_that_is_missing_or_cut_is_found(whole: Path, tmp_path: Path) 
 
 def test_a_folder_without_an_index_is_named(tmp_path: Path) -> None:
     assert "give the folder that attendo prepare wrote" in refusal(tmp_path)
-    (tmp_path / NAME).write_text("{}")
+    (tmp_path / INDEX_FILE).write_text("{}")
     assert "is damaged" in refusal(tmp_path)
-    (tmp_path / NAME).write_text("[" * 100_000)
+    (tmp_path / INDEX_FILE).write_text("[" * 100_000)
     assert "is damaged" in refusal(tmp_path)
 
 
@@ -74,15 +74,15 @@ def test_an_index_with_a_right_checksum_and_wrong_content_is_refused(
 ) -> None:
     folder = tmp_path / "data"
     shutil.copytree(whole, folder)
-    content = {**json.loads((folder / NAME).read_text()), **change}
+    content = {**json.loads((folder / INDEX_FILE).read_text()), **change}
     content.pop("sha256")
-    (folder / NAME).write_text(json.dumps({**content, "sha256": digest(content)}))
+    (folder / INDEX_FILE).write_text(json.dumps({**content, "sha256": json_sha256(content)}))
     assert message in refusal(folder)
 
 
 def test_the_fingerprint_is_the_checksum_that_the_index_carries(whole: Path) -> None:
     prepared = open_prepared(whole)
-    assert json.loads((whole / NAME).read_text())["sha256"] == prepared.fingerprint
+    assert json.loads((whole / INDEX_FILE).read_text())["sha256"] == prepared.fingerprint
     assert (prepared.folder, prepared.max_length, prepared.corpora[0].bad) == (whole, 1024, {"empty": 1})
 
 

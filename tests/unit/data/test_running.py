@@ -11,19 +11,19 @@ from error_codes import ErrorCheck, has_code
 from running import some_text
 
 from attendo.data import lm_text
-from attendo.data.lm_text import Extent, RunningText
+from attendo.data.lm_text import TextFile, TextSize
 from attendo.errors import DataError
 
 TEXT = "eins\nzwei drei\n\nvier fünf 六\n"
 
 
-def written(folder: Path, content: bytes, name: str = "text.txt") -> RunningText:
+def written(folder: Path, content: bytes, name: str = "text.txt") -> TextFile:
     (folder / name).write_bytes(content)
-    return RunningText((folder / name,))
+    return TextFile((folder / name,))
 
 
-def whole(text: RunningText) -> str:
-    return "".join(block.text for block in text.blocks())
+def whole(text: TextFile) -> str:
+    return "".join(block.text for block in text.read_blocks())
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1000])
@@ -31,7 +31,7 @@ def test_text_comes_back_whole_whatever_the_blocks(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(lm_text, "BLOCK_CHARACTERS", size)
     text = written(tmp_path, b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
     assert whole(text) == TEXT
-    assert text.extent() == Extent(len(TEXT), 5)
+    assert text.measure() == TextSize(len(TEXT), 5)
 
 
 def test_compressed_text_is_read_as_plain(tmp_path: Path) -> None:
@@ -45,27 +45,27 @@ def test_a_carriage_return_inside_a_line_is_text(tmp_path: Path) -> None:
 
 def test_blocks_end_before_line_breaks_where_they_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lm_text, "BLOCK_CHARACTERS", 12)
-    blocks = list(written(tmp_path, b"one\ntwo\nthree four five six\nseven\n").blocks())
+    blocks = list(written(tmp_path, b"one\ntwo\nthree four five six\nseven\n").read_blocks())
     assert [block.text for block in blocks] == ["one\ntwo", "\nthree four ", "five six", "\nseven\n"]
-    assert [block.whole for block in blocks] == [True, True, False, True]
+    assert [block.starts_at_line for block in blocks] == [True, True, False, True]
     assert [block.line for block in blocks] == [1, 2, 3, 3]
 
 
 def test_blocks_stay_small_in_a_text_without_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lm_text, "BLOCK_CHARACTERS", 100)
     text = some_text(5000).replace("\n", " ")
-    blocks = [block.text for block in written(tmp_path, text.encode()).blocks()]
+    blocks = [block.text for block in written(tmp_path, text.encode()).read_blocks()]
     assert max(map(len, blocks)) == 100
     assert "".join(blocks) == text
 
 
 def test_each_of_several_documents_ends_in_a_mark(tmp_path: Path) -> None:
     first, second = written(tmp_path, b"a\nb\n", "a.txt"), written(tmp_path, b"c", "b.txt")
-    assert whole(RunningText((*first.paths, *second.paths))) == "a\nb\n\0c\0"
+    assert whole(TextFile((*first.paths, *second.paths))) == "a\nb\n\0c\0"
     lines = [{"id": 1, "text": "one\r\ntwo"}, {"text": "", "body": "three"}]
     documents = written(tmp_path, "\n\n".join(map(json.dumps, lines)).encode(), "c.jsonl")
     assert whole(documents) == "one\ntwo\0\0"
-    assert documents.extent() == Extent(9, 2)
+    assert documents.measure() == TextSize(9, 2)
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_bad_text_is_an_error_that_names_the_line(
 ) -> None:
     monkeypatch.setattr(lm_text, "BLOCK_CHARACTERS", size)
     with pytest.raises(DataError, check=error):
-        written(tmp_path, content).extent()
+        written(tmp_path, content).measure()
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, check=has_code("file_open_failed")):
-        RunningText((tmp_path / "nowhere.txt",)).extent()
+        TextFile((tmp_path / "nowhere.txt",)).measure()
     with pytest.raises(DataError, check=has_code("file_read_failed")):
-        written(tmp_path, gzip.compress(TEXT.encode() * 50)[:40], "cut.gz").extent()
+        written(tmp_path, gzip.compress(TEXT.encode() * 50)[:40], "cut.gz").measure()

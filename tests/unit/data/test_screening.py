@@ -8,8 +8,15 @@ import pytest
 from prepared_data import ListCorpus
 
 from attendo.data.config import CorpusConfig, DataConfig
-from attendo.data.corpus_files import FileCorpus, Row, field_advice
-from attendo.data.filtering import BadLines, TooManyBadLinesError, length_fault, remedy, screened, text_fault
+from attendo.data.corpus_files import CorpusRow, FileCorpus, suggest_fields
+from attendo.data.filtering import (
+    BadLines,
+    TooManyBadLinesError,
+    filter_rows,
+    find_length_fault,
+    find_text_fault,
+    suggest_remedy,
+)
 from attendo.errors import DataError
 
 SETTINGS = DataConfig(task="builtin", max_length=100, max_length_ratio=3.0)
@@ -20,11 +27,11 @@ SETTINGS = DataConfig(task="builtin", max_length=100, max_length_ratio=3.0)
     [("a", "b", None), ("", "b", "empty"), ("a", " \u3000\t", "empty"), ("", "", "empty")],
 )
 def test_a_side_without_text_is_empty(source: str, target: str, fault: str | None) -> None:
-    assert text_fault(Row(1, source, target, None)) == fault
+    assert find_text_fault(CorpusRow(1, source, target, None)) == fault
 
 
 def test_a_fault_found_while_reading_is_not_called_empty() -> None:
-    assert text_fault(Row(1, "", "", "NUL")) == "NUL"
+    assert find_text_fault(CorpusRow(1, "", "", "NUL")) == "NUL"
 
 
 @pytest.mark.parametrize(
@@ -41,12 +48,12 @@ def test_a_fault_found_while_reading_is_not_called_empty() -> None:
     ],
 )
 def test_lengths_are_judged_by_the_settings(source: int, target: int, fault: str | None) -> None:
-    assert length_fault(source, target, SETTINGS) == fault
+    assert find_length_fault(source, target, SETTINGS) == fault
 
 
 def test_screening_goes_through_a_whole_corpus_and_parts_good_from_bad() -> None:
     pairs = [("a", "b" if n % 7 else "") for n in range(2500)]
-    blocks = list(screened(ListCorpus(pairs, faults={3: "NUL"})))
+    blocks = list(filter_rows(ListCorpus(pairs, faults={3: "NUL"})))
     assert sum(block.lines for block in blocks) == 2500
     assert len(blocks) > 1
     bad = {number: fault for block in blocks for number, fault in block.faults.items()}
@@ -85,13 +92,13 @@ def test_R7_one_bad_line_in_a_hundred_passes_and_more_do_not(tmp_path: Path) -> 
     ("reason", "setting"), [("length ratio", "data.max_length_ratio"), ("too long", "data.max_length,")]
 )
 def test_the_setting_that_fits_the_reason_is_named_first(reason: str, setting: str) -> None:
-    advice = remedy(Counter({reason: 42, "empty": 1}), 0.01)
+    advice = suggest_remedy(Counter({reason: 42, "empty": 1}), 0.01)
     assert advice.index(setting) < advice.index("data.cut_source") < advice.index("data.max_bad_ratio, now 0.01")
-    assert remedy(Counter({"empty": 2, reason: 1}), 0.01) == "mend them, or raise data.max_bad_ratio, now 0.01"
+    assert suggest_remedy(Counter({"empty": 2, reason: 1}), 0.01) == "mend them, or raise data.max_bad_ratio, now 0.01"
 
 
 def test_the_fields_that_exist_are_named_where_others_were_asked_for(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"id": 1, "body": "long", "subject": "short"}\n')
     corpus = FileCorpus(CorpusConfig(file=tmp_path / "a.jsonl", source_field="bodies", target_field="subject"))
-    assert "id, body, subject" in field_advice(corpus, {"no such field": 1})
-    assert field_advice(corpus, {"empty": 1}) == ""
+    assert "id, body, subject" in suggest_fields(corpus, {"no such field": 1})
+    assert suggest_fields(corpus, {"empty": 1}) == ""

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.data.batch import Sequences
+from attendo.data.batch import RaggedArray
 
 lists = st.lists(st.lists(st.integers(0, 70_000), max_size=5), max_size=8)
 
 
 @given(lists)
 def test_sequences_come_back_as_they_went_in(content: list[list[int]]) -> None:
-    sequences = Sequences.of(content)
+    sequences = RaggedArray.from_lists(content)
     assert [sequences[row] for row in range(len(sequences))] == content
     assert sequences.lengths.tolist() == [len(each) for each in content]
 
@@ -20,22 +20,22 @@ def test_sequences_come_back_as_they_went_in(content: list[list[int]]) -> None:
 @given(lists, st.data())
 def test_any_rows_can_be_taken_in_any_order_and_more_than_once(content: list[list[int]], data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(0, len(content) - 1), max_size=10)) if content else []
-    taken = Sequences.of(content).take(np.array(rows, np.int64))
+    taken = RaggedArray.from_lists(content).take(np.array(rows, np.int64))
     assert [taken[row] for row in range(len(taken))] == [content[row] for row in rows]
 
 
 @given(lists, lists)
 def test_parts_join_and_part_again(first: list[list[int]], second: list[list[int]]) -> None:
-    joined = Sequences.joined([Sequences.of(first), Sequences.of(second)])
+    joined = RaggedArray.concatenate([RaggedArray.from_lists(first), RaggedArray.from_lists(second)])
     assert [joined[row] for row in range(len(joined))] == first + second
-    part = joined.part(len(first), len(first) + len(second))
+    part = joined.slice_rows(len(first), len(first) + len(second))
     assert [part[row] for row in range(len(part))] == second
 
 
 def test_nothing_joined_is_nothing() -> None:
-    assert len(Sequences.joined([])) == 0
+    assert len(RaggedArray.concatenate([])) == 0
 
 
 def test_a_row_that_is_not_there_is_an_error() -> None:
     with pytest.raises(IndexError):
-        Sequences.of([[1]])[1]
+        RaggedArray.from_lists([[1]])[1]

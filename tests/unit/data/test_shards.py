@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attendo.data import shards as shards_module
-from attendo.data.batch import Sequences
+from attendo.data.batch import RaggedArray
 from attendo.data.shards import CHUNK_BYTES, ShardRecord, ShardSet, ShardWriter
 from attendo.errors import DataError
 
@@ -54,7 +54,7 @@ def test_the_largest_id_of_each_width_comes_back(tmp_path: Path, width: int, lar
 def test_the_size_includes_what_is_not_yet_written(tmp_path: Path) -> None:
     writer = ShardWriter(tmp_path, "train", 2)
     assert writer.size == 0
-    writer.add(Sequences.of([[5, 6]]), Sequences.of([[7]]))
+    writer.add(RaggedArray.from_lists([[5, 6]]), RaggedArray.from_lists([[7]]))
     expected = writer.size
     (record,) = writer.close()
     assert (expected, writer.size) == (record.bytes, record.bytes)
@@ -62,7 +62,7 @@ def test_the_size_includes_what_is_not_yet_written(tmp_path: Path) -> None:
 
 def test_no_pairs_make_no_shard(tmp_path: Path) -> None:
     writer = ShardWriter(tmp_path, "train", 2)
-    writer.add(Sequences.of([]), Sequences.of([]))
+    writer.add(RaggedArray.from_lists([]), RaggedArray.from_lists([]))
     assert writer.close() == ()
     assert len(ShardSet(tmp_path, (), (9, 9))) == 0
 
@@ -122,7 +122,7 @@ def test_ids_and_offsets_that_cannot_be_are_refused_where_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (record,) = write(tmp_path, [[5, 6, 7]] * 4, [[8]] * 4)
-    monkeypatch.setattr(shards_module, "_sampled", lambda chunks: [])  # as if the damage were outside the sample
+    monkeypatch.setattr(shards_module, "_sample_chunks", lambda chunks: [])  # as if the damage were outside the sample
     path = tmp_path / record.file
     whole = path.read_bytes()
     assert_unreadable(tmp_path, record, whole, place=len(whole) - 1, error=has_code("prepared_data_damaged"))
@@ -154,19 +154,19 @@ def test_reading_keeps_no_pages_mapped(tmp_path: Path) -> None:
 def write(folder: Path, sources: Lists, targets: Lists, width: int = 2, limit: int = 1 << 26) -> list[ShardRecord]:
     writer = ShardWriter(folder, "train", width, limit)
     for source, target in zip(sources, targets, strict=True):
-        writer.add(Sequences.of([source]), Sequences.of([target]))
+        writer.add(RaggedArray.from_lists([source]), RaggedArray.from_lists([target]))
     return list(writer.close())
 
 
 def write_much(folder: Path) -> tuple[ShardRecord, ...]:
     """Five chunks and a bit."""
-    many = Sequences(np.full(11 << 18, 8, np.int32), np.arange(1001, dtype=np.int64) * ((11 << 18) // 1000))
+    many = RaggedArray(np.full(11 << 18, 8, np.int32), np.arange(1001, dtype=np.int64) * ((11 << 18) // 1000))
     writer = ShardWriter(folder, "train", 2)
-    writer.add(Sequences(many.ids[: many.offsets[-1]], many.offsets), Sequences.of([[8]] * 1000))
+    writer.add(RaggedArray(many.ids[: many.offsets[-1]], many.offsets), RaggedArray.from_lists([[8]] * 1000))
     return writer.close()
 
 
-def lists(sequences: Sequences) -> Lists:
+def lists(sequences: RaggedArray) -> Lists:
     return [sequences[row] for row in range(len(sequences))]
 
 

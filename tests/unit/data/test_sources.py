@@ -12,13 +12,13 @@ import pytest
 from error_codes import has_code
 
 from attendo.data.config import CorpusConfig
-from attendo.data.corpus_files import Corpus, FileCorpus, Row, rows
+from attendo.data.corpus_files import Corpus, CorpusRow, FileCorpus, read_rows
 from attendo.errors import DataError
 
 
 def test_two_text_files_are_read_side_by_side(tmp_path: Path) -> None:
     corpus = text(tmp_path, b"I love NLP\n\n", "我 爱 NLP\nx\n".encode())
-    assert list(rows(corpus)) == [Row(1, "I love NLP", "我 爱 NLP", None), Row(2, "", "x", None)]
+    assert list(read_rows(corpus)) == [CorpusRow(1, "I love NLP", "我 爱 NLP", None), CorpusRow(2, "", "x", None)]
 
 
 def test_a_pipe_is_refused_as_text_is_read_more_than_once(tmp_path: Path) -> None:
@@ -54,12 +54,12 @@ def test_a_field_or_a_turn_that_ends_in_a_line_break_is_read_as_its_line(tmp_pat
 
 def test_features_stand_before_the_source_as_symbols(tmp_path: Path) -> None:
     content = b"go\twent\tV;PST\n\tx\tV\ngo\tgoes\t\ngo\tgo\tV;a b\ngo\tgone\n"
-    assert list(rows(one(tmp_path, "x.tsv", content, features_field="3"))) == [
-        Row(1, "<V><PST>go", "went", None),
-        Row(2, "", "x", None),
-        Row(3, "go", "goes", None),
-        Row(4, "", "", "feature with a space or a bracket"),
-        Row(5, "", "", "no such column"),
+    assert list(read_rows(one(tmp_path, "x.tsv", content, features_field="3"))) == [
+        CorpusRow(1, "<V><PST>go", "went", None),
+        CorpusRow(2, "", "x", None),
+        CorpusRow(3, "go", "goes", None),
+        CorpusRow(4, "", "", "feature with a space or a bracket"),
+        CorpusRow(5, "", "", "no such column"),
     ]
     fields = {"source_field": "s", "target_field": "t", "features_field": "f"}
     assert pairs(one(tmp_path, "x.jsonl", b'{"s": "go", "t": "went", "f": "V; PST"}', **fields)) == [
@@ -69,11 +69,11 @@ def test_features_stand_before_the_source_as_symbols(tmp_path: Path) -> None:
 
 def test_every_answer_of_a_conversation_has_the_turns_before_it(tmp_path: Path) -> None:
     content = b'{"turns": ["a", "b", "c", "d"]}\n{"turns": ["e", "f"]}\n'
-    assert list(rows(one(tmp_path, "x.jsonl", content, turns_field="turns", context_turns=2))) == [
-        Row(1, "a", "b", None),
-        Row(2, "a<turn>b", "c", None),
-        Row(3, "b<turn>c", "d", None),
-        Row(4, "e", "f", None),
+    assert list(read_rows(one(tmp_path, "x.jsonl", content, turns_field="turns", context_turns=2))) == [
+        CorpusRow(1, "a", "b", None),
+        CorpusRow(2, "a<turn>b", "c", None),
+        CorpusRow(3, "b<turn>c", "d", None),
+        CorpusRow(4, "e", "f", None),
     ]
     second = one(tmp_path, "x.jsonl", content, turns_field="turns", answers="second")
     assert pairs(second) == [("a", "b"), ("a<turn>b<turn>c", "d"), ("e", "f")]
@@ -90,7 +90,7 @@ def test_the_symbol_between_turns_is_no_turn_where_somebody_says_it(tmp_path: Pa
 def test_R7_lines_that_are_no_conversation_are_bad_lines(tmp_path: Path) -> None:
     lines = [{"turns": ["alone"]}, {"turns": "text"}, {"turns": ["a", 1]}, {"said": ["a", "b"]}, ["a", "b"]]
     content = "\n".join(map(json.dumps, lines)).encode() + b'\n\n{\n{"turns": ["a", "b\\ud800"]}\n'
-    faults = [row.fault for row in rows(one(tmp_path, "x.jsonl", content, turns_field="turns"))]
+    faults = [row.fault for row in read_rows(one(tmp_path, "x.jsonl", content, turns_field="turns"))]
     nothing = "no list of turns"
     assert faults == ["no answer", nothing, nothing, nothing, "no such field", nothing, "not JSON", "not UTF-8"]
 
@@ -150,7 +150,11 @@ def test_R7_a_bad_line_says_what_is_wrong_and_the_next_is_read(
     good = b"a\tb\n" if name.endswith(".tsv") else b'{"s": "a", "t": "b"}\n'
     fields = {} if name.endswith(".tsv") else {"source_field": "s", "target_field": "t"}
     corpus = one(tmp_path, name, good + line + b"\n" + good, **fields)
-    assert list(rows(corpus)) == [Row(1, "a", "b", None), Row(2, "", "", reason), Row(3, "a", "b", None)]
+    assert list(read_rows(corpus)) == [
+        CorpusRow(1, "a", "b", None),
+        CorpusRow(2, "", "", reason),
+        CorpusRow(3, "a", "b", None),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +162,7 @@ def test_R7_a_bad_line_says_what_is_wrong_and_the_next_is_read(
     [(b"\xff", b"b", "source not UTF-8"), (b"a", b"\xff", "target not UTF-8"), (b"a", b"\0b", "NUL")],
 )
 def test_R7_a_bad_line_of_either_text_file_is_told(tmp_path: Path, left: bytes, right: bytes, reason: str) -> None:
-    assert [row.fault for row in rows(text(tmp_path, left + b"\na\n", right + b"\nb\n"))] == [reason, None]
+    assert [row.fault for row in read_rows(text(tmp_path, left + b"\na\n", right + b"\nb\n"))] == [reason, None]
 
 
 def test_an_empty_line_has_no_text_in_any_form(tmp_path: Path) -> None:
@@ -168,10 +172,10 @@ def test_an_empty_line_has_no_text_in_any_form(tmp_path: Path) -> None:
 
 def test_a_tag_stands_before_every_source_with_text(tmp_path: Path) -> None:
     content = b"a b\tc\n \td\n\xff\te\n"
-    assert list(rows(one(tmp_path, "x.tsv", content, tag="<2de>"))) == [
-        Row(1, "<2de> a b", "c", None),
-        Row(2, " ", "d", None),
-        Row(3, "", "", "not UTF-8"),
+    assert list(read_rows(one(tmp_path, "x.tsv", content, tag="<2de>"))) == [
+        CorpusRow(1, "<2de> a b", "c", None),
+        CorpusRow(2, " ", "d", None),
+        CorpusRow(3, "", "", "not UTF-8"),
     ]
 
 
@@ -205,7 +209,7 @@ def test_a_compressed_file_that_was_cut_off_is_refused(tmp_path: Path) -> None:
 def test_a_corpus_of_files_can_be_read_again(tmp_path: Path) -> None:
     corpus = FileCorpus(one(tmp_path, "x.tsv", b"a\tb\n", weight=2.5))
     assert isinstance(corpus, Corpus)
-    assert list(corpus.rows()) == list(corpus.rows()) == [Row(1, "a", "b", None)]
+    assert list(corpus.rows()) == list(corpus.rows()) == [CorpusRow(1, "a", "b", None)]
     assert (corpus.name, corpus.weight) == (str(tmp_path / "x.tsv"), 2.5)
 
 
@@ -226,7 +230,7 @@ def one(folder: Path, name: str, content: bytes, **settings: Any) -> CorpusConfi
 
 
 def pairs(corpus: CorpusConfig) -> list[tuple[str, str]]:
-    found = list(rows(corpus))
+    found = list(read_rows(corpus))
     assert [row.number for row in found] == list(range(1, len(found) + 1))
     assert {row.fault for row in found} == {None}
     return [(row.source, row.target) for row in found]
@@ -235,7 +239,7 @@ def pairs(corpus: CorpusConfig) -> list[tuple[str, str]]:
 def refusal(corpus: CorpusConfig) -> str:
     """The one line by which a corpus is refused."""
     with pytest.raises(DataError) as caught:
-        list(rows(corpus))
+        list(read_rows(corpus))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -246,7 +250,7 @@ def test_a_csv_file_has_texts_in_quotation_marks_that_may_hold_commas_and_line_b
     packed = one(tmp_path, "x.csv.gz", gzip.compress(content), source_field="2", target_field="1")
     assert pairs(packed)[1] == ('say "hi"', "one, two")
     assert "line 2: a quotation mark is not closed" in refusal(one(tmp_path, "y.csv", b'a,b\nc,"d\n'))
-    assert [row.fault for row in rows(one(tmp_path, "z.csv", b'a,b\nc\n"a"x,b\n'))] == [
+    assert [row.fault for row in read_rows(one(tmp_path, "z.csv", b'a,b\nc\n"a"x,b\n'))] == [
         None,
         "no such column",
         "not CSV",

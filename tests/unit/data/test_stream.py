@@ -14,8 +14,8 @@ from prepared_data import ListCorpus, from_lengths, prepare_all, sentences
 from attendo.data import sampler as pools_module
 from attendo.data import sampler as stream_module
 from attendo.data.batch import Batch
-from attendo.data.prepared import Prepared
-from attendo.data.sampler import BatchStream, Place, Placed, Pool, PoolReader, Position
+from attendo.data.prepared import PreparedData
+from attendo.data.sampler import BatchStream, BatchWithPosition, BufferPosition, BufferReader, Position, ShuffleBuffer
 from attendo.errors import DataError, UsageError
 from attendo.text import PAD
 from attendo.text.config import TokenizerConfig
@@ -26,17 +26,17 @@ BPE = TokenizerConfig(size=330, joint=True)
 @pytest.fixture(autouse=True)
 def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools_module, "BLOCK_PAIRS", 4)
-    monkeypatch.setattr(pools_module, "POOL_PAIRS", 64)
+    monkeypatch.setattr(pools_module, "BUFFER_PAIRS", 64)
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Prepared:
+def data(tmp_path: Path) -> PreparedData:
     """Three pools an epoch."""
     return from_lengths(tmp_path, [[(n % 7 + 1, n % 5 + 1) for n in range(150)]])
 
 
-def test_the_position_after_the_last_batch_of_an_epoch_is_the_next_epoch(data: Prepared) -> None:
-    positions = [placed.after for placed in islice(BatchStream(data, 30, 1).batches(), 300)]
+def test_the_position_after_the_last_batch_of_an_epoch_is_the_next_epoch(data: PreparedData) -> None:
+    positions = [placed.next_position for placed in islice(BatchStream(data, 30, 1).batches(), 300)]
     assert positions == sorted(positions, key=lambda each: (each.epoch, each.pool, each.batch))
     assert {(each.epoch, each.pool) for each in positions if each.epoch == 0} == {(0, 0), (0, 1), (0, 2)}
     assert Position(1, 0, 0) in positions
@@ -74,7 +74,7 @@ def test_dropout_needs_a_tokenizer_that_merges(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("position", [Position(0, 3, 0), Position(0, 0, 1000), Position(4, 9, 9)])
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_position_of_other_data_is_refused(data: Prepared, position: Position, workers: int) -> None:
+def test_a_position_of_other_data_is_refused(data: PreparedData, position: Position, workers: int) -> None:
     with pytest.raises(UsageError, check=has_code("batch_position_not_found")):
         next(BatchStream(data, 30, 1).batches(position, workers))
     assert batch_threads() == []
@@ -91,7 +91,7 @@ def test_data_without_pairs_is_refused(tmp_path: Path) -> None:
         next(BatchStream(from_lengths(tmp_path, [[]]), 30, 1).batches())
 
 
-def test_no_thread_outlives_its_iterator(data: Prepared) -> None:
+def test_no_thread_outlives_its_iterator(data: PreparedData) -> None:
     batches = BatchStream(data, 30, 1).batches(workers=3)
     next(batches)
     assert 0 < len(batch_threads()) <= 4
@@ -99,8 +99,8 @@ def test_no_thread_outlives_its_iterator(data: Prepared) -> None:
     assert batch_threads() == []
 
 
-def test_an_iterator_that_is_forgotten_ends_its_threads(data: Prepared) -> None:
-    batches: Generator[Placed, None, None] | None = BatchStream(data, 30, 1).batches(workers=2)
+def test_an_iterator_that_is_forgotten_ends_its_threads(data: PreparedData) -> None:
+    batches: Generator[BatchWithPosition, None, None] | None = BatchStream(data, 30, 1).batches(workers=2)
     assert batches is not None
     next(batches)
     batches = None
@@ -109,37 +109,37 @@ def test_an_iterator_that_is_forgotten_ends_its_threads(data: Prepared) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_in_a_thread_reaches_whoever_asks_for_batches(
-    data: Prepared, monkeypatch: pytest.MonkeyPatch, workers: int
+    data: PreparedData, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
-    real = PoolReader.read
+    real = BufferReader.read
 
-    def broken(self: PoolReader, place: Place, *stopped: object) -> Pool:
+    def broken(self: BufferReader, place: BufferPosition, *stopped: object) -> ShuffleBuffer:
         if place.pool == 2:
             raise DataError("doctor_fault", line="the disk is gone")
         return real(self, place)
 
-    monkeypatch.setattr(PoolReader, "read", broken)
+    monkeypatch.setattr(BufferReader, "read", broken)
     with pytest.raises(DataError, check=has_code("doctor_fault", line="the disk is gone")):
         list(islice(BatchStream(data, 30, 1).batches(workers=workers), 300))
     assert batch_threads() == []
 
 
 def test_an_error_while_a_batch_is_made_reaches_whoever_asks_for_it(
-    data: Prepared, monkeypatch: pytest.MonkeyPatch
+    data: PreparedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(self: Pool, number: int) -> Batch:
+    def broken(self: ShuffleBuffer, number: int) -> Batch:
         raise RuntimeError("no batch today")
 
-    monkeypatch.setattr(Pool, "batch", broken)
+    monkeypatch.setattr(ShuffleBuffer, "batch", broken)
     with pytest.raises(RuntimeError, match="no batch today"):
         next(BatchStream(data, 30, 1).batches(workers=2))
     assert batch_threads() == []
 
 
-def test_not_more_is_made_in_advance_than_was_agreed(data: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_more_is_made_in_advance_than_was_agreed(data: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    real = Pool.batch
-    monkeypatch.setattr(Pool, "batch", lambda self, number: made.append(number) or real(self, number))
+    real = ShuffleBuffer.batch
+    monkeypatch.setattr(ShuffleBuffer, "batch", lambda self, number: made.append(number) or real(self, number))
     batches = BatchStream(data, 10, 1).batches(workers=2)
     for _ in range(3):
         next(batches)
@@ -148,7 +148,7 @@ def test_not_more_is_made_in_advance_than_was_agreed(data: Prepared, monkeypatch
     batches.close()
 
 
-def test_without_a_gpu_pinning_is_left_out(data: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_pinning_is_left_out(data: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
     pinned = []
     monkeypatch.setattr(Batch, "pin", lambda self: pinned.append(self) or self)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -161,8 +161,8 @@ def test_without_a_gpu_pinning_is_left_out(data: Prepared, monkeypatch: pytest.M
     assert len(pinned) == 1
 
 
-def assert_equal(placed: Placed, expected: Placed) -> None:
-    assert placed.after == expected.after
+def assert_equal(placed: BatchWithPosition, expected: BatchWithPosition) -> None:
+    assert placed.next_position == expected.next_position
     first, second = placed.batch, expected.batch
     assert (first.numbers, first.tokens, first.padding) == (second.numbers, second.tokens, second.padding)
     assert torch.equal(first.source_ids, second.source_ids)
@@ -170,14 +170,14 @@ def assert_equal(placed: Placed, expected: Placed) -> None:
     assert torch.equal(first.labels, second.labels)
 
 
-def texts(prepared: Prepared, stream: BatchStream, epoch: int) -> dict[int, tuple[list[int], str]]:
+def texts(prepared: PreparedData, stream: BatchStream, epoch: int) -> dict[int, tuple[list[int], str]]:
     """The source ids of each pair in an epoch, and their text."""
     found = {}
     for placed in stream.batches(Position(epoch)):
         for number, row in zip(placed.batch.numbers, placed.batch.source_ids.tolist(), strict=True):
             ids = [each for each in row if each != PAD]
             found[number] = (ids, prepared.source_tokenizer.decode(ids))
-        if placed.after.epoch > epoch:
+        if placed.next_position.epoch > epoch:
             return found
     raise AssertionError("a stream has no end")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from prepared_data import sentences
 
 from attendo import keyed_random
-from attendo.data.scan_pass import KeptBack, Sample, TextPair, source_keys
+from attendo.data.scan_pass import HeldOutSplit, ReservoirSample, TextPair, source_keys
 
 texts = st.lists(st.sampled_from("abcdefghijklmnopqrst"), min_size=0, max_size=60)
 
@@ -19,40 +19,40 @@ def test_few_pairs_are_all_taken_in_their_order() -> None:
     assert sampled(pairs, block=37) == pairs
 
 
-@pytest.mark.parametrize("limits", [{"pairs": 100}, {"characters": 1000}])
+@pytest.mark.parametrize("limits", [{"max_pairs": 100}, {"max_characters": 1000}])
 def test_a_sample_keeps_its_limits_and_does_not_depend_on_how_the_text_was_read(limits: dict[str, int]) -> None:
     pairs = sentences(3000)
     sample = sampled(pairs, block=1000, **limits)
     assert sample == sampled(pairs, block=7, **limits)
     assert sample == sorted(sample, key=pairs.index)
-    assert sum(len(source) + len(target) for source, target in sample) <= limits.get("characters", 10**9)
-    assert len(sample) == 100 or "characters" in limits
+    assert sum(len(source) + len(target) for source, target in sample) <= limits.get("max_characters", 10**9)
+    assert len(sample) == 100 or "max_characters" in limits
     assert len(sample) > 40
 
 
 def test_a_sample_is_spread_evenly_and_decided_by_the_seed() -> None:
     pairs = sentences(8000)
-    sample = sampled(pairs, pairs=800)
+    sample = sampled(pairs, max_pairs=800)
     places = Counter(pairs.index(pair) // 1000 for pair in sample[::4])
     assert all(10 <= places[eighth] <= 45 for eighth in range(8))
-    assert sample != sampled(pairs, seed=2, pairs=800)
+    assert sample != sampled(pairs, seed=2, max_pairs=800)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_sample_is_as_many_of_the_smallest_draws_as_there_is_room_for(seed: int) -> None:
     pairs = [("x" * (n * 7 % 40), "y") for n in range(400)]
-    drawn = keyed_random.uniform(keyed_random.keys(seed, "sample", np.arange(400, dtype=np.uint64)))
+    drawn = keyed_random.uniform(keyed_random.make_keys(seed, "sample", np.arange(400, dtype=np.uint64)))
     order = np.argsort(drawn)
     fit = np.cumsum([len(pairs[place][0]) + 1 for place in order]) <= 500
-    assert sampled(pairs, seed, characters=500) == [pairs[place] for place in sorted(order[fit])]
+    assert sampled(pairs, seed, max_characters=500) == [pairs[place] for place in sorted(order[fit])]
 
 
 def test_one_pair_is_taken_even_where_it_alone_is_too_long() -> None:
-    assert sampled([("x" * 100, "y")], characters=10) == [("x" * 100, "y")]
+    assert sampled([("x" * 100, "y")], max_characters=10) == [("x" * 100, "y")]
 
 
 def test_a_sample_of_nothing_takes_nothing() -> None:
-    assert sampled(sentences(100), pairs=0) == []
+    assert sampled(sentences(100), max_pairs=0) == []
 
 
 @given(texts, st.integers(0, 3))
@@ -99,7 +99,7 @@ def test_the_same_source_has_the_same_key_everywhere() -> None:
 
 
 def sampled(text: list[TextPair], seed: int = 1, block: int = 1000, **limits: int) -> list[TextPair]:
-    sample = Sample(seed, **limits)
+    sample = ReservoirSample(seed, **limits)
     for first in range(0, len(text), block):
         sample.offer(text[first : first + block])
     return sample.pairs()
@@ -107,9 +107,9 @@ def sampled(text: list[TextPair], seed: int = 1, block: int = 1000, **limits: in
 
 def kept_back(sources: list[str], seed: int = 1, most: int = 1000, block: int = 1000) -> set[str]:
     """The sources that are chosen."""
-    choice = KeptBack(seed, most)
+    choice = HeldOutSplit(seed, most)
     for first in range(0, len(sources), block):
         choice.offer(sources[first : first + block])
-    chosen = choice.chosen()
+    chosen = choice.select_keys()
     keys = source_keys(seed, sources).tolist()
     return {source for source, key in zip(sources, keys, strict=True) if key in chosen}

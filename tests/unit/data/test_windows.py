@@ -6,12 +6,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.data.batch import Sequences, collate_windows
-from attendo.data.lm_text import overlapping, side_by_side
+from attendo.data.batch import RaggedArray, collate_windows
+from attendo.data.lm_text import contiguous_windows, strided_windows
 from attendo.text import BOS, PAD
 
 
-def rows(parts: list[Sequences]) -> list[list[int]]:
+def rows(parts: list[RaggedArray]) -> list[list[int]]:
     return [part[number] for part in parts for number in range(len(part))]
 
 
@@ -29,7 +29,7 @@ def test_windows_begin_every_stride_and_the_last_ends_with_the_text(
     length: int, cuts: list[int], window: int, stride: int
 ) -> None:
     stride = min(stride, window)
-    found = rows(list(overlapping(in_pieces(length, cuts), window, stride)))
+    found = rows(list(strided_windows(in_pieces(length, cuts), window, stride)))
     begins = list(range(0, length - window + 1, stride))
     if begins and begins[-1] + window < length:
         begins.append(length - window)
@@ -38,14 +38,14 @@ def test_windows_begin_every_stride_and_the_last_ends_with_the_text(
 
 @given(lengths, cuts, st.integers(2, 9))
 def test_side_by_side_each_token_but_the_first_is_predicted_once(length: int, cuts: list[int], window: int) -> None:
-    found = rows(list(side_by_side(in_pieces(length, cuts), window)))
+    found = rows(list(contiguous_windows(in_pieces(length, cuts), window)))
     assert [token for row in found for token in row[1:]] == list(range(101, 100 + length))
     assert all(len(row) == window for row in found[:-1])
     assert all(row == list(range(row[0], row[0] + len(row))) and 2 <= len(row) <= window for row in found)
 
 
 def test_labels_are_the_window_and_inputs_the_same_behind_bos() -> None:
-    batch = collate_windows(Sequences.of([[5, 6, 7], [8, 9]]), (3, 4))
+    batch = collate_windows(RaggedArray.from_lists([[5, 6, 7], [8, 9]]), (3, 4))
     assert batch.source_ids.shape == (2, 0)
     assert batch.source_mask is None
     assert batch.target_ids.tolist() == [[BOS, 5, 6], [BOS, 8, PAD]]
@@ -55,7 +55,7 @@ def test_labels_are_the_window_and_inputs_the_same_behind_bos() -> None:
 
 
 def test_a_first_token_that_is_given_is_not_predicted() -> None:
-    batch = collate_windows(Sequences.of([[5, 6, 7], [8, 9]]), first_is_given=True)
+    batch = collate_windows(RaggedArray.from_lists([[5, 6, 7], [8, 9]]), first_is_given=True)
     assert batch.target_ids.tolist() == [[BOS, 5, 6], [BOS, 8, PAD]]
     assert batch.labels.tolist() == [[PAD, 6, 7], [PAD, 9, PAD]]
     assert batch.tokens == int((batch.labels != PAD).sum()) == 3
@@ -63,7 +63,7 @@ def test_a_first_token_that_is_given_is_not_predicted() -> None:
 
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_windows_are_shared_among_processes(world: int) -> None:
-    batch = collate_windows(Sequences.of([[5, 6, 7], [8, 9, 10]]), (0, 1))
-    parts = [batch.share(rank, world) for rank in range(world)]
+    batch = collate_windows(RaggedArray.from_lists([[5, 6, 7], [8, 9, 10]]), (0, 1))
+    parts = [batch.shard(rank, world) for rank in range(world)]
     assert sum(part.tokens for part in parts) == batch.tokens
-    assert torch.equal(batch.repeated(2).labels, torch.cat((batch.labels, batch.labels)))
+    assert torch.equal(batch.repeat(2).labels, torch.cat((batch.labels, batch.labels)))

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from attendo.decode.requests import Request
+from attendo.decode.requests import DecodeRequest
 from attendo.model.transformer import Transformer
 from attendo.text import EOS
 
@@ -21,12 +21,12 @@ def lively(make: Make, **changes: Any) -> Transformer:
     return network
 
 
-def some_requests(count: int, limits: range) -> list[Request]:
+def some_requests(count: int, limits: range) -> list[DecodeRequest]:
     """With limits from this range, sources of up to 8 tokens."""
     dice = torch.Generator().manual_seed(count)
     made = []
     for number in range(count):
         bounds = ((1, 9), (limits.start, limits.stop))
         length, limit = (int(torch.randint(low, high, (), generator=dice)) for low, high in bounds)
-        made.append(Request(number, tuple(torch.randint(4, 17, (length,), generator=dice).tolist()), limit))
+        made.append(DecodeRequest(number, tuple(torch.randint(4, 17, (length,), generator=dice).tolist()), limit))
     return made

@@ -28,10 +28,10 @@ class Rows:
 
     tables: Tensor  # of each sentence
 
-    def follow(self, parents: Tensor) -> "Rows":
+    def reorder(self, parents: Tensor) -> "Rows":
         return self
 
-    def keep(self, sentences: Tensor, rows: Tensor) -> "Rows":
+    def select(self, sentences: Tensor, rows: Tensor) -> "Rows":
         return Rows(self.tables[sentences])
 
 
@@ -61,11 +61,11 @@ class Said:
     def nothing(*trees: int) -> "Said":
         return Said(torch.tensor(trees))
 
-    def follow(self, parents: Tensor) -> "Said":
+    def reorder(self, parents: Tensor) -> "Said":
         assert self.ids is not None
         return Said(self.trees, self.ids[parents])
 
-    def keep(self, sentences: Tensor, rows: Tensor) -> "Said":
+    def select(self, sentences: Tensor, rows: Tensor) -> "Said":
         return Said(self.trees[sentences], None if self.ids is None else self.ids[rows])
 
 

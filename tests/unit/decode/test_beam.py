@@ -24,10 +24,10 @@ from tables import (
 from torch import Tensor
 
 from attendo.decode import search as loop
-from attendo.decode.beam import Beam, Stop, at_hand
-from attendo.decode.frontier import NOTHING, Asked, Frontier, combined
+from attendo.decode.beam import Beam, Stop, is_on_host
+from attendo.decode.frontier import NEG_INF, Frontier, RowLimits, zip_tensors
 from attendo.decode.ranking import Ranking
-from attendo.decode.rules import Forbid
+from attendo.decode.rules import SuppressTokens
 from attendo.decode.search import Strategy, search
 from attendo.decode.strategies import Greedy
 from attendo.errors import UsageError
@@ -39,7 +39,9 @@ LIMIT = 3
 
 def grown(strategy: Strategy, limits: list[int], stepper: Trees | None = None) -> list[Frontier]:
     """What is told of one tree for each limit."""
-    return list(search(stepper or Trees(), Said.nothing(*range(len(limits))), asked(limits), strategy, [Forbid()]))
+    return list(
+        search(stepper or Trees(), Said.nothing(*range(len(limits))), asked(limits), strategy, [SuppressTokens()])
+    )
 
 
 def found(strategy: Strategy, limits: list[int]) -> Frontier:
@@ -47,12 +49,12 @@ def found(strategy: Strategy, limits: list[int]) -> Frontier:
 
 
 def by_hand(table: Chances, strategy: Strategy, limit: int) -> Frontier:
-    *_, last = search(Bigrams(table), Rows(torch.arange(1)), asked([limit]), strategy, [Forbid()])
+    *_, last = search(Bigrams(table), Rows(torch.arange(1)), asked([limit]), strategy, [SuppressTokens()])
     return last.hypotheses
 
 
-def asked(limits: list[int]) -> Asked:
-    return Asked.of(torch.tensor(limits))
+def asked(limits: list[int]) -> RowLimits:
+    return RowLimits.make(torch.tensor(limits))
 
 
 def beam(width: int, length_penalty: float) -> Beam:
@@ -103,7 +105,7 @@ def test_a_beam_with_room_for_everything_ranks_everything(length_penalty: float)
         assert spoken(ours)[: len(ranked)] == [ids for _, ids in ranked]
         assert ours.ended[: len(ranked)].all()
         assert not ours.cut[: len(ranked)].any()
-        assert (ours.log_probability[len(ranked) :] == NOTHING).all()
+        assert (ours.log_probability[len(ranked) :] == NEG_INF).all()
 
 
 def test_a_wide_beam_is_never_less_probable_than_greedy() -> None:
@@ -132,7 +134,7 @@ def test_D1_a_sentence_has_the_same_hypotheses_alone_and_among_others(width: int
     limits = [(5 * n) % 9 + 1 for n in range(24)]
     together = found(Beam(width), limits)
     for tree, limit in enumerate(limits):
-        *_, last = search(Trees(), Said.nothing(tree), asked([limit]), Beam(width), [Forbid()])
+        *_, last = search(Trees(), Said.nothing(tree), asked([limit]), Beam(width), [SuppressTokens()])
         alone, among = last.hypotheses, sentence(together, tree, width)
         assert spoken(alone) == spoken(among)
         assert torch.equal(alone.log_probability, among.log_probability)
@@ -164,10 +166,10 @@ def test_hypotheses_come_best_first_those_that_ended_before_those_that_were_cut(
 def test_every_row_is_ended_or_cut_in_the_end_and_stays_within_its_limit() -> None:
     limits = [n % 6 for n in range(30)]
     last = found(Beam(3), limits)
-    real = last.log_probability != NOTHING
+    real = last.log_probability != NEG_INF
     assert (last.ended ^ last.cut)[real].all()
     for row, ids in enumerate(spoken(last)):
-        if last.log_probability[row] != NOTHING:
+        if last.log_probability[row] != NEG_INF:
             assert len(ids) - ids.count(EOS) <= limits[row // 3]
             assert ids.count(EOS) == last.ended[row]
 
@@ -175,7 +177,7 @@ def test_every_row_is_ended_or_cut_in_the_end_and_stays_within_its_limit() -> No
 def test_a_step_finishes_what_ends_among_the_best_and_the_best_others_go_on() -> None:
     """Two rows: a .6 b .3 (eos .1 comes third) · ab .42, b-eos .15 finishes, ba .12 goes on · ab-eos .21 finishes."""
     beam = Beam(2, stop="first")
-    told = list(search(Bigrams(SHORT), Rows(torch.arange(1)), asked([9]), beam, [Forbid()]))
+    told = list(search(Bigrams(SHORT), Rows(torch.arange(1)), asked([9]), beam, [SuppressTokens()]))
     told[-1] = told[-1].hypotheses
     assert [spoken(each) for each in told] == [[[A], [B]], [[A, B], [B, A]], [[A, B, EOS], [B, EOS]]]
     assert told[1].log_probability.exp().tolist() == pytest.approx([0.42, 0.12])
@@ -218,7 +220,7 @@ def test_a_settled_beam_stops_when_what_goes_on_scores_no_better(
     By the sum that settles it. By the average, -0.54, it is still better than b eos, -0.95, and ends as a b a b eos,
     -0.57, which a b a b a, -0.61, cannot better.
     """
-    told = list(search(Bigrams(SHORT), Rows(torch.arange(1)), asked([9]), beam(2, length_penalty), [Forbid()]))
+    told = list(search(Bigrams(SHORT), Rows(torch.arange(1)), asked([9]), beam(2, length_penalty), [SuppressTokens()]))
     assert len(told) == steps
     assert spoken(told[-1].hypotheses) == [[A, B, EOS], second]
 
@@ -226,7 +228,7 @@ def test_a_settled_beam_stops_when_what_goes_on_scores_no_better(
 def test_rows_without_an_end_are_cut_at_the_limit() -> None:
     table: Chances = {BOS: {A: 0.6, B: 0.4}, A: {A: 0.7, B: 0.3}, B: {A: 0.6, B: 0.4}}
     last = by_hand(table, Beam(2), 2)
-    assert last.longest().tolist() == [[BOS, A, A], [BOS, B, A]]
+    assert last.trim_ids().tolist() == [[BOS, A, A], [BOS, B, A]]
     assert last.log_probability.exp().tolist() == pytest.approx([0.42, 0.24])
     assert last.cut.all()
     assert not last.ended.any()
@@ -248,16 +250,16 @@ def test_a_full_row_that_ends_is_not_cut_as_well() -> None:
 
 
 def test_where_little_may_be_said_the_other_rows_stay_without_a_hypothesis() -> None:
-    rules = [Forbid(), Forbid(SPOKEN)]
+    rules = [SuppressTokens(), SuppressTokens(SPOKEN)]
     told = list(search(Bigrams(SHORT, SHORT), Rows(torch.arange(2)), asked([9, 9]), Beam(3), rules))
     assert len(told) == 1
     assert spoken(told[0].hypotheses)[::3] == [[EOS], [EOS]]
-    assert told[0].hypotheses.log_probability.tolist() == pytest.approx([math.log(0.1), NOTHING, NOTHING] * 2)
+    assert told[0].hypotheses.log_probability.tolist() == pytest.approx([math.log(0.1), NEG_INF, NEG_INF] * 2)
 
 
 def test_an_end_that_is_forbidden_finishes_nothing() -> None:
     """Rows to spare: all of the three tokens and then, among what has no probability at all, eos."""
-    rules = [Forbid(), Forbid((EOS,))]
+    rules = [SuppressTokens(), SuppressTokens((EOS,))]
     *_, last = (each.hypotheses for each in search(Bigrams(SHORT), Rows(torch.arange(1)), asked([1]), Beam(8), rules))
     assert not last.ended.any()
     assert last.log_probability.isfinite().sum() == len(SPOKEN)
@@ -267,7 +269,7 @@ def test_an_end_that_is_forbidden_finishes_nothing() -> None:
 def test_a_sentence_that_is_done_does_not_change_while_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "CLOSED_SHARE", 2.0)  # nobody leaves
     tables = Bigrams(SILENT, {BOS: {A: 0.6, B: 0.4}, A: {A: 0.7, B: 0.3}, B: {A: 0.6, B: 0.4}})
-    told = list(search(tables, Rows(torch.arange(2)), asked([1, 8]), Beam(2), [Forbid()]))
+    told = list(search(tables, Rows(torch.arange(2)), asked([1, 8]), Beam(2), [SuppressTokens()]))
     done = [sentence(each.hypotheses, 0, 2) for each in told[1:]]
     assert len(done) == 8
     for each in done:
@@ -303,18 +305,18 @@ def test_looking_whether_anything_ends_changes_nothing(
 ) -> None:
     strategy, limits = Beam(3, stop=stop, free_end=free_end), [0, 2, 5, 9]
     looking = grown(strategy, limits)
-    monkeypatch.setattr("attendo.decode.beam.at_hand", lambda _: False)
+    monkeypatch.setattr("attendo.decode.beam.is_on_host", lambda _: False)
     blind = grown(strategy, limits)
     assert len(looking) == len(blind)
     for one, other in zip(looking, blind, strict=True):
-        combined(one, other, same)
+        zip_tensors(one, other, same)
 
 
 def test_nobody_looks_at_what_is_elsewhere_or_not_computed_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert at_hand(torch.ones(1))
-    assert not at_hand(torch.ones(1, device="meta"))
+    assert is_on_host(torch.ones(1))
+    assert not is_on_host(torch.ones(1, device="meta"))
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert not at_hand(torch.ones(1))
+    assert not is_on_host(torch.ones(1))
 
 
 def same(one: Tensor, other: Tensor) -> Tensor:
@@ -329,11 +331,11 @@ def test_a_beam_without_rows_is_refused(width: int) -> None:
 
 
 def test_rules_hold_in_every_row() -> None:
-    forbidden = [Forbid(), Forbid((A,))]
+    forbidden = [SuppressTokens(), SuppressTokens((A,))]
     *_, last = (
         each.hypotheses for each in search(Trees(), Said.nothing(*range(9)), asked([5] * 9), Beam(4), forbidden)
     )
-    real = last.log_probability != NOTHING
+    real = last.log_probability != NEG_INF
     assert real.sum() > 20
     assert not (last.ids[real] == A).any()
 
@@ -343,11 +345,11 @@ def test_rules_see_the_rows_that_they_judge() -> None:
 
     class NoRepeat:
         def __call__(self, log_probs: Tensor, frontier: Frontier) -> Tensor:
-            return log_probs.scatter(1, frontier.last, NOTHING)
+            return log_probs.scatter(1, frontier.last, NEG_INF)
 
-    rules = [Forbid(), NoRepeat()]
+    rules = [SuppressTokens(), NoRepeat()]
     *_, last = (
         each.hypotheses for each in search(Trees(), Said.nothing(*range(12)), asked([3, 8] * 6), Beam(4), rules)
     )
     for ids, told in zip(spoken(last), last.log_probability.tolist(), strict=True):
-        assert told == NOTHING or all(one != other for one, other in pairwise(ids))
+        assert told == NEG_INF or all(one != other for one, other in pairwise(ids))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from torch import Tensor
 
-from attendo.decode.beam import best_by_chunks, best_of, highest
+from attendo.decode.beam import argmax_rows, beam_topk, chunked_topk
 
 
 def numbers(width: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -19,7 +19,7 @@ def numbers(width: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
 def test_chunks_hold_what_topk_finds(width: int, size: int, seed: int, count: int) -> None:
     each, added = numbers(width, size, seed)
     count = min(count, width * -(-size // 256))
-    values, places = best_by_chunks(each, added, count)
+    values, places = chunked_topk(each, added, count)
     all_of_them = (each + added[..., None]).flatten(1)
     assert torch.equal(values, all_of_them.topk(count).values)
     assert torch.equal(all_of_them.gather(1, places), values)
@@ -28,7 +28,7 @@ def test_chunks_hold_what_topk_finds(width: int, size: int, seed: int, count: in
 @pytest.mark.parametrize("size", [5, 4096, 20_001])
 def test_the_best_stand_where_they_are_said_to(size: int) -> None:
     each, added = numbers(4, size, seed=size)
-    values, places = best_of(each, added, 5)
+    values, places = beam_topk(each, added, 5)
     all_of_them = (each + added[..., None]).flatten(1)
     assert torch.equal(all_of_them.gather(1, places), values)
     assert torch.equal(values, all_of_them.topk(5).values)
@@ -37,7 +37,7 @@ def test_the_best_stand_where_they_are_said_to(size: int) -> None:
 def test_where_nearly_all_is_forbidden_nothing_is_invented() -> None:
     each = torch.full((2, 2, 2500), float("-inf"))
     each[:, 1, 2499] = -1.0
-    values, places = best_of(each, torch.zeros(2, 2), 4)
+    values, places = beam_topk(each, torch.zeros(2, 2), 4)
     assert values.tolist() == [[-1.0, *[float("-inf")] * 3]] * 2
     assert places[:, 0].tolist() == [4999, 4999]
     assert ((places >= 0) & (places < 5000)).all()
@@ -49,4 +49,4 @@ def test_of_equals_the_first_is_the_highest(rows: int, size: int, kinds: int, se
     each[0] = float("-inf")
     each[-1, -1] = kinds
     first = [row.index(max(row)) for row in each.tolist()]
-    assert highest(each).tolist() == first
+    assert argmax_rows(each).tolist() == first

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attendo.decode.static_batch import compiled_alone
+from attendo.decode.static_batch import compile_method
 
 
 class Doubling:
@@ -26,7 +26,7 @@ def test_any_number_of_objects_can_have_the_same_method_compiled() -> None:
     many = [Doubling(size) for size in range(2, 14)]  # more than the compiler bears with for one piece of code
     found: list[Tensor] = []
     for each in many:
-        compiled_alone(each.work)()
+        compile_method(each.work)()
         found.append(each.here)
     assert all(torch.equal(here, torch.full_like(here, 2.0)) for here in found)
 

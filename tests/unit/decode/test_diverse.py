@@ -12,9 +12,9 @@ from waiting import Watch
 from attendo.decode import search as loop
 from attendo.decode.beam import Beam, Stop
 from attendo.decode.diverse_beam import DiverseBeam
-from attendo.decode.frontier import NOTHING, Asked, Frontier
+from attendo.decode.frontier import NEG_INF, Frontier, RowLimits
 from attendo.decode.ranking import Ranking
-from attendo.decode.rules import Forbid, NoRepeatNgram
+from attendo.decode.rules import NoRepeatNgram, SuppressTokens
 from attendo.decode.search import Strategy, search
 from attendo.errors import UsageError
 from attendo.text import BOS, EOS, PAD, UNK
@@ -24,7 +24,7 @@ LIMITS = [n % 7 for n in range(14)]
 
 def grown(strategy: Strategy, limits: list[int], first: int = 0) -> list[Frontier]:
     trees = Said.nothing(*range(first, first + len(limits)))
-    return list(search(Trees(), trees, Asked.of(torch.tensor(limits)), strategy, [Forbid()]))
+    return list(search(Trees(), trees, RowLimits.make(torch.tensor(limits)), strategy, [SuppressTokens()]))
 
 
 def spoken(frontier: Frontier) -> list[list[int]]:
@@ -87,8 +87,8 @@ def test_diverse_beams_are_those_of_plain_python(width: int, groups: int, streng
     last = grown(DiverseBeam(width, groups, strength, stop=stop), LIMITS)[-1].hypotheses
     penalised = 0
     for tree, limit in enumerate(LIMITS):
-        ours = last.keep(torch.tensor([tree]))
-        there_is = [row for row in range(width) if ours.log_probability[row] != NOTHING]
+        ours = last.select_sentences(torch.tensor([tree]))
+        there_is = [row for row in range(width) if ours.log_probability[row] != NEG_INF]
         expected = in_plain_python(tree, limit, width, groups, strength, stop)
         assert [spoken(ours)[row] for row in there_is] == [ids for ids, *_ in expected]
         for row, (_, log_p, penalty) in zip(there_is, expected, strict=True):
@@ -115,7 +115,7 @@ def test_without_strength_all_groups_say_the_same() -> None:
     last = grown(DiverseBeam(6, 3, 0.0), [4] * 8)[-1].hypotheses
     plain = grown(Beam(2), [4] * 8)[-1].hypotheses
     for tree in range(8):
-        ours, beam = (each.keep(torch.tensor([tree])) for each in (last, plain))
+        ours, beam = (each.select_sentences(torch.tensor([tree])) for each in (last, plain))
         assert spoken(ours)[::3] == spoken(beam)
         assert spoken(ours)[1::3] == spoken(ours)[2::3] == spoken(beam)
 
@@ -123,9 +123,9 @@ def test_without_strength_all_groups_say_the_same() -> None:
 def test_a_later_group_keeps_away_from_what_an_earlier_one_chose() -> None:
     """a .6 b .3: the first group takes a; with strength 1, log .6 - 1 is less than log .3, so the second takes b."""
     table: Chances = {BOS: {A: 0.6, B: 0.3, UNK: 0.1}, A: {EOS: 1.0}, B: {EOS: 1.0}}
-    state, asked = Rows(torch.arange(1)), Asked.of(torch.tensor([4]))
+    state, asked = Rows(torch.arange(1)), RowLimits.make(torch.tensor([4]))
     for strength, second, lost in ((1.0, B, 0.0), (0.5, A, -0.5)):
-        *_, last = search(Bigrams(table), state, asked, DiverseBeam(2, 2, strength, stop="first"), [Forbid()])
+        *_, last = search(Bigrams(table), state, asked, DiverseBeam(2, 2, strength, stop="first"), [SuppressTokens()])
         assert spoken(last.hypotheses) == [[A, EOS], [second, EOS]]
         assert last.hypotheses.penalty.tolist() == pytest.approx([0.0, lost])
         assert last.hypotheses.log_probability.exp().tolist() == pytest.approx([0.6, 0.6 if second == A else 0.3])
@@ -135,7 +135,7 @@ def test_D1_a_sentence_has_the_same_hypotheses_alone_and_among_others() -> None:
     strategy = DiverseBeam(6, 3, 0.6)
     together = grown(strategy, LIMITS)[-1].hypotheses
     for tree, limit in enumerate(LIMITS[:5]):
-        alone, among = grown(strategy, [limit], tree)[-1].hypotheses, together.keep(torch.tensor([tree]))
+        alone, among = grown(strategy, [limit], tree)[-1].hypotheses, together.select_sentences(torch.tensor([tree]))
         assert spoken(alone) == spoken(among)
         for name in ("log_probability", "penalty", "ended", "cut"):
             assert torch.equal(getattr(alone, name), getattr(among, name))
@@ -149,21 +149,23 @@ def test_sentences_that_are_done_stay_as_they_are_and_in_order(monkeypatch: pyte
     scores = Ranking().score(staying).view(-1, 4)
     ended = staying.ended.view(-1, 4)
     assert (ended.byte().diff(dim=1) != 1).all()
-    assert ((scores.diff(dim=1) <= 0) | (ended[:, :-1] != ended[:, 1:]) | (scores[:, 1:] == NOTHING)).all()
+    assert ((scores.diff(dim=1) <= 0) | (ended[:, :-1] != ended[:, 1:]) | (scores[:, 1:] == NEG_INF)).all()
 
 
 def test_D3_the_log_probability_told_is_that_of_the_tokens_whatever_rules_and_groups_added() -> None:
-    rules = [Forbid(), NoRepeatNgram(2)]
-    *_, last = search(Trees(), Said.nothing(*range(9)), Asked.of(torch.tensor([5] * 9)), DiverseBeam(4, 2, 0.9), rules)
+    rules = [SuppressTokens(), NoRepeatNgram(2)]
+    *_, last = search(
+        Trees(), Said.nothing(*range(9)), RowLimits.make(torch.tensor([5] * 9)), DiverseBeam(4, 2, 0.9), rules
+    )
     hypotheses = last.hypotheses
     assert (hypotheses.penalty < 0).sum() > 5
     for row, (ids, told) in enumerate(zip(spoken(hypotheses), hypotheses.log_probability.tolist(), strict=True)):
-        assert told == NOTHING or told == pytest.approx(log_probability(row // 4, ids), abs=1e-5)
+        assert told == NEG_INF or told == pytest.approx(log_probability(row // 4, ids), abs=1e-5)
 
 
 def test_no_step_makes_the_host_wait() -> None:
     strategy = DiverseBeam(4, 2, 0.5)
-    frontier = strategy.start(Asked.of(torch.tensor([3, 5])))
+    frontier = strategy.start(RowLimits.make(torch.tensor([3, 5])))
     log_probs = torch.stack([logits(n, (BOS,)).log_softmax(-1) for n in range(8)])
     with Watch() as watch:
         for _ in range(3):

@@ -9,32 +9,34 @@ from lively_network import Make, lively, some_requests
 from attendo.decode.beam import Beam
 from attendo.decode.diverse_beam import DiverseBeam
 from attendo.decode.engines import CachedEngine, Engine, TextbookEngine
-from attendo.decode.requests import Request
-from attendo.decode.rules import Forbid, LeastLength, NoRepeatNgram, Prefix
+from attendo.decode.requests import DecodeRequest
+from attendo.decode.rules import ForcedPrefix, MinLength, NoRepeatNgram, SuppressTokens
 from attendo.decode.search import Strategy
-from attendo.decode.strategies import Greedy, Sample
+from attendo.decode.strategies import Greedy, Sampling
 from attendo.text import PAD
 
-RULES = (Forbid(), NoRepeatNgram(3), LeastLength(), Prefix())
+RULES = (SuppressTokens(), NoRepeatNgram(3), MinLength(), ForcedPrefix())
 STRATEGIES: dict[str, Strategy] = {
     "greedy": Greedy(),
-    "samples": Sample(3, seed=2),
+    "samples": Sampling(3, seed=2),
     "beam": Beam(4),
     "wide beam": Beam(9),  # too many rows to share a storage
     "groups": DiverseBeam(6, 3),
 }
 
 
-def requests(count: int) -> list[Request]:
+def requests(count: int) -> list[DecodeRequest]:
     """Some with a prefix, some with a least length."""
     made = some_requests(count, range(1, 14))
-    return [replace(each, least=each.number % 3, prefix=each.source[: each.number % 2]) for each in made]
+    return [replace(each, min_length=each.request_id % 3, prefix=each.source[: each.request_id % 2]) for each in made]
 
 
-def answers(engine: Engine, strategy: Strategy, asked: Sequence[Request]) -> list[tuple[list[list[int]], list[float]]]:
+def answers(
+    engine: Engine, strategy: Strategy, asked: Sequence[DecodeRequest]
+) -> list[tuple[list[list[int]], list[float]]]:
     """By number: the ids of the hypotheses of each, and their log-probabilities."""
-    found = [each for some in engine.answers(asked, strategy, RULES) for each in some.one_by_one()]
-    found.sort(key=lambda each: each[0].number)
+    found = [each for some in engine.generate(asked, strategy, RULES) for each in some.split()]
+    found.sort(key=lambda each: each[0].request_id)
     return [
         ([[token for token in row if token != PAD] for row in each.ids.tolist()], each.log_probability.tolist())
         for _, each in found

@@ -11,27 +11,27 @@ from tables import SHORT, VOCABULARY, A, B, Bigrams, Chances, Rows, Said, Trees,
 from torch import Tensor
 
 from attendo.decode.beam import Beam
-from attendo.decode.frontier import Asked, Frontier
-from attendo.decode.networks import Ensemble, EnsembleState, How
-from attendo.decode.rules import Forbid
-from attendo.decode.search import SearchState, Stepper, Strategy, search, turn
-from attendo.decode.strategies import Greedy, Sample
+from attendo.decode.frontier import Frontier, RowLimits
+from attendo.decode.networks import Ensemble, EnsembleMethod, EnsembleState
+from attendo.decode.rules import SuppressTokens
+from attendo.decode.search import SearchState, Stepper, Strategy, decode_step, search
+from attendo.decode.strategies import Greedy, Sampling
 from attendo.errors import UsageError
-from attendo.model.decoder_state import FixedState
+from attendo.model.decoder_state import StaticCacheState
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import KeysValues
 from attendo.text import BOS, EOS, PAD
 
 Make = Callable[..., Transformer]
-HOWS: tuple[How, ...] = ("probabilities", "logarithms")
-STRATEGIES: dict[str, Strategy] = {"greedy": Greedy(), "beam": Beam(3), "samples": Sample(3, seed=2)}
+HOWS: tuple[EnsembleMethod, ...] = ("probabilities", "logarithms")
+STRATEGIES: dict[str, Strategy] = {"greedy": Greedy(), "beam": Beam(3), "samples": Sampling(3, seed=2)}
 LIMITS = [n % 6 + 1 for n in range(12)]
 # The first is all but sure of a, the second would rather have b and all but rules a out.
 SURE: Chances = {BOS: {A: 0.9, B: 0.08, EOS: 0.02}}
 AGAINST: Chances = {BOS: {A: 0.01, B: 0.39, EOS: 0.6}}
 
 
-def tables(*members: Chances, how: How, weights: Sequence[float] | None = None) -> list[float]:
+def tables(*members: Chances, how: EnsembleMethod, weights: Sequence[float] | None = None) -> list[float]:
     """What follows bos."""
     ensemble = Ensemble([Bigrams(table) for table in members], weights, how)
     state = EnsembleState((Rows(torch.arange(1)),) * len(members))
@@ -40,8 +40,8 @@ def tables(*members: Chances, how: How, weights: Sequence[float] | None = None) 
 
 
 def found(stepper: Stepper, state: SearchState, strategy: Strategy, limits: Sequence[int] = LIMITS) -> Frontier:
-    asked = Asked.of(torch.tensor(limits))
-    return deque(search(stepper, state, asked, strategy, [Forbid()]), maxlen=1).pop().hypotheses
+    asked = RowLimits.make(torch.tensor(limits))
+    return deque(search(stepper, state, asked, strategy, [SuppressTokens()]), maxlen=1).pop().hypotheses
 
 
 def same(one: Frontier, other: Frontier) -> None:
@@ -81,7 +81,7 @@ def test_a_beam_over_two_tables_is_a_beam_over_the_table_of_their_means() -> Non
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_a_model_with_itself_gives_its_own_answers(name: str, how: How) -> None:
+def test_a_model_with_itself_gives_its_own_answers(name: str, how: EnsembleMethod) -> None:
     """Sentences of different lengths leave the batch, and rows follow others: the members' states must do so too."""
     said = Said.nothing(*range(len(LIMITS)))
     ensemble = Ensemble([Trees(), Trees(), Trees()], how=how)
@@ -109,7 +109,7 @@ def sources(count: int) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_networks_of_different_sizes_choose_together(small_network: Make, how: How) -> None:
+def test_networks_of_different_sizes_choose_together(small_network: Make, how: EnsembleMethod) -> None:
     small, large = small_network(seed=1), small_network(seed=2, d_model=24, num_decoder_layers=3, positions="rotary")
     ids, mask = sources(4)
     ensemble = Ensemble([small, large], how=how)
@@ -122,10 +122,10 @@ def test_networks_of_different_sizes_choose_together(small_network: Make, how: H
     torch.testing.assert_close(ours.softmax(-1), mean / mean.sum(-1, keepdim=True), atol=1e-6, rtol=1e-4)
 
 
-def fixed(network: Transformer, start: object, rows: int, capacity: int) -> FixedState:
+def fixed(network: Transformer, start: object, rows: int, capacity: int) -> StaticCacheState:
     heads, width = network.config.num_heads, network.config.head_width
     storage = [KeysValues(*(torch.zeros(rows, heads, capacity, width) for _ in range(2))) for _ in network.decoder]
-    return FixedState.empty(start, storage, follows=True)
+    return StaticCacheState.empty(start, storage, reorderable=True)
 
 
 def test_members_may_keep_their_past_in_place(small_network: Make) -> None:
@@ -140,9 +140,9 @@ def test_members_may_keep_their_past_in_place(small_network: Make) -> None:
         grown = found(ensemble, state, Beam(3), [5] * 4)
         pairs = zip(ensemble.members, state.members, strict=True)
         state = EnsembleState(tuple(fixed(network, start, 12, 7) for network, start in pairs))
-        frontier = Beam(3).start(Asked.of(torch.tensor([5] * 4)))
+        frontier = Beam(3).start(RowLimits.make(torch.tensor([5] * 4)))
         while frontier.open.any():
-            state, frontier = turn(ensemble, state, frontier, Beam(3), [Forbid()])
+            state, frontier = decode_step(ensemble, state, frontier, Beam(3), [SuppressTokens()])
     same(frontier.hypotheses, grown)
     assert len({*grown.length.tolist()}) > 1
     assert grown.ended.any()

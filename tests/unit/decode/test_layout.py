@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from attendo.decode.continuous_batch import Layout
+from attendo.decode.continuous_batch import ColumnMajorWeights
 from attendo.model.transformer import Transformer
 
 Make = Callable[..., Transformer]
@@ -19,7 +19,7 @@ FEW, SOME, MANY = 2, 32, 500  # rows
 @torch.no_grad()
 def test_the_copy_has_columns_side_by_side_and_says_the_same(small_network: Make, tie: str) -> None:
     network = small_network(tie=tie)
-    made = Layout(network).network(SOME)
+    made = ColumnMajorWeights(network).select_network(SOME)
     assert made is not network
     matrices = [each.weight for each in made.modules() if isinstance(each, nn.Linear)]
     assert matrices
@@ -30,9 +30,9 @@ def test_the_copy_has_columns_side_by_side_and_says_the_same(small_network: Make
 
 def test_where_the_layout_does_not_matter_nothing_is_copied(small_network: Make) -> None:
     network = small_network()
-    layout = Layout(network)
-    assert layout.network(FEW) is network
-    assert layout.network(MANY) is network
+    layout = ColumnMajorWeights(network)
+    assert layout.select_network(FEW) is network
+    assert layout.select_network(MANY) is network
 
 
 @pytest.mark.parametrize(("threads", "copied"), [(1, True), (2, False)])
@@ -41,25 +41,25 @@ def test_of_one_thread_more_rows_are_few(
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     network = small_network()
-    assert (Layout(network).network(128) is not network) == copied
+    assert (ColumnMajorWeights(network).select_network(128) is not network) == copied
 
 
 def test_a_network_in_training_and_one_of_another_precision_stay_as_they_are(small_network: Make) -> None:
     training, half = small_network().train(), small_network().bfloat16()
-    assert Layout(training).network(SOME) is training
-    assert Layout(half).network(SOME) is half
+    assert ColumnMajorWeights(training).select_network(SOME) is training
+    assert ColumnMajorWeights(half).select_network(SOME) is half
 
 
 def test_the_copy_is_made_once(small_network: Make) -> None:
-    layout = Layout(small_network())
-    assert layout.network(SOME) is layout.network(SOME)
+    layout = ColumnMajorWeights(small_network())
+    assert layout.select_network(SOME) is layout.select_network(SOME)
 
 
 @torch.no_grad()
 def test_a_changed_weight_is_noticed(small_network: Make) -> None:
     network = small_network()
-    layout = Layout(network)
-    before = layout.network(SOME)(SOURCE, TARGET)
+    layout = ColumnMajorWeights(network)
+    before = layout.select_network(SOME)(SOURCE, TARGET)
     changes: list[Callable[[], object]] = [
         lambda: network.get_parameter("decoder.0.feed_forward.expand.weight").mul_(1.5),
         lambda: network.get_parameter("decoder.1.feed_forward.expand.bias").add_(1.0),
@@ -69,7 +69,7 @@ def test_a_changed_weight_is_noticed(small_network: Make) -> None:
     ]
     for change in changes:
         change()
-        now = layout.network(SOME)(SOURCE, TARGET)
+        now = layout.select_network(SOME)(SOURCE, TARGET)
         torch.testing.assert_close(now, network(SOURCE, TARGET))
         assert not torch.allclose(now, before)
         before = now

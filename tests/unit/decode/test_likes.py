@@ -10,12 +10,12 @@ from torch import Tensor
 
 from attendo.decode.beam import Beam
 from attendo.decode.config import GenerationConfig
-from attendo.decode.frontier import Asked, Frontier
-from attendo.decode.presets import LIKES, like
+from attendo.decode.frontier import Frontier, RowLimits
+from attendo.decode.presets import PRESETS, preset
 from attendo.decode.ranking import Normalise, Ranking
-from attendo.decode.rules import EndAtLimit, Forbid, Renormalise, RepetitionPenalty
+from attendo.decode.rules import ForceEosAtLimit, Renormalise, RepetitionPenalty, SuppressTokens
 from attendo.decode.search import Rule, Strategy, search
-from attendo.decode.strategies import Greedy, Sample
+from attendo.decode.strategies import Greedy, Sampling
 from attendo.errors import UsageError
 from attendo.text import BOS, EOS, PAD
 
@@ -24,8 +24,8 @@ FORKED: Chances = {BOS: {A: 0.5, B: 0.4, EOS: 0.1}, A: {A: 0.6, EOS: 0.4}, B: {E
 
 
 def found(table: Chances, strategy: Strategy, limit: int, *rules: Rule) -> Frontier:
-    asked = Asked.of(torch.tensor([limit]))
-    *_, last = search(Bigrams(table), Rows(torch.arange(1)), asked, strategy, [Forbid(), *rules])
+    asked = RowLimits.make(torch.tensor([limit]))
+    *_, last = search(Bigrams(table), Rows(torch.arange(1)), asked, strategy, [SuppressTokens(), *rules])
     return last.hypotheses
 
 
@@ -40,9 +40,9 @@ def told(frontier: Frontier) -> list[tuple[list[int], float]]:
 
 
 def row(*said: int, limit: int = 9) -> Frontier:
-    frontier = Frontier.start(Asked.of(torch.tensor([limit])))
+    frontier = Frontier.start(RowLimits.make(torch.tensor([limit])))
     for token in said:
-        frontier = frontier.grow(torch.tensor([token]), torch.zeros(1), torch.zeros(1))
+        frontier = frontier.append(torch.tensor([token]), torch.zeros(1), torch.zeros(1))
     return frontier
 
 
@@ -56,35 +56,35 @@ def row(*said: int, limit: int = 9) -> Frontier:
     ],
 )
 def test_what_is_left_out_is_as_that_system_has_it(name: str, settings: dict[str, Any]) -> None:
-    config = like(name)
+    config = preset(name)
     assert {key: getattr(config, key) for key in settings} == settings
     assert config.normalise == "average"
     assert config.counts_eos
 
 
-@pytest.mark.parametrize("name", LIKES)
+@pytest.mark.parametrize("name", PRESETS)
 def test_what_is_given_wins_and_none_is_as_if_left_out(name: str) -> None:
     given = {"beam": 3, "stop": "exhaustive", "at_limit": "cut", "repetition_of": "logits", "max_length_extra": 7}
-    config = like(name, {**given, "length_penalty": 0.0, "top_p": None})
+    config = preset(name, {**given, "length_penalty": 0.0, "top_p": None})
     assert {key: getattr(config, key) for key in given} == given
     assert config.top_p == 1.0
 
 
 def test_what_a_system_makes_depend_on_other_settings_does() -> None:
-    assert like("hf").repetition_of == "logits"
-    assert like("hf", {"beam": 2}).repetition_of == "log_probabilities"
-    assert like("ctranslate2", {"beam": 4}).repetition_of == "logits"
-    assert like("ctranslate2", {"length_penalty": 0}).stop == "leader"
-    assert like("ctranslate2", {"length_penalty": 0, "coverage_penalty": 0.1}).stop == "first"
-    assert like("marian").max_length_extra == 3
-    assert like("marian", {"max_length_factor": 1.5}).max_length_extra == 2
+    assert preset("hf").repetition_of == "logits"
+    assert preset("hf", {"beam": 2}).repetition_of == "log_probabilities"
+    assert preset("ctranslate2", {"beam": 4}).repetition_of == "logits"
+    assert preset("ctranslate2", {"length_penalty": 0}).stop == "leader"
+    assert preset("ctranslate2", {"length_penalty": 0, "coverage_penalty": 0.1}).stop == "first"
+    assert preset("marian").max_length_extra == 3
+    assert preset("marian", {"max_length_factor": 1.5}).max_length_extra == 2
 
 
 def test_of_a_models_own_settings_only_the_machines_stay() -> None:
     own = GenerationConfig(beam=7, normalise="gnmt", max_length_extra=3, batch_tokens=99, engine="cached", max_source=5)
-    config = like("fairseq", {"max_source": 6}, own)
+    config = preset("fairseq", {"max_source": 6}, own)
     assert (config.batch_tokens, config.engine, config.max_source) == (99, "cached", 6)
-    assert config.replace(batch_tokens=4096, engine="auto", max_source=8192, precision="auto") == like(
+    assert config.replace(batch_tokens=4096, engine="auto", max_source=8192, precision="auto") == preset(
         "fairseq"
     ).replace(batch_tokens=4096, engine="auto", max_source=8192, precision="auto")
 
@@ -92,18 +92,18 @@ def test_of_a_models_own_settings_only_the_machines_stay() -> None:
 @pytest.mark.parametrize(("name", "given"), [("Marian", {}), ("hf", {"beam": "four"}), ("hf", {"beem": 4})])
 def test_what_cannot_be_meant_is_refused(name: str, given: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"marian|beam"):
-        like(name, given)
+        preset(name, given)
 
 
-@pytest.mark.parametrize("strategy", [Greedy(free_end=True), Sample(1, free_end=True), Beam(1, free_end=True)])
+@pytest.mark.parametrize("strategy", [Greedy(free_end=True), Sampling(1, free_end=True), Beam(1, free_end=True)])
 def test_with_a_free_end_the_token_behind_the_limit_is_the_last_and_as_good_as_an_end(strategy: Strategy) -> None:
-    table: Chances = {BOS: {B: 0.9, EOS: 0.1}, B: {B: 1.0}} if isinstance(strategy, Sample) else ENDLESS
+    table: Chances = {BOS: {B: 0.9, EOS: 0.1}, B: {B: 1.0}} if isinstance(strategy, Sampling) else ENDLESS
     last = found(table, strategy, 3)
-    assert last.longest().tolist() in ([[BOS, B, B, B, B]], [[BOS, EOS]])
+    assert last.trim_ids().tolist() in ([[BOS, B, B, B, B]], [[BOS, EOS]])
     assert last.cut.tolist() == [last.length.item() == 4]
     assert last.ended.all()
     silent = found(SILENT, strategy, 0)
-    assert silent.longest().tolist() in ([[BOS, EOS]], [[BOS, A]])
+    assert silent.trim_ids().tolist() in ([[BOS, EOS]], [[BOS, A]])
     assert silent.cut.tolist() == [silent.ids[0, 1].item() == A]
 
 
@@ -116,15 +116,15 @@ def test_with_a_free_end_what_was_cut_ranks_with_what_ended() -> None:
 
 
 def test_eos_is_not_counted_where_none_was_said() -> None:
-    ended, cut = row(A, EOS), row(A, limit=1).grow(torch.tensor([B]), torch.zeros(1), torch.zeros(1), free_end=True)
+    ended, cut = row(A, EOS), row(A, limit=1).append(torch.tensor([B]), torch.zeros(1), torch.zeros(1), free_end=True)
     assert cut.ended.all()
     assert cut.cut.all()
     assert [Ranking(counts_eos=False).tokens(each).item() for each in (ended, cut)] == [1, 2]
 
 
 def test_an_end_by_force_has_its_own_probability() -> None:
-    assert told(found(ENDLESS, Greedy(), 2, EndAtLimit())) == [([B, B, EOS], round(0.9 * 0.8 * 0.2, 6))]
-    last = found(ENDLESS, Beam(2), 2, EndAtLimit())
+    assert told(found(ENDLESS, Greedy(), 2, ForceEosAtLimit())) == [([B, B, EOS], round(0.9 * 0.8 * 0.2, 6))]
+    last = found(ENDLESS, Beam(2), 2, ForceEosAtLimit())
     assert told(last) == [([B, B, EOS], round(0.9 * 0.8 * 0.2, 6)), ([B, EOS], 0.18)]
     assert last.ended.all()
     assert not last.cut.any()
@@ -139,12 +139,12 @@ def test_first_come_is_not_pushed_out_by_what_is_better() -> None:
 
 
 def test_the_leader_ends_a_search_when_as_many_as_are_needed_have_finished() -> None:
-    leader = told(found(FORKED, Beam(2, Ranking("none"), "leader", needed=1), 9))
+    leader = told(found(FORKED, Beam(2, Ranking("none"), "leader", num_hypotheses=1), 9))
     assert leader == [([B, EOS], 0.36)]
-    several = told(found(FORKED, Beam(2, Ranking("none"), "leader", needed=2), 9))
+    several = told(found(FORKED, Beam(2, Ranking("none"), "leader", num_hypotheses=2), 9))
     assert several == [([B, EOS], 0.36), ([A, A, EOS], 0.12)]
     behind: Chances = {**FORKED, BOS: {A: 0.7, B: 0.2, EOS: 0.1}, A: {A: 0.9, EOS: 0.1}, B: {EOS: 1.0}}
-    later = found(behind, Beam(2, Ranking("none"), "leader", needed=1), 4)
+    later = found(behind, Beam(2, Ranking("none"), "leader", num_hypotheses=1), 4)
     assert later.length.max() > 2  # b ended, but a was ahead of it
 
 
@@ -168,21 +168,21 @@ def test_what_is_forbidden_leaves_its_probability_to_the_rest() -> None:
 
 def test_a_repetition_penalty_of_logits_divides_what_is_above_zero() -> None:
     logits = torch.tensor([[0.0, 0.0, -1.0, 0.5, 3.0, -2.0]])
-    ruled = RepetitionPenalty(2.0, of_logits=True)(logits, row(A, B))
+    ruled = RepetitionPenalty(2.0, applies_to_logits=True)(logits, row(A, B))
     torch.testing.assert_close(ruled, torch.tensor([[0.0, 0.0, -2.0, 0.5, 1.5, -4.0]]))
 
 
 def test_a_rule_of_logits_is_given_logits_and_leaves_probabilities() -> None:
     """Logits of the tables are log-probabilities and 3: above 0 for the probable."""
     last = found(SHORT, Greedy(), 2, RepetitionPenalty(9.0))
-    of_logits = found(SHORT, Greedy(), 2, RepetitionPenalty(9.0, of_logits=True))
+    of_logits = found(SHORT, Greedy(), 2, RepetitionPenalty(9.0, applies_to_logits=True))
     seen: list[Tensor] = []
 
     def look(log_probs: Tensor, frontier: Frontier) -> Tensor:
         seen.append(log_probs)
         return log_probs
 
-    found(SHORT, Greedy(), 2, RepetitionPenalty(9.0, of_logits=True), look)
+    found(SHORT, Greedy(), 2, RepetitionPenalty(9.0, applies_to_logits=True), look)
     assert all(torch.allclose(each.exp().sum(-1), torch.ones(1)) for each in seen)
     assert told(last)[0][0][:2] == told(of_logits)[0][0][:2] == [A, B]
 
@@ -199,7 +199,7 @@ def test_no_score_is_better_than_the_best_possible(
     best = ranking.best_possible(Frontier(**{**vars(frontier), "log_probability": cost})).item()
     # With counts_eos an end at once is the third token; the last of all stands behind the limit.
     for tokens in range(2 + counts_eos, 14):
-        score = ranking.formula(cost, torch.tensor([tokens])).item()
+        score = ranking.score_values(cost, torch.tensor([tokens])).item()
         assert score <= best + 1e-6
         divisor, added = ranking.terms(tokens)
         assert score == pytest.approx(cost.item() / divisor + added, abs=1e-5)
@@ -207,5 +207,5 @@ def test_no_score_is_better_than_the_best_possible(
 
 def test_a_word_penalty_is_taken_off_before_the_score_is_made() -> None:
     ranking = Ranking("average", 0.5, word_penalty=0.25)
-    score = ranking.formula(torch.tensor([-3.0]), torch.tensor([4]))
+    score = ranking.score_values(torch.tensor([-3.0]), torch.tensor([4]))
     assert score.item() == pytest.approx((-3.0 - 0.25 * 4) / 4**0.5)

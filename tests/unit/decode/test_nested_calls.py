@@ -3,26 +3,26 @@
 from collections.abc import Callable
 
 from attendo.decode.engines import FastEngine
-from attendo.decode.requests import Answers, Request
-from attendo.decode.rules import Forbid
+from attendo.decode.requests import DecodeRequest, FinishedBatch
+from attendo.decode.rules import SuppressTokens
 from attendo.decode.strategies import Greedy
 from attendo.model.transformer import Transformer
 
 
-def told(answers: list[Answers]) -> dict[int, list[int]]:
+def told(answers: list[FinishedBatch]) -> dict[int, list[int]]:
     return {
-        request.number: ids
+        request.request_id: ids
         for some in answers
         for request, ids in zip(some.requests, some.hypotheses.ids.tolist(), strict=True)
     }
 
 
 def test_the_outer_call_goes_on_as_if_nothing_had_been(small_network: Callable[..., Transformer]) -> None:
-    engine, strategy, rules = FastEngine(small_network().eval(), 64), Greedy(), (Forbid(),)
-    many = [Request(number, (5 + number, 6, 7), 3 + number, 1) for number in range(8)]
-    alone = told([*engine.answers(many, strategy, rules)])
-    outer = engine.answers(many, strategy, rules)
+    engine, strategy, rules = FastEngine(small_network().eval(), 64), Greedy(), (SuppressTokens(),)
+    many = [DecodeRequest(number, (5 + number, 6, 7), 3 + number, 1) for number in range(8)]
+    alone = told([*engine.generate(many, strategy, rules)])
+    outer = engine.generate(many, strategy, rules)
     first = next(outer)  # others are still under way
     assert len(first.requests) < len(many)
-    assert told([*engine.answers(many, strategy, rules)]) == alone
+    assert told([*engine.generate(many, strategy, rules)]) == alone
     assert told([first, *outer]) == alone

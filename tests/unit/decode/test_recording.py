@@ -16,13 +16,13 @@ from torch import Tensor
 from attendo.decode.beam import Beam
 from attendo.decode.constrained_beam import ConstrainedBeam
 from attendo.decode.diverse_beam import DiverseBeam
-from attendo.decode.frontier import NOTHING, Asked, Frontier
+from attendo.decode.frontier import NEG_INF, Frontier, RowLimits
 from attendo.decode.ranking import Ranking
-from attendo.decode.rules import Forbid
+from attendo.decode.rules import SuppressTokens
 from attendo.decode.search import Rule, Strategy, search
-from attendo.decode.search_tree import Fate, Node, Tree
-from attendo.decode.strategies import Greedy, Sample
-from attendo.decode.tree_recorder import Recorder
+from attendo.decode.search_tree import Fate, SearchNode, SearchTree
+from attendo.decode.strategies import Greedy, Sampling
+from attendo.decode.tree_recorder import TreeRecorder
 from attendo.serve.explorer.decoding_routes import REASONS
 from attendo.text import BOS, EOS, PAD, UNK
 
@@ -36,42 +36,50 @@ BEAMS = {
 STRATEGIES: dict[str, Strategy] = {
     **BEAMS,
     "first come": Beam(4, stop="first_come"),
-    "leader": Beam(4, Ranking("none"), "leader", needed=2, free_end=True),
+    "leader": Beam(4, Ranking("none"), "leader", num_hypotheses=2, free_end=True),
     "shrinking": Beam(4, Ranking("none"), "shrinking", free_end=True),
     "free": Beam(3, Ranking(counts_eos=False), free_end=True),
     "greedy": Greedy(),
     "free greedy": Greedy(free_end=True),
-    "free samples": Sample(2, seed=4, free_end=True),
-    "samples": Sample(3, seed=5),
+    "free samples": Sampling(2, seed=4, free_end=True),
+    "samples": Sampling(3, seed=5),
     "diverse": DiverseBeam(6, 3, 0.7),
     "constrained": ConstrainedBeam(3, constraints={0: [[A]], 2: [[B, A]], 4: [[A], [UNK, B]]}),
 }
 LIMITS = tuple(n % 6 for n in range(12))
 
 
-def found(strategy: Strategy, limits: Sequence[int] = LIMITS, rules: Sequence[Rule] = (Forbid(),)) -> Frontier:
-    state, asked = Said.nothing(*range(len(limits))), Asked.of(torch.tensor(limits))
+def found(strategy: Strategy, limits: Sequence[int] = LIMITS, rules: Sequence[Rule] = (SuppressTokens(),)) -> Frontier:
+    state, asked = Said.nothing(*range(len(limits))), RowLimits.make(torch.tensor(limits))
     return deque(search(Trees(), state, asked, strategy, rules), maxlen=1).pop().hypotheses
 
 
 @cache
-def recorded(strategy: Strategy, limits: tuple[int, ...] = LIMITS) -> list[Tree]:
-    recorder = Recorder(strategy)
+def recorded(strategy: Strategy, limits: tuple[int, ...] = LIMITS) -> list[SearchTree]:
+    recorder = TreeRecorder(strategy)
     found(recorder, limits)
     return recorder.trees
 
 
-def by_hand(table: Chances, strategy: Strategy, limit: int, *rules: Rule) -> Tree:
-    recorder = Recorder(strategy)
-    deque(search(Bigrams(table), Rows(torch.arange(1)), Asked.of(torch.tensor([limit])), recorder, [Forbid(), *rules]))
+def by_hand(table: Chances, strategy: Strategy, limit: int, *rules: Rule) -> SearchTree:
+    recorder = TreeRecorder(strategy)
+    deque(
+        search(
+            Bigrams(table),
+            Rows(torch.arange(1)),
+            RowLimits.make(torch.tensor([limit])),
+            recorder,
+            [SuppressTokens(), *rules],
+        )
+    )
     return recorder.trees[0]
 
 
-def told(tree: Tree) -> list[tuple[int, list[int], str]]:
+def told(tree: SearchTree) -> list[tuple[int, list[int], str]]:
     return [(node.step, tree.ids(node), node.fate) for node in tree.nodes]
 
 
-def steps(tree: Tree) -> list[list[Node]]:
+def steps(tree: SearchTree) -> list[list[SearchNode]]:
     return [list(nodes) for _, nodes in groupby(tree.nodes, lambda node: node.step)]
 
 
@@ -82,7 +90,7 @@ def said(ids: Sequence[int]) -> list[int]:
 @pytest.mark.short(5)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_recorded_search_gives_the_answers_of_the_unrecorded(name: str) -> None:
-    recorder = Recorder(STRATEGIES[name])
+    recorder = TreeRecorder(STRATEGIES[name])
     ours, theirs = found(recorder), found(STRATEGIES[name])
     assert isinstance(recorder, Strategy)
     assert recorder.width == STRATEGIES[name].width
@@ -98,9 +106,9 @@ def test_what_is_left_in_the_tree_are_the_answers(name: str) -> None:
     scores = [None] * answers.length.size(0) if ranking is None else ranking.score(answers).tolist()
     for sentence in range(len(LIMITS)):
         first = sentence * answers.width
-        rows = [row for row in range(first, first + answers.width) if answers.log_probability[row] != NOTHING]
+        rows = [row for row in range(first, first + answers.width) if answers.log_probability[row] != NEG_INF]
         expected = [(said(answers.ids[row].tolist()), bool(answers.cut[row]), scores[row]) for row in rows]
-        left = [(tree, node) for tree in trees if tree.sentence == sentence for node in tree.answers]
+        left = [(tree, node) for tree in trees if tree.sentence == sentence for node in tree.final_nodes]
         ours = [(tree.ids(node), node.fate == "cut", node.score) for tree, node in left]
         assert sorted(ours, key=str) == sorted(expected, key=str)
         values = [node.value for _, node in left]
@@ -111,7 +119,7 @@ def test_what_is_left_in_the_tree_are_the_answers(name: str) -> None:
 def test_replaying_the_record_makes_every_decision_again(name: str) -> None:
     beam, fates = BEAMS[name], set()
     for tree in recorded(beam):
-        finished: list[Node] = []
+        finished: list[SearchNode] = []
         for nodes in steps(tree):
             looked_at = [node for node in nodes if node.fate != "forbidden" and node.id is not None]
             last = all(node.fate != "goes on" for node in nodes)
@@ -121,7 +129,7 @@ def test_replaying_the_record_makes_every_decision_again(name: str) -> None:
             going = [node for node in looked_at if node.id != EOS][: beam.width]
             cut = [node for node in nodes if node.id is None]
             ranked = sorted([*finished, *ends, *cut], key=lambda node: (node.id is None, -node.score))
-            kept, pushed = ranked[: beam.kept], ranked[beam.kept :]
+            kept, pushed = ranked[: beam.max_finished], ranked[beam.max_finished :]
             assert all(node.fate == "pushed out by better finished ones" for node in pushed)
             assert all(node.pushed_out_at == nodes[0].step for node in pushed)
             assert all(node.fate == "goes on" or last for node in going)
@@ -134,7 +142,7 @@ def test_replaying_the_record_makes_every_decision_again(name: str) -> None:
                     assert node.fate == (ended if node.id == EOS else other)
             finished = kept
             fates |= {node.fate for node in nodes}
-        assert {node.number for node in finished} == {node.number for node in tree.answers}
+        assert {node.number for node in finished} == {node.number for node in tree.final_nodes}
     assert fates >= {"goes on", "finished", "not among the best W", "ends, but not among the best W"}
     assert fates >= {"cut", "pushed out by better finished ones"} or beam.width == 1 or name == "exhaustive"
 
@@ -188,9 +196,9 @@ def test_only_what_goes_on_is_continued(name: str) -> None:
 def test_D1_a_sentence_has_the_same_tree_alone_and_among_others(name: str) -> None:
     among = recorded(STRATEGIES[name], (4, 1, 5, 3))
     numbers = torch.tensor([2])
-    recorder = Recorder(STRATEGIES[name])
-    asked = Asked(torch.tensor([5]), torch.tensor([0]), torch.zeros(1, 0, dtype=torch.long), numbers)
-    deque(search(Trees(), Said(numbers), asked, recorder, [Forbid()]))
+    recorder = TreeRecorder(STRATEGIES[name])
+    asked = RowLimits(torch.tensor([5]), torch.tensor([0]), torch.zeros(1, 0, dtype=torch.long), numbers)
+    deque(search(Trees(), Said(numbers), asked, recorder, [SuppressTokens()]))
     alone = recorder.trees
     assert alone == [tree for tree in among if tree.sentence == 2]
     assert len(alone[0].nodes) > 3
@@ -246,7 +254,7 @@ def test_rows_at_the_limit_are_cut_and_their_continuations_beyond_it() -> None:
         (2, [A], "cut"),
         (2, [B], "cut"),
     ]
-    assert [node.id for node in tree.answers] == [None, None]
+    assert [node.id for node in tree.final_nodes] == [None, None]
 
 
 @pytest.mark.parametrize("strategy", [Greedy(), Beam(1)])
@@ -261,7 +269,7 @@ class OneToken:
     """After it nothing may be said, not even the end."""
 
     def __call__(self, log_probs: Tensor, frontier: Frontier) -> Tensor:
-        return log_probs.masked_fill(frontier.length[:, None] > 0, NOTHING)
+        return log_probs.masked_fill(frontier.length[:, None] > 0, NEG_INF)
 
 
 @pytest.mark.parametrize(("strategy", "left"), [(Greedy(), [[A]]), (Beam(2), [[A], [B]])])
@@ -273,20 +281,22 @@ def test_rows_that_may_say_nothing_more_are_cut(strategy: Strategy, left: list[l
 
 class NothingAfterB:
     def __call__(self, log_probs: Tensor, frontier: Frontier) -> Tensor:
-        return log_probs.masked_fill(frontier.last == B, NOTHING)
+        return log_probs.masked_fill(frontier.last == B, NEG_INF)
 
 
 def test_a_row_is_cut_once_while_others_go_on() -> None:
-    recorder, asked = Recorder(Sample(6, seed=4)), Asked.of(torch.tensor([9]))
-    *_, last = search(Bigrams(SHORT), Rows(torch.arange(1)), asked, recorder, [Forbid(), NothingAfterB()])
+    recorder, asked = TreeRecorder(Sampling(6, seed=4)), RowLimits.make(torch.tensor([9]))
+    *_, last = search(Bigrams(SHORT), Rows(torch.arange(1)), asked, recorder, [SuppressTokens(), NothingAfterB()])
     cut = [node for node in recorder.trees[0].nodes if node.id is None]
     assert sorted(node.row for node in cut) == last.cut.nonzero()[:, 0].tolist()
     assert len({node.step for node in cut}) > 1
 
 
 def test_of_a_greedy_row_the_few_best_are_told() -> None:
-    recorder = Recorder(Greedy(), few=2)
-    deque(search(Bigrams(SHORT), Rows(torch.arange(1)), Asked.of(torch.tensor([9])), recorder, [Forbid()]))
+    recorder = TreeRecorder(Greedy(), num_candidates=2)
+    deque(
+        search(Bigrams(SHORT), Rows(torch.arange(1)), RowLimits.make(torch.tensor([9])), recorder, [SuppressTokens()])
+    )
     assert told(recorder.trees[0]) == [
         (1, [A], "goes on"),
         (1, [B], "not chosen"),
@@ -298,26 +308,26 @@ def test_of_a_greedy_row_the_few_best_are_told() -> None:
 
 
 def test_a_sample_is_told_though_it_is_not_among_the_few_best() -> None:
-    recorder = Recorder(Sample(8, seed=3), few=1)
+    recorder = TreeRecorder(Sampling(8, seed=3), num_candidates=1)
     answers = found(recorder, [4])
     tree = recorder.trees[0]
     chosen = [node for node in tree.nodes if node.fate in ("goes on", "finished")]
     unlikely = [node for node in chosen if node.log_probability < math.log(1 / VOCABULARY)]
     assert unlikely
-    assert sorted(map(tree.ids, tree.answers)) == sorted(said(ids) for ids in answers.ids.tolist())
+    assert sorted(map(tree.ids, tree.final_nodes)) == sorted(said(ids) for ids in answers.ids.tolist())
 
 
 def test_of_samples_that_say_the_same_each_row_has_its_own_fate() -> None:
-    recorder, asked = Recorder(Sample(12, seed=1)), Asked.of(torch.tensor([4]))
-    *_, last = search(Bigrams(SHORT), Rows(torch.arange(1)), asked, recorder, [Forbid()])
+    recorder, asked = TreeRecorder(Sampling(12, seed=1)), RowLimits.make(torch.tensor([4]))
+    *_, last = search(Bigrams(SHORT), Rows(torch.arange(1)), asked, recorder, [SuppressTokens()])
     tree, rows = recorder.trees[0], [said(ids) for ids in last.ids.tolist()]
-    assert sorted((node.row, tree.ids(node)) for node in tree.answers) == list(enumerate(rows))
+    assert sorted((node.row, tree.ids(node)) for node in tree.final_nodes) == list(enumerate(rows))
     ended = [ids for ids in rows if ids[-1] == EOS]
     assert len({*map(tuple, ended)}) < len(ended)
 
 
 def test_what_a_rule_forbade_is_told_where_it_would_have_been_among_the_best() -> None:
-    tree = by_hand(SHORT, Beam(2, stop="first"), 9, Forbid((A,)))
+    tree = by_hand(SHORT, Beam(2, stop="first"), 9, SuppressTokens((A,)))
     forbidden = [(step, ids) for step, ids, fate in told(tree) if fate == "forbidden"]
     assert forbidden == [(1, [A]), (2, [B, A])]
     assert math.exp(tree.nodes[0].value) == pytest.approx(0.3)
@@ -333,8 +343,10 @@ def test_the_groups_of_a_diverse_beam_have_trees_of_their_own() -> None:
         (sentence, group, 2) for sentence in (0, 1) for group in (0, 1, 2)
     ]
     assert [tree for tree in trees if tree.group == 0] == recorded(Beam(2), (4, 5))
-    recorder = Recorder(DiverseBeam(2, 2, strength=2.0))
-    deque(search(Bigrams(SHORT), Rows(torch.arange(1)), Asked.of(torch.tensor([9])), recorder, [Forbid()]))
+    recorder = TreeRecorder(DiverseBeam(2, 2, strength=2.0))
+    deque(
+        search(Bigrams(SHORT), Rows(torch.arange(1)), RowLimits.make(torch.tensor([9])), recorder, [SuppressTokens()])
+    )
     second = recorder.trees[1]
     assert told(second)[:2] == [(1, [B], "goes on"), (1, [EOS], "ends, but not among the best W")]
     first, chosen = recorder.trees[0].nodes[0], second.nodes[0]
@@ -342,7 +354,7 @@ def test_the_groups_of_a_diverse_beam_have_trees_of_their_own() -> None:
 
 
 def test_the_last_search_of_a_number_is_the_one_that_is_told() -> None:
-    recorder = Recorder(Beam(2))
+    recorder = TreeRecorder(Beam(2))
     found(recorder, [5, 5, 5])
     found(recorder, [1, 1])
     long, short = recorded(Beam(2), (5, 5, 5)), recorded(Beam(2), (1, 1))
@@ -353,7 +365,7 @@ def test_the_last_search_of_a_number_is_the_one_that_is_told() -> None:
 def test_a_tree_becomes_json_and_lines_of_text() -> None:
     tree = by_hand(SHORT, Beam(2, stop="first"), 9)
     plain = json.loads(json.dumps(tree.as_dict(), allow_nan=False))
-    assert Tree(**{**plain, "nodes": tuple(Node(**node) for node in plain["nodes"])}) == tree
+    assert SearchTree(**{**plain, "nodes": tuple(SearchNode(**node) for node in plain["nodes"])}) == tree
     lines = tree.text({A: "a", B: "b", EOS: "end", UNK: "?"}.__getitem__).splitlines()
     assert len(lines) == 1 + 3 + len(tree.nodes)
     assert lines[1] == "step 1"

@@ -8,7 +8,7 @@ from error_codes import ErrorCheck, has_code
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.decode.mbr import by_probability, least_risk
+from attendo.decode.mbr import probability_weights, rank_by_utility
 from attendo.errors import UsageError
 
 
@@ -22,23 +22,23 @@ TEXTS = st.lists(st.text("abcd", max_size=4), min_size=1, max_size=9)
 
 def test_the_candidate_that_agrees_most_with_the_others_is_the_best() -> None:
     """ab: 1 + 1/2 + 0. b: 1 + 1 + 0. c: 0 + 0 + 1."""
-    risk = least_risk(["ab", "b", "c"], shared)
+    risk = rank_by_utility(["ab", "b", "c"], shared)
     assert risk.best == 1
     assert risk.order == (1, 0, 2)
     assert risk.expected == pytest.approx([1.5 / 3, 2 / 3, 1 / 3])
 
 
 def test_a_row_is_a_hypothesis_and_a_column_a_reference() -> None:
-    risk = least_risk("xy", lambda hypotheses, references: [[1, 0], [5, 0]])
+    risk = rank_by_utility("xy", lambda hypotheses, references: [[1, 0], [5, 0]])
     assert risk.expected == (0.5, 2.5)
     assert risk.best == 1
 
 
 def test_weights_decide_whose_agreement_counts() -> None:
-    risk = least_risk(["ab", "b", "c"], shared, [0.1, 0.1, 0.8])
+    risk = rank_by_utility(["ab", "b", "c"], shared, [0.1, 0.1, 0.8])
     assert risk.best == 2
     assert risk.expected == pytest.approx([0.15, 0.2, 0.8])
-    assert least_risk(["ab", "b", "c"], shared, [1.0, 1.0, 8.0]).expected == pytest.approx(risk.expected)
+    assert rank_by_utility(["ab", "b", "c"], shared, [1.0, 1.0, 8.0]).expected == pytest.approx(risk.expected)
 
 
 def test_what_was_drawn_twice_is_compared_once_and_weighs_twice() -> None:
@@ -48,7 +48,7 @@ def test_what_was_drawn_twice_is_compared_once_and_weighs_twice() -> None:
         seen.append((list(hypotheses), list(references)))
         return shared(hypotheses, references)
 
-    risk = least_risk(["c", "ab", "c", "b", "c"], noted)
+    risk = rank_by_utility(["c", "ab", "c", "b", "c"], noted)
     assert seen == [(["c", "ab", "b"], ["c", "ab", "b"])]
     assert risk.order == (0, 2, 4, 3, 1)
     assert risk.expected == pytest.approx([0.6, 0.3, 0.6, 0.4, 0.6])
@@ -58,7 +58,7 @@ def test_what_was_drawn_twice_is_compared_once_and_weighs_twice() -> None:
 def test_expected_utilities_are_the_sums_over_all_candidates(texts: list[str], data: st.DataObject) -> None:
     weight = st.floats(0.01, 10)
     weights = data.draw(st.none() | st.lists(weight, min_size=len(texts), max_size=len(texts)))
-    risk = least_risk(texts, shared, weights)
+    risk = rank_by_utility(texts, shared, weights)
     counted = weights or [1.0] * len(texts)
     for place, text in enumerate(texts):
         gain = math.fsum(w * shared([text], [other])[0][0] for w, other in zip(counted, texts, strict=True))
@@ -69,16 +69,16 @@ def test_expected_utilities_are_the_sums_over_all_candidates(texts: list[str], d
 
 
 def test_candidates_may_be_anything_that_can_be_a_key() -> None:
-    risk = least_risk([(4, 5), (4,), (4, 5)], lambda one, other: [[a == b for b in other] for a in one])
+    risk = rank_by_utility([(4, 5), (4,), (4, 5)], lambda one, other: [[a == b for b in other] for a in one])
     assert risk.expected == pytest.approx([2 / 3, 1 / 3, 2 / 3])
 
 
 def test_probabilities_are_weights_that_sum_to_one() -> None:
     logarithms = [math.log(0.06), math.log(0.02), -math.inf]
-    assert by_probability(logarithms) == pytest.approx([0.75, 0.25, 0])
-    assert by_probability(logarithms, scale=0.5) == pytest.approx([3**0.5 / (1 + 3**0.5), 1 / (1 + 3**0.5), 0])
-    assert by_probability(logarithms, scale=0.0) == pytest.approx([0.5, 0.5, 0])
-    assert by_probability([-5000.0, -5000.0]) == [0.5, 0.5]
+    assert probability_weights(logarithms) == pytest.approx([0.75, 0.25, 0])
+    assert probability_weights(logarithms, scale=0.5) == pytest.approx([3**0.5 / (1 + 3**0.5), 1 / (1 + 3**0.5), 0])
+    assert probability_weights(logarithms, scale=0.0) == pytest.approx([0.5, 0.5, 0])
+    assert probability_weights([-5000.0, -5000.0]) == [0.5, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -93,15 +93,15 @@ def test_probabilities_are_weights_that_sum_to_one() -> None:
 )
 def test_weights_that_make_no_sense_are_refused(weights: list[float], error: ErrorCheck) -> None:
     with pytest.raises(UsageError, check=error):
-        least_risk(["a", "b", "c"], shared, weights)
+        rank_by_utility(["a", "b", "c"], shared, weights)
 
 
 def test_nothing_to_choose_from_and_utilities_that_are_none_are_refused() -> None:
     with pytest.raises(UsageError, check=has_code("no_candidates")):
-        least_risk([], shared)
+        rank_by_utility([], shared)
     with pytest.raises(UsageError, check=has_code("candidates_without_probability")):
-        by_probability([-math.inf])
+        probability_weights([-math.inf])
     with pytest.raises(UsageError, check=has_code("utility_shape_mismatch", count=2)):
-        least_risk(["a", "b"], lambda one, other: [[1.0, 2.0]])
+        rank_by_utility(["a", "b"], lambda one, other: [[1.0, 2.0]])
     with pytest.raises(UsageError, check=has_code("utility_not_finite")):
-        least_risk(["a", "b"], lambda one, other: [[1.0, math.nan], [0.0, 1.0]])
+        rank_by_utility(["a", "b"], lambda one, other: [[1.0, math.nan], [0.0, 1.0]])

@@ -14,10 +14,17 @@ from torch import Tensor
 from waiting import Watch
 
 from attendo.decode.beam import Beam
-from attendo.decode.frontier import NOTHING, Asked, Frontier
-from attendo.decode.rules import BannedPhrases, Forbid, LeastLength, NoRepeatNgram, Prefix, RepetitionPenalty
+from attendo.decode.frontier import NEG_INF, Frontier, RowLimits
+from attendo.decode.rules import (
+    BannedPhrases,
+    ForcedPrefix,
+    MinLength,
+    NoRepeatNgram,
+    RepetitionPenalty,
+    SuppressTokens,
+)
 from attendo.decode.search import Rule, Strategy, search
-from attendo.decode.strategies import Greedy, Sample
+from attendo.decode.strategies import Greedy, Sampling
 from attendo.errors import UsageError
 from attendo.text import BOS, EOS, PAD, UNK
 
@@ -26,20 +33,20 @@ SENTENCES = st.lists(st.lists(WORD, max_size=7), min_size=1, max_size=4)
 PHRASES = st.lists(st.lists(WORD, min_size=1, max_size=4), min_size=1, max_size=5)
 
 
-def by_hand(table: Chances, rules: Sequence[Rule], asked: Asked, strategy: Strategy | None = None) -> Frontier:
-    *_, last = search(Bigrams(table), Rows(torch.arange(1)), asked, strategy or Greedy(), [Forbid(), *rules])
+def by_hand(table: Chances, rules: Sequence[Rule], asked: RowLimits, strategy: Strategy | None = None) -> Frontier:
+    *_, last = search(Bigrams(table), Rows(torch.arange(1)), asked, strategy or Greedy(), [SuppressTokens(), *rules])
     return last.hypotheses
 
 
-def asked(limit: int = 9, least: int = 0, prefix: Sequence[int] = ()) -> Asked:
-    return Asked.of(torch.tensor([limit]), least, [prefix])
+def asked(limit: int = 9, least: int = 0, prefix: Sequence[int] = ()) -> RowLimits:
+    return RowLimits.make(torch.tensor([limit]), least, [prefix])
 
 
 def said(sentences: list[list[int]], spare: int = 2) -> Frontier:
     """A frontier whose rows have said this, with room behind it."""
     capacity = max(map(len, sentences)) + 1 + spare
     rows = [[BOS, *each, *[PAD] * (capacity - 1 - len(each))] for each in sentences]
-    start = Frontier.start(Asked.of(torch.full((len(rows),), capacity - 2)), capacity=capacity)
+    start = Frontier.start(RowLimits.make(torch.full((len(rows),), capacity - 2)), capacity=capacity)
     return replace(start, ids=torch.tensor(rows), length=torch.tensor([len(each) for each in sentences]))
 
 
@@ -51,8 +58,8 @@ def forbidden(rule: Rule, frontier: Frontier) -> list[set[int]]:
     """What each row may not say; all else must keep its number."""
     given = flat(frontier)
     ruled = rule(given.clone(), frontier)
-    assert torch.equal(torch.where(ruled == NOTHING, given, ruled), given)
-    return [{token for token in range(VOCABULARY) if row[token] == NOTHING} for row in ruled]
+    assert torch.equal(torch.where(ruled == NEG_INF, given, ruled), given)
+    return [{token for token in range(VOCABULARY) if row[token] == NEG_INF} for row in ruled]
 
 
 def spoken(frontier: Frontier) -> list[list[int]]:
@@ -72,7 +79,7 @@ def holds(ids: Sequence[int], phrase: Sequence[int]) -> bool:
     ],
 )
 def test_no_end_before_the_least_length(least: int, ids: list[int], probability: float) -> None:
-    last = by_hand(SHORT, [LeastLength()], asked(least=least))
+    last = by_hand(SHORT, [MinLength()], asked(least=least))
     assert spoken(last) == [ids]
     assert last.log_probability.item() == pytest.approx(math.log(probability))
     assert last.penalty.item() == 0
@@ -80,19 +87,19 @@ def test_no_end_before_the_least_length(least: int, ids: list[int], probability:
 
 def test_each_row_has_a_least_length_of_its_own() -> None:
     frontier = said([[], [A], [A, B], [A, B, A]])
-    frontier = replace(frontier, asked=replace(frontier.asked, least=torch.tensor([1, 1, 3, 3])))
-    assert forbidden(LeastLength(), frontier) == [{EOS}, set(), {EOS}, set()]
+    frontier = replace(frontier, limits=replace(frontier.limits, min_length=torch.tensor([1, 1, 3, 3])))
+    assert forbidden(MinLength(), frontier) == [{EOS}, set(), {EOS}, set()]
 
 
 def test_where_the_least_length_is_beyond_the_limit_the_answer_is_cut() -> None:
-    last = by_hand(SHORT, [LeastLength()], asked(limit=2, least=5))
+    last = by_hand(SHORT, [MinLength()], asked(limit=2, least=5))
     assert spoken(last) == [[A, B]]
     assert last.cut.item()
 
 
-@pytest.mark.parametrize("strategy", [Greedy(), Beam(2), Sample(2)], ids=["greedy", "beam", "sample"])
+@pytest.mark.parametrize("strategy", [Greedy(), Beam(2), Sampling(2)], ids=["greedy", "beam", "sample"])
 def test_an_answer_begins_with_its_prefix_and_keeps_the_models_log_probability(strategy: Strategy) -> None:
-    last = by_hand(SHORT, [Prefix()], asked(prefix=[B, A]), strategy)
+    last = by_hand(SHORT, [ForcedPrefix()], asked(prefix=[B, A]), strategy)
     assert all(ids[:2] == [B, A] for ids in spoken(last))
     assert (last.penalty == 0).all()
     best = last.log_probability.max().item()
@@ -104,12 +111,12 @@ def test_an_answer_begins_with_its_prefix_and_keeps_the_models_log_probability(s
 
 def test_sentences_have_prefixes_of_different_lengths() -> None:
     prefixes = [[], [B], [UNK, A, A], [A, B]]
-    many = Asked.of(torch.tensor([5] * 4), prefix=prefixes)
-    rules = [Forbid(), Prefix()]
+    many = RowLimits.make(torch.tensor([5] * 4), prefix=prefixes)
+    rules = [SuppressTokens(), ForcedPrefix()]
     *_, last = search(Trees(), Said.nothing(0, 1, 2, 3), many, Beam(3), rules)
     for n, prefix in enumerate(prefixes):
-        *_, alone = search(Trees(), Said.nothing(n), Asked.of(torch.tensor([5]), prefix=[prefix]), Beam(3), rules)
-        rows = last.hypotheses.keep(torch.tensor([n]))
+        *_, alone = search(Trees(), Said.nothing(n), RowLimits.make(torch.tensor([5]), prefix=[prefix]), Beam(3), rules)
+        rows = last.hypotheses.select_sentences(torch.tensor([n]))
         assert spoken(rows) == spoken(alone.hypotheses)
         assert torch.equal(rows.log_probability, alone.hypotheses.log_probability)
         for ids, told in zip(spoken(rows), rows.log_probability.tolist(), strict=True):
@@ -118,13 +125,20 @@ def test_sentences_have_prefixes_of_different_lengths() -> None:
 
 
 def test_a_prefix_longer_than_the_limit_is_cut() -> None:
-    last = by_hand(SHORT, [Prefix()], asked(limit=2, prefix=[B, A, B]))
+    last = by_hand(SHORT, [ForcedPrefix()], asked(limit=2, prefix=[B, A, B]))
     assert spoken(last) == [[B, A]]
     assert last.cut.item()
 
 
 def test_no_other_rule_reaches_into_the_prefix() -> None:
-    rules = [Forbid((A,)), BannedPhrases([[A, A]]), NoRepeatNgram(1), RepetitionPenalty(3.0), LeastLength(), Prefix()]
+    rules = [
+        SuppressTokens((A,)),
+        BannedPhrases([[A, A]]),
+        NoRepeatNgram(1),
+        RepetitionPenalty(3.0),
+        MinLength(),
+        ForcedPrefix(),
+    ]
     last = by_hand(SHORT, rules, asked(prefix=[A, A, A], least=2))
     assert spoken(last)[0][:3] == [A, A, A]
     assert last.log_probability.item() == pytest.approx(math.log(0.6 * 0.1 * 0.1 * 0.7 * 0.5))  # then b and the end
@@ -163,8 +177,8 @@ def test_no_banned_phrase_changes_nothing() -> None:
 
 def test_no_hypothesis_of_a_beam_holds_a_banned_phrase() -> None:
     phrases = [[A, A], [UNK], [B, A, B]]
-    rules = [Forbid(), BannedPhrases(phrases)]
-    *_, last = search(Trees(), Said.nothing(*range(12)), Asked.of(torch.tensor([6] * 12)), Beam(4), rules)
+    rules = [SuppressTokens(), BannedPhrases(phrases)]
+    *_, last = search(Trees(), Said.nothing(*range(12)), RowLimits.make(torch.tensor([6] * 12)), Beam(4), rules)
     rows = spoken(last.hypotheses)
     assert sum(map(len, rows)) > 60
     assert not any(holds(ids, phrase) for ids in rows for phrase in phrases)
@@ -195,8 +209,8 @@ def test_no_ngram_twice_as_transformers_has_it(seed: int, length: int, size: int
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_no_hypothesis_of_a_beam_has_an_ngram_twice(size: int) -> None:
-    rules = [Forbid(), NoRepeatNgram(size)]
-    *_, last = search(Trees(), Said.nothing(*range(12)), Asked.of(torch.tensor([7] * 12)), Beam(4), rules)
+    rules = [SuppressTokens(), NoRepeatNgram(size)]
+    *_, last = search(Trees(), Said.nothing(*range(12)), RowLimits.make(torch.tensor([7] * 12)), Beam(4), rules)
     longest = 0
     for ids in spoken(last.hypotheses):
         ngrams = [tuple(ids[n : n + size]) for n in range(len(ids) - size + 1)]
@@ -237,31 +251,45 @@ def test_what_the_repetition_penalty_added_is_booked_beside_the_log_probability(
 
 
 def test_rules_take_part_in_a_beam_as_they_do_alone() -> None:
-    rules = [Forbid(), LeastLength(), BannedPhrases([[A, B]]), NoRepeatNgram(3), RepetitionPenalty(1.3), Prefix()]
+    rules = [
+        SuppressTokens(),
+        MinLength(),
+        BannedPhrases([[A, B]]),
+        NoRepeatNgram(3),
+        RepetitionPenalty(1.3),
+        ForcedPrefix(),
+    ]
     prefixes = [[A] if n % 3 else [] for n in range(7)]
     limits = [(5 * n) % 7 + 1 for n in range(7)]
-    many = Asked.of(torch.tensor(limits), 2, prefixes)
+    many = RowLimits.make(torch.tensor(limits), 2, prefixes)
     *_, together = search(Trees(), Said.nothing(*range(7)), many, Beam(3), rules)
     for n in range(7):
-        one = Asked.of(torch.tensor(limits[n : n + 1]), 2, prefixes[n : n + 1])
+        one = RowLimits.make(torch.tensor(limits[n : n + 1]), 2, prefixes[n : n + 1])
         *_, last = search(Trees(), Said.nothing(n), one, Beam(3), rules)
-        alone, among = last.hypotheses, together.hypotheses.keep(torch.tensor([n]))
+        alone, among = last.hypotheses, together.hypotheses.select_sentences(torch.tensor([n]))
         assert spoken(alone) == spoken(among)
         assert torch.equal(alone.log_probability, among.log_probability)
         assert torch.equal(alone.penalty, among.penalty)
         for ids, told in zip(spoken(alone), alone.log_probability.tolist(), strict=True):
-            assert told == NOTHING or told == pytest.approx(log_probability(n, ids), abs=1e-5)
+            assert told == NEG_INF or told == pytest.approx(log_probability(n, ids), abs=1e-5)
 
 
 @pytest.mark.parametrize(
     "rule",
-    [Forbid(), LeastLength(), Prefix(), BannedPhrases([[A, B], [UNK]]), NoRepeatNgram(3), RepetitionPenalty(1.5)],
+    [
+        SuppressTokens(),
+        MinLength(),
+        ForcedPrefix(),
+        BannedPhrases([[A, B], [UNK]]),
+        NoRepeatNgram(3),
+        RepetitionPenalty(1.5),
+    ],
     ids=lambda rule: type(rule).__name__,
 )
 def test_no_rule_makes_the_host_wait(rule: Rule) -> None:
     frontier = said([[A, B], [], [A, A, B]])
     frontier = replace(
-        frontier, asked=replace(frontier.asked, prefix=torch.tensor([[A, B, A], [A, PAD, PAD], [A] * 3]))
+        frontier, limits=replace(frontier.limits, prefix=torch.tensor([[A, B, A], [A, PAD, PAD], [A] * 3]))
     )
     log_probs = flat(frontier)
     with Watch() as watch:

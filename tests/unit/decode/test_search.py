@@ -8,28 +8,30 @@ from tables import ENDLESS, SHORT, SILENT, A, B, Bigrams, Chances, Rows, Said, T
 from torch import Tensor
 
 from attendo.decode.beam import Beam
-from attendo.decode.frontier import Asked, Frontier
-from attendo.decode.rules import Forbid
+from attendo.decode.frontier import Frontier, RowLimits
+from attendo.decode.rules import SuppressTokens
 from attendo.decode.search import Rule, Stepper, Strategy, search
-from attendo.decode.strategies import Greedy, Sample
+from attendo.decode.strategies import Greedy, Sampling
 from attendo.text import BOS, EOS, PAD, UNK
 
 
-def frontiers(tables: list[Chances], limits: list[int], rules: tuple[Rule, ...] = (Forbid(),)) -> list[Frontier]:
+def frontiers(
+    tables: list[Chances], limits: list[int], rules: tuple[Rule, ...] = (SuppressTokens(),)
+) -> list[Frontier]:
     state = Rows(torch.arange(len(tables)))
-    return list(search(Bigrams(*tables), state, Asked.of(torch.tensor(limits)), Greedy(), rules))
+    return list(search(Bigrams(*tables), state, RowLimits.make(torch.tensor(limits)), Greedy(), rules))
 
 
 def test_a_table_of_bigrams_is_all_that_the_loop_needs() -> None:
     assert isinstance(Bigrams(SHORT), Stepper)
     assert isinstance(Greedy(), Strategy)
     assert isinstance(Beam(4), Strategy)
-    assert isinstance(Forbid(), Rule)
+    assert isinstance(SuppressTokens(), Rule)
 
 
 def test_greedy_takes_the_most_probable_token_each_time() -> None:
     last = frontiers([SHORT], [10])[-1]
-    assert last.longest().tolist() == [[BOS, A, B, EOS]]
+    assert last.trim_ids().tolist() == [[BOS, A, B, EOS]]
     assert last.log_probability.item() == pytest.approx(math.log(0.6 * 0.7 * 0.5))
     assert last.ended.tolist() == [True]
     assert last.cut.tolist() == [False]
@@ -37,7 +39,7 @@ def test_greedy_takes_the_most_probable_token_each_time() -> None:
 
 def test_the_frontier_is_told_after_every_token() -> None:
     told = frontiers([SHORT], [10])
-    assert [each.longest()[0, 1:].tolist() for each in told] == [[A], [A, B], [A, B, EOS]]
+    assert [each.trim_ids()[0, 1:].tolist() for each in told] == [[A], [A, B], [A, B, EOS]]
     assert [each.open.tolist() for each in told] == [[True], [True], [False]]
 
 
@@ -52,7 +54,7 @@ def test_the_frontier_is_told_after_every_token() -> None:
 )
 def test_the_limit_is_exact(limit: int, ids: list[int], probability: float, cut: bool) -> None:
     last = frontiers([SHORT], [limit])[-1]
-    assert last.longest()[0, 1:].tolist() == ids
+    assert last.trim_ids()[0, 1:].tolist() == ids
     assert last.log_probability.item() == pytest.approx(math.log(probability))
     assert last.cut.tolist() == [cut]
     assert last.ended.tolist() == [not cut]
@@ -60,14 +62,14 @@ def test_the_limit_is_exact(limit: int, ids: list[int], probability: float, cut:
 
 def test_a_row_that_never_ends_is_cut_at_its_limit() -> None:
     last = frontiers([ENDLESS], [4])[-1]
-    assert last.longest()[0, 1:].tolist() == [B, B, B, B]
+    assert last.trim_ids()[0, 1:].tolist() == [B, B, B, B]
     assert last.log_probability.item() == pytest.approx(math.log(0.9 * 0.8**3))
     assert last.cut.tolist() == [True]
 
 
 def test_each_row_goes_its_own_way_to_its_own_limit() -> None:
     last = frontiers([SHORT, ENDLESS, SILENT, ENDLESS], [9, 5, 9, 2])[-1]
-    assert last.longest()[:, 1:].tolist() == [
+    assert last.trim_ids()[:, 1:].tolist() == [
         [A, B, EOS, PAD, PAD],
         [B, B, B, B, B],
         [EOS, PAD, PAD, PAD, PAD],
@@ -96,18 +98,18 @@ def test_a_closed_row_does_not_change_while_others_go_on() -> None:
 def test_pad_and_bos_are_never_chosen_and_the_rest_keeps_its_probability() -> None:
     table: Chances = {BOS: {PAD: 0.5, BOS: 0.3, A: 0.2}, A: {BOS: 0.6, PAD: 0.3, EOS: 0.1}}
     last = frontiers([table], [9])[-1]
-    assert last.longest().tolist() == [[BOS, A, EOS]]
+    assert last.trim_ids().tolist() == [[BOS, A, EOS]]
     assert last.log_probability.item() == pytest.approx(math.log(0.2 * 0.1))
 
 
 def test_the_unknown_token_may_be_chosen() -> None:
     last = frontiers([{BOS: {UNK: 0.9, EOS: 0.1}, UNK: {EOS: 1.0}}], [9])[-1]
-    assert last.longest().tolist() == [[BOS, UNK, EOS]]
+    assert last.trim_ids().tolist() == [[BOS, UNK, EOS]]
 
 
 def test_rules_are_laid_one_over_the_other_and_leave_the_probabilities_that_are_told() -> None:
-    last = frontiers([SHORT], [9], (Forbid(), Forbid((A,))))[-1]
-    assert last.longest().tolist() == [[BOS, B, EOS]]
+    last = frontiers([SHORT], [9], (SuppressTokens(), SuppressTokens((A,))))[-1]
+    assert last.trim_ids().tolist() == [[BOS, B, EOS]]
     assert last.log_probability.isfinite().all()
 
 
@@ -120,13 +122,13 @@ class Swap(Greedy):
         parents = torch.tensor([1, 0])
         if not frontier.length.any():  # they part ways
             best = ruled.topk(2)
-            return None, frontier.grow(best.indices.diagonal(), best.values.diagonal(), torch.zeros(2))
+            return None, frontier.append(best.indices.diagonal(), best.values.diagonal(), torch.zeros(2))
         best = ruled[parents].max(dim=-1)
-        return parents, frontier.select(parents, 2).grow(best.indices, best.values, torch.zeros(2))
+        return parents, frontier.select(parents, 2).append(best.indices, best.values, torch.zeros(2))
 
 
 def test_rows_and_their_state_follow_their_parents() -> None:
-    *_, last = search(Trees(), Said.nothing(7), Asked.of(torch.tensor([4])), Swap(), [Forbid()])
+    *_, last = search(Trees(), Said.nothing(7), RowLimits.make(torch.tensor([4])), Swap(), [SuppressTokens()])
     rows = [[each for each in row[1:] if each != PAD] for row in last.ids.tolist()]
     assert rows[0] != rows[1]
     for ids, told in zip(rows, last.log_probability.tolist(), strict=True):
@@ -135,7 +137,7 @@ def test_rows_and_their_state_follow_their_parents() -> None:
 
 @pytest.mark.parametrize("seed", [2**62, -(2**63), 2**63 - 1])
 def test_any_seed_draws_a_sample(seed: int) -> None:
-    ways = [Sample(4, seed=each).start(Asked.of(torch.tensor([3]))) for each in (seed, 1)]
+    ways = [Sampling(4, seed=each).start(RowLimits.make(torch.tensor([3]))) for each in (seed, 1)]
     even = torch.full((4, 50), -4.0).log_softmax(-1)
-    drawn = [Sample(4, seed=each).advance(way, even, even)[1] for each, way in zip((seed, 1), ways, strict=True)]
+    drawn = [Sampling(4, seed=each).advance(way, even, even)[1] for each, way in zip((seed, 1), ways, strict=True)]
     assert drawn[0].last.tolist() != drawn[1].last.tolist()

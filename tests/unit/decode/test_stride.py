@@ -12,23 +12,31 @@ from tables import ENDLESS, SHORT, SILENT, Bigrams, Rows, Said, Trees
 from torch import Tensor
 
 from attendo.decode.beam import Beam
-from attendo.decode.frontier import Asked, Frontier
-from attendo.decode.rules import EndAtLimit, Forbid, Given, LeastLength, NoRepeatNgram, Prefix, RepetitionPenalty
+from attendo.decode.frontier import Frontier, RowLimits
+from attendo.decode.rules import (
+    ForcedPrefix,
+    ForceEosAtLimit,
+    MinLength,
+    NoRepeatNgram,
+    RepetitionPenalty,
+    SuppressTokens,
+    UnscoredPrefix,
+)
 from attendo.decode.search import Rule, Strategy, search
-from attendo.decode.step_hook import looked_on_by
+from attendo.decode.step_hook import step_hook
 from attendo.decode.strategies import Greedy
-from attendo.interop.onnx.engine import InPlace, hypotheses, stride
+from attendo.interop.onnx.engine import InPlaceStepper, greedy_fast_path, run_search
 from attendo.text import UNK
 
-PLAIN: tuple[Rule, ...] = (Forbid(), LeastLength(), Prefix())
+PLAIN: tuple[Rule, ...] = (SuppressTokens(), MinLength(), ForcedPrefix())
 RULES: list[tuple[Rule, ...]] = [
     (),
     PLAIN,
-    (*PLAIN, EndAtLimit()),
-    (Forbid((0, 2, UNK)), LeastLength()),
+    (*PLAIN, ForceEosAtLimit()),
+    (SuppressTokens((0, 2, UNK)), MinLength()),
     (*PLAIN, NoRepeatNgram(2)),
     (*PLAIN, RepetitionPenalty(1.5)),
-    (*PLAIN, Given(1)),
+    (*PLAIN, UnscoredPrefix(1)),
 ]
 PREFIXES: list[list[tuple[int, ...]] | None] = [None, [(4,), (5, 4, 4), (), (4,), (5,)]]
 
@@ -41,18 +49,18 @@ def test_strides_find_what_turns_find(
     strategy: Strategy, prefix: list[tuple[int, ...]] | None, rules: Sequence[Rule]
 ) -> None:
     for first in range(0, 25, 5):
-        asked = Asked.of(torch.tensor([9, 4, 0, 7, 12]), least=2, prefix=prefix)
+        asked = RowLimits.make(torch.tensor([9, 4, 0, 7, 12]), min_length=2, prefix=prefix)
         trees = range(first, first + 5)
         *_, last = search(Trees(), Said.nothing(*trees), asked, strategy, rules)
-        assert_same(hypotheses(Striding(Trees()), Said.nothing(*trees), asked, strategy, rules), last.hypotheses)
+        assert_same(run_search(Striding(Trees()), Said.nothing(*trees), asked, strategy, rules), last.hypotheses)
 
 
 def test_what_cannot_be_stepped_in_place_takes_turns() -> None:
-    assert not hasattr(Bigrams(SHORT), "in_place")
-    assert isinstance(Striding(Bigrams(SHORT)).in_place(Rows(torch.arange(1))), InPlace)
-    asked = Asked.of(torch.tensor([8, 8]))
+    assert not hasattr(Bigrams(SHORT), "in_place_stepper")
+    assert isinstance(Striding(Bigrams(SHORT)).in_place_stepper(Rows(torch.arange(1))), InPlaceStepper)
+    asked = RowLimits.make(torch.tensor([8, 8]))
     *_, last = search(Bigrams(SHORT, ENDLESS), Rows(torch.arange(2)), asked, Greedy(), PLAIN)
-    assert_same(hypotheses(Bigrams(SHORT, ENDLESS), Rows(torch.arange(2)), asked, Greedy(), PLAIN), last)
+    assert_same(run_search(Bigrams(SHORT, ENDLESS), Rows(torch.arange(2)), asked, Greedy(), PLAIN), last)
 
 
 def test_turns_are_taken_only_where_a_row_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,23 +73,25 @@ def test_turns_are_taken_only_where_a_row_ends(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(Greedy, "advance", counted)
     tables = Striding(Bigrams(SILENT, *[ENDLESS] * 4))
-    found = hypotheses(tables, Rows(torch.arange(5)), Asked.of(torch.tensor([50] * 5)), Greedy(), PLAIN)
+    found = run_search(tables, Rows(torch.arange(5)), RowLimits.make(torch.tensor([50] * 5)), Greedy(), PLAIN)
     assert found.length.tolist() == [1, 50, 50, 50, 50]
     assert len(turns) == 2  # when the silent one ends, and at the limit
 
 
 def test_who_looks_on_is_asked_before_every_step() -> None:
     looks: list[int] = []
-    with looked_on_by(lambda: looks.append(1)):
-        hypotheses(Striding(Bigrams(ENDLESS)), Rows(torch.arange(1)), Asked.of(torch.tensor([50])), Greedy(), PLAIN)
+    with step_hook(lambda: looks.append(1)):
+        run_search(
+            Striding(Bigrams(ENDLESS)), Rows(torch.arange(1)), RowLimits.make(torch.tensor([50])), Greedy(), PLAIN
+        )
     assert len(looks) == 51
 
 
 def test_what_was_told_before_a_stride_stays_as_it_was() -> None:
-    begin = Greedy().start(Asked.of(torch.tensor([9])))
-    _, after = stride(Striding(Bigrams(SHORT)), Rows(torch.arange(1)), begin, Greedy(), PLAIN)
+    begin = Greedy().start(RowLimits.make(torch.tensor([9])))
+    _, after = greedy_fast_path(Striding(Bigrams(SHORT)), Rows(torch.arange(1)), begin, Greedy(), PLAIN)
     assert after.length.tolist() == [3]
-    assert_same(begin, Greedy().start(Asked.of(torch.tensor([9]))))
+    assert_same(begin, Greedy().start(RowLimits.make(torch.tensor([9]))))
 
 
 class Striding:
@@ -93,7 +103,7 @@ class Striding:
     def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
         return self._inner.step(ids, state)
 
-    def in_place(self, state: Any) -> "Steps":
+    def in_place_stepper(self, state: Any) -> "Steps":
         return Steps(self._inner, state)
 
 
@@ -113,7 +123,7 @@ def assert_same(one: Any, other: Any) -> None:
     """Every number of both."""
     for field in fields(one):
         ours, theirs = getattr(one, field.name), getattr(other, field.name)
-        if isinstance(ours, Asked | Frontier):
+        if isinstance(ours, RowLimits | Frontier):
             assert_same(ours, theirs)
         elif isinstance(ours, Tensor):
             assert torch.equal(ours, theirs), field.name

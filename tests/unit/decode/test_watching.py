@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from tiny import tiny_model
 
-from attendo.decode.step_hook import between_steps, looked_on_by
+from attendo.decode.step_hook import run_step_hook, step_hook
 
 
 class EnoughError(Exception):
@@ -17,7 +17,7 @@ def test_every_step_is_looked_on(engine: str) -> None:
     looks: list[int] = []
     model = tiny_model()
     options = {"engine": engine, "min_length": 9, "max_length": 9}
-    with looked_on_by(lambda: looks.append(1)):
+    with step_hook(lambda: looks.append(1)):
         model.generate(["the cat sat"], **options)
     assert len(looks) >= 9
     looks.clear()
@@ -37,7 +37,7 @@ def test_what_is_raised_ends_the_search_and_the_next_one_is_as_ever(engine: str)
             raise EnoughError
 
     expected = model.generate(["a dog ran home"], engine=engine)
-    with pytest.raises(EnoughError), looked_on_by(look):
+    with pytest.raises(EnoughError), step_hook(look):
         model.generate(["the cat sat"], engine=engine, min_length=9)
     assert left == 0
     assert model.generate(["a dog ran home"], engine=engine) == expected
@@ -46,9 +46,9 @@ def test_what_is_raised_ends_the_search_and_the_next_one_is_as_ever(engine: str)
 def test_the_one_inside_looks_on_as_long_as_it_is_there() -> None:
     seen: list[str] = []
     outer: Callable[[], None] = lambda: seen.append("outer")  # noqa: E731
-    with looked_on_by(outer):
-        with looked_on_by(lambda: seen.append("inner")):
-            between_steps()
-        between_steps()
-    between_steps()
+    with step_hook(outer):
+        with step_hook(lambda: seen.append("inner")):
+            run_step_hook()
+        run_step_hook()
+    run_step_hook()
     assert seen == ["inner", "outer"]

@@ -8,23 +8,23 @@ import torch
 from error_codes import has_code
 
 from attendo.decode.beam import Beam
-from attendo.decode.continuous_batch import Crowd, Layout
+from attendo.decode.continuous_batch import ColumnMajorWeights, ContinuousBatch
 from attendo.decode.engines import CachedEngine, Engine, FastEngine, TextbookEngine
-from attendo.decode.requests import Answers, Request, begun, by_length
-from attendo.decode.rules import Forbid, Prefix
+from attendo.decode.requests import DecodeRequest, FinishedBatch, encode_and_start, length_batches
+from attendo.decode.rules import ForcedPrefix, SuppressTokens
 from attendo.decode.search import Strategy
-from attendo.decode.strategies import Greedy, Sample
+from attendo.decode.strategies import Greedy, Sampling
 from attendo.errors import UsageError
 from attendo.model.transformer import Transformer
 
-RULES = (Forbid(), Prefix())
+RULES = (SuppressTokens(), ForcedPrefix())
 REQUESTS = [
-    Request(number, (), limit, prefix=prefix)
+    DecodeRequest(number, (), limit, prefix=prefix)
     for number, (limit, prefix) in enumerate(
         [(9, (5, 6)), (12, ()), (4, (7, 8, 9, 10)), (10, (11,)), (7, (5,)), (9, (16, 15, 14, 13, 12))]
     )
 ]
-STRATEGIES: dict[str, Strategy] = {"greedy": Greedy(), "beam": Beam(3), "samples": Sample(2, seed=3)}
+STRATEGIES: dict[str, Strategy] = {"greedy": Greedy(), "beam": Beam(3), "samples": Sampling(2, seed=3)}
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +35,17 @@ def network(small_network: Callable[..., Transformer]) -> Transformer:
     return network
 
 
-def answers(engine: Engine, requests: Sequence[Request], strategy: Strategy) -> dict[int, list[list[int]]]:
-    return ids_of(engine.answers(requests, strategy, RULES))
+def answers(engine: Engine, requests: Sequence[DecodeRequest], strategy: Strategy) -> dict[int, list[list[int]]]:
+    return ids_of(engine.generate(requests, strategy, RULES))
 
 
 def ids_of(told: object) -> dict[int, list[list[int]]]:
     found = {}
     for each in told:  # type: ignore[attr-defined]
-        assert isinstance(each, Answers)
-        for request, frontier in each.one_by_one():
+        assert isinstance(each, FinishedBatch)
+        for request, frontier in each.split():
             rows = zip(frontier.ids.tolist(), frontier.length.tolist(), strict=True)
-            found[request.number] = [row[: length + 1] for row, length in rows]
+            found[request.request_id] = [row[: length + 1] for row, length in rows]
     return found
 
 
@@ -55,7 +55,7 @@ def test_all_engines_say_the_same(network: Transformer, name: str) -> None:
     strategy = STRATEGIES[name]
     expected = answers(TextbookEngine(network, 100), REQUESTS, strategy)
     for request in REQUESTS:
-        row = expected[request.number][0]
+        row = expected[request.request_id][0]
         assert tuple(row[1 : len(request.prefix) + 1]) == request.prefix
     for engine in (CachedEngine(network, 100), CachedEngine(network, 1), CachedEngine(network, 100, padding=3)):
         assert answers(engine, REQUESTS, strategy) == expected
@@ -66,30 +66,30 @@ def test_all_engines_say_the_same(network: Transformer, name: str) -> None:
 @pytest.mark.short(1)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_sentences_may_come_and_go(network: Transformer, name: str) -> None:
-    crowd = Crowd(Layout(network), STRATEGIES[name], RULES, most=3)
+    crowd = ContinuousBatch(ColumnMajorWeights(network), STRATEGIES[name], RULES, max_sentences=3)
     waiting, told = deque(REQUESTS), []
     while waiting or crowd.busy:
-        told.extend(crowd.advance(waiting))
+        told.extend(crowd.step(waiting))
     assert ids_of(told) == answers(TextbookEngine(network, 100), REQUESTS, STRATEGIES[name])
 
 
 def test_a_request_without_a_source_costs_its_answer() -> None:
-    assert Request(0, (4, 5), 9).width == 3
-    assert Request(0, (), 9, prefix=(4,)).width == 10
-    groups = [[each.number for each in group] for group in by_length(REQUESTS, 22)]
+    assert DecodeRequest(0, (4, 5), 9).num_positions == 3
+    assert DecodeRequest(0, (), 9, prefix=(4,)).num_positions == 10
+    groups = [[each.request_id for each in group] for group in length_batches(REQUESTS, 22)]
     assert groups == [[1], [3, 0], [5, 4], [2]]
 
 
 def test_what_is_made_for_one_beginning_serves_others(network: Transformer) -> None:
     engine = FastEngine(network, 100)
     for length in range(1, 8):
-        answers(engine, [Request(0, (), 12, prefix=(5,) * length)], Greedy())
-    assert len(engine._kept) == 1
+        answers(engine, [DecodeRequest(0, (), 12, prefix=(5,) * length)], Greedy())
+    assert len(engine._cached_batches) == 1
 
 
 def test_an_empty_source_is_none_at_all(network: Transformer, small_network: Callable[..., Transformer]) -> None:
     ids = torch.tensor([[4, 5], [6, 7]])
-    state = begun(network, torch.tensor([[9, 3], [8, 3]]), None)
+    state = encode_and_start(network, torch.tensor([[9, 3], [8, 3]]), None)
     assert [kv.keys.shape[:3] for kv in state.memory] == [(2, 4, 0)] * 2
     assert torch.equal(network.step(ids, state)[0], network(None, ids))
     assert torch.equal(network(torch.zeros(2, 0, dtype=torch.long), ids), network(None, ids))

@@ -19,7 +19,7 @@ class Watch(TorchDispatchMode):
         super().__init__()
         self.caught: set[str] = set()
         self.operations = 0
-        self._elsewhere = patch("attendo.decode.beam.at_hand", lambda _: False)
+        self._elsewhere = patch("attendo.decode.beam.is_on_host", lambda _: False)
 
     def __enter__(self) -> Self:
         self._elsewhere.start()

@@ -6,7 +6,7 @@ import pytest
 
 from attendo.demo_task.noun_phrases import a, several, that, the, those
 from attendo.demo_task.nouns import CLASSES, Matches, nouns
-from attendo.demo_task.phrase import combination, phrase, weave
+from attendo.demo_task.phrase import name_combination, phrase, weave
 from attendo.demo_task.words import adjective, article, verb, with_ed, with_ing, with_s
 
 BOOK, CAT = nouns("book cat")
@@ -40,7 +40,7 @@ def test_combinations_are_named_by_heads_in_any_order_and_carried_upwards() -> N
         "{how} {what}", "{how} {what}", joins="how+what", how=phrase("red", "红色 的"), what=phrase("cup", "杯子")
     )
     outer = weave("{verb} {inner}", "{verb} {inner}", verb=phrase("buy", "买"), inner=inner)
-    assert outer.combinations == (combination("cup", "red"),) == ("cup+red",)
+    assert outer.combinations == (name_combination("cup", "red"),) == ("cup+red",)
 
 
 def test_a_part_without_a_head_makes_no_combination() -> None:
@@ -102,6 +102,6 @@ def test_no_noun_stands_in_two_classes() -> None:
 def test_matches_give_the_picky_word_and_the_rare_noun_their_share() -> None:
     everything, one = verb("see saw", "看见", nouns("goods")), verb("watch", "看", nouns("film"))
     matches, dice = Matches((everything, one)), Random(1)
-    drawn = [matches.draw(dice) for _ in range(1000)]
+    drawn = [matches.sample(dice) for _ in range(1000)]
     assert all(noun in word.nouns for word, noun in drawn)
     assert 150 < sum(word is one for word, _ in drawn) < 500

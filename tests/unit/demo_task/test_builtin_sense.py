@@ -5,13 +5,13 @@ from itertools import islice
 
 import pytest
 
-from attendo.demo_task import BuiltinTask, Pair
+from attendo.demo_task import AlignedPair, BuiltinTask
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def pairs() -> list[Pair]:
+def pairs() -> list[AlignedPair]:
     task = BuiltinTask(7)
     return [*islice(task.train(), 20_000), *task.heldout(1000)]
 
@@ -39,12 +39,12 @@ ODD_CHINESE = {
 
 
 @pytest.mark.parametrize("fact", ODD_ENGLISH)
-def test_no_english_sentence_is_odd(fact: str, pairs: list[Pair]) -> None:
+def test_no_english_sentence_is_odd(fact: str, pairs: list[AlignedPair]) -> None:
     odd = re.compile(ODD_ENGLISH[fact])
     assert [pair.source for pair in pairs if odd.search(pair.source)] == []
 
 
 @pytest.mark.parametrize("fact", ODD_CHINESE)
-def test_no_chinese_sentence_is_odd(fact: str, pairs: list[Pair]) -> None:
+def test_no_chinese_sentence_is_odd(fact: str, pairs: list[AlignedPair]) -> None:
     odd = re.compile(ODD_CHINESE[fact])
     assert [pair.target for pair in pairs if odd.search(pair.target)] == []

@@ -7,24 +7,24 @@ from random import Random
 import pytest
 from error_codes import has_code
 
-from attendo.demo_task import STUDY_SENTENCES, BuiltinTask, Pair
+from attendo.demo_task import STUDY_SENTENCES, AlignedPair, BuiltinTask
 from attendo.demo_task.task import PATTERNS
 from attendo.errors import UsageError
 
 
 @pytest.fixture(scope="module")
-def training() -> list[Pair]:
+def training() -> list[AlignedPair]:
     return list(islice(BuiltinTask().train(), 8_000))
 
 
 @pytest.fixture(scope="module")
-def heldout() -> list[Pair]:
+def heldout() -> list[AlignedPair]:
     return BuiltinTask().heldout(1000)
 
 
 @pytest.mark.slow
-def test_every_source_has_one_target_and_one_alignment(training: list[Pair], heldout: list[Pair]) -> None:
-    known: dict[str, Pair] = {}
+def test_every_source_has_one_target_and_one_alignment(training: list[AlignedPair], heldout: list[AlignedPair]) -> None:
+    known: dict[str, AlignedPair] = {}
     for pair in training + heldout:
         first = known.setdefault(pair.source, pair)
         assert (first.target, first.alignment) == (pair.target, pair.alignment)
@@ -42,7 +42,7 @@ def test_one_sentence_has_the_same_combinations_wherever_it_comes_from() -> None
 
 
 @pytest.mark.slow
-def test_no_held_out_source_occurs_in_training(training: list[Pair], heldout: list[Pair]) -> None:
+def test_no_held_out_source_occurs_in_training(training: list[AlignedPair], heldout: list[AlignedPair]) -> None:
     assert len({pair.source for pair in heldout}) == 1000
     assert {pair.source for pair in training}.isdisjoint(pair.source for pair in heldout)
 
@@ -59,13 +59,13 @@ def test_every_word_of_the_test_is_known_from_training(seed: int) -> None:
     assert not missing
 
 
-def test_a_held_out_combination_never_occurs_in_training(training: list[Pair]) -> None:
+def test_a_held_out_combination_never_occurs_in_training(training: list[AlignedPair]) -> None:
     sources = {pair.source for pair in training}
     assert any(source.endswith(" natural language processing") for source in sources)
     assert not any(source.split()[1:] == ["loves", "natural", "language", "processing"] for source in sources)
 
 
-def test_text_and_words_agree(training: list[Pair]) -> None:
+def test_text_and_words_agree(training: list[AlignedPair]) -> None:
     for pair in training[:3000]:
         assert pair.target == " ".join(pair.target_words)
         assert pair.source.replace("?", " ?").replace(",", " ,").split(" ") == list(pair.source_words)
@@ -75,13 +75,13 @@ def test_text_and_words_agree(training: list[Pair]) -> None:
         assert "。" not in pair.target
 
 
-def test_alignments_are_sorted_and_stay_inside_the_sentence(training: list[Pair]) -> None:
+def test_alignments_are_sorted_and_stay_inside_the_sentence(training: list[AlignedPair]) -> None:
     for pair in training[:3000]:
         assert list(pair.alignment) == sorted(set(pair.alignment))
         assert all(i < len(pair.source_words) and j < len(pair.target_words) for i, j in pair.alignment)
 
 
-def test_only_particles_stay_without_a_link(training: list[Pair]) -> None:
+def test_only_particles_stay_without_a_link(training: list[AlignedPair]) -> None:
     loose = {
         word
         for pair in training
@@ -91,25 +91,25 @@ def test_only_particles_stay_without_a_link(training: list[Pair]) -> None:
     assert loose == {"的", "了", "吗", "把", "，"}
 
 
-def test_numbers_and_pointing_words_carry_a_measure_word(training: list[Pair]) -> None:
+def test_numbers_and_pointing_words_carry_a_measure_word(training: list[AlignedPair]) -> None:
     targets = {word for pair in training for word in pair.target_words}
     assert {"这只", "那本", "这辆", "哪本", "只", "本", "辆", "匹", "棵"} <= targets
     assert targets.isdisjoint({"二", "这", "那", "哪"})
 
 
-def test_more_than_three_hundred_words_are_reachable_in_each_language(training: list[Pair]) -> None:
+def test_more_than_three_hundred_words_are_reachable_in_each_language(training: list[AlignedPair]) -> None:
     assert len({word for pair in training for word in pair.source_words}) >= 300
     assert len({word for pair in training for word in pair.target_words}) >= 300
 
 
-def test_no_pattern_is_rare(training: list[Pair]) -> None:
+def test_no_pattern_is_rare(training: list[AlignedPair]) -> None:
     counts = Counter(pair.pattern for pair in training)
     assert set(counts) == set(PATTERNS)
     assert len(counts) >= 20
     assert min(counts.values()) > 0.017 * len(training)
 
 
-def test_sentences_are_short(training: list[Pair]) -> None:
+def test_sentences_are_short(training: list[AlignedPair]) -> None:
     lengths = [len(pair.source_words) for pair in training]
     assert max(lengths) <= 16
     assert sum(length <= 12 for length in lengths) > 0.95 * len(lengths)
@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_pairs_and_another_seed_others() -> None:
     assert task.heldout(50) == BuiltinTask(5).heldout(50) != BuiltinTask(6).heldout(50)
 
 
-def test_study_sentences_are_as_the_texts_have_them_and_never_in_training(training: list[Pair]) -> None:
+def test_study_sentences_are_as_the_texts_have_them_and_never_in_training(training: list[AlignedPair]) -> None:
     assert [(pair.source, pair.target) for pair in STUDY_SENTENCES] == [
         ("I love natural language processing", "我 爱 自然 语言 处理"),
         ("The cat sat", "这只 猫 坐下 了"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attendo.doctor.lengths import LAGS, LengthArray, Slipped, find_slipped
+from attendo.doctor.lengths import LAGS, LengthArray, MisalignedSpan, find_misaligned_spans
 
 Pairs = tuple[LengthArray, LengthArray]
 
@@ -26,15 +26,15 @@ def slip(pairs: Pairs, first: int, last: int, lag: int) -> Pairs:
     return pairs[0], target
 
 
-def only(pairs: Pairs) -> Slipped:
-    (found,) = find_slipped([pairs]).slipped
+def only(pairs: Pairs) -> MisalignedSpan:
+    (found,) = find_misaligned_spans([pairs]).spans
     return found
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_there_is_no_alarm_on_clean_text(seed: int) -> None:
-    found = find_slipped([lengths(10_000, seed)])
-    assert (found.telling, found.slipped) == (True, ())
+    found = find_misaligned_spans([lengths(10_000, seed)])
+    assert (found.is_informative, found.spans) == (True, ())
 
 
 @pytest.mark.parametrize("lag", [-10, -1, 1, 3])
@@ -61,14 +61,14 @@ def test_a_corpus_that_has_slipped_as_a_whole_is_found() -> None:
 
 
 def test_two_stretches_are_two_findings_in_their_order() -> None:
-    found = find_slipped([slip(slip(lengths(10_000), 6000, 6200, 2), 1000, 1100, -1)]).slipped
+    found = find_misaligned_spans([slip(slip(lengths(10_000), 6000, 6200, 2), 1000, 1100, -1)]).spans
     assert [each.lag for each in found] == [-1, 2]
     assert [round(each.first, -2) for each in found] == [1000, 6000]
 
 
 def test_a_second_lost_line_slips_the_rest_further() -> None:
     source, target = lengths(10_000)
-    found = find_slipped([(source[:-2], np.delete(target, [4000, 4300]))]).slipped
+    found = find_misaligned_spans([(source[:-2], np.delete(target, [4000, 4300]))]).spans
     assert [each.lag for each in found] == [-1, -2]
     assert abs(found[0].last - 4300) <= 10
     assert abs(found[1].first - 4300) <= 10
@@ -77,16 +77,16 @@ def test_a_second_lost_line_slips_the_rest_further() -> None:
 def test_what_is_read_in_parts_is_not_joined() -> None:
     """A stretch tells in which part it lies."""
     clean, spoilt = lengths(4000), slip(lengths(4000, 1), 2000, 2100, 1)
-    (found,) = find_slipped([clean, spoilt]).slipped
-    assert (found.stretch, found.lag) == (1, 1)
+    (found,) = find_misaligned_spans([clean, spoilt]).spans
+    assert (found.block, found.lag) == (1, 1)
     assert abs(found.first - 2000) <= 10
 
 
 def test_lengths_that_have_nothing_to_do_with_each_other_tell_nothing() -> None:
     source, _ = lengths(5000, 0)
     _, target = lengths(5000, 1)
-    found = find_slipped([(source, target)])
-    assert (found.telling, found.slipped) == (False, ())
+    found = find_misaligned_spans([(source, target)])
+    assert (found.is_informative, found.spans) == (False, ())
 
 
 @pytest.mark.parametrize("order", ["sorted", "equal", "two kinds"])
@@ -99,12 +99,12 @@ def test_neighbours_of_like_length_are_no_alarm(order: str) -> None:
         source, target = np.full(5000, 7), np.full(5000, 9)
     else:  # a second half of another kind, with three times as many target tokens
         target = np.where(np.arange(5000) < 2500, target, 3 * target)
-    assert find_slipped([(source, target)]).slipped == ()
+    assert find_misaligned_spans([(source, target)]).spans == ()
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 30])
 def test_a_handful_of_pairs_is_enough_to_ask_and_too_few_to_tell(count: int) -> None:
-    assert find_slipped([lengths(count)]).slipped == ()
+    assert find_misaligned_spans([lengths(count)]).spans == ()
 
 
 @pytest.mark.short(1)
@@ -118,7 +118,7 @@ def test_a_handful_of_pairs_is_enough_to_ask_and_too_few_to_tell(count: int) -> 
 def test_real_text_is_clean_until_a_line_is_lost(shared: Path, source: str, target: str) -> None:
     pairs = tuple(characters(shared / "data" / name) for name in (source, target))
     assert len(pairs[0]) == len(pairs[1]) >= 20_000
-    assert find_slipped([pairs]).slipped == ()  # type: ignore[list-item]
+    assert find_misaligned_spans([pairs]).spans == ()  # type: ignore[list-item]
     found = only(slip(pairs, 9000, 9100, 1))  # type: ignore[arg-type]
     assert found.lag == 1
     assert abs(found.first - 9000) <= 10

@@ -11,10 +11,10 @@ from doctor_runs import TextPair, named, parallel_text, prepared_run, write_text
 from prepared_data import from_lengths
 
 from attendo.doctor import Finding
-from attendo.doctor.bad_lines import Places, bad_lines, too_many_bad_lines
+from attendo.doctor.bad_lines import LineLocator, check_bad_lines, report_too_many_bad_lines
 from attendo.doctor.checks import examine_data
-from attendo.doctor.data_sampling import middle, pair_at, stretches
-from attendo.doctor.finding import counted, share, shortened
+from attendo.doctor.data_sampling import read_blocks, read_pair, take_middle
+from attendo.doctor.finding import format_count, format_share, shorten
 from attendo.doctor.lengths import PairLengths
 from attendo.runs.run import Run
 
@@ -57,21 +57,21 @@ def spoilt_lines(pairs: Sequence[TextPair]) -> list[TextPair]:
 
 def test_bad_lines_are_counted_by_reason(tmp_path: Path) -> None:
     run = prepared_run(tmp_path, spoilt_lines(CLEAN), VALID)
-    found = bad_lines(run.data)
+    found = check_bad_lines(run.data)
     assert (found.level, found.values["bad"], found.values["empty"], found.values["lines"]) == ("warning", 5, 5, 360)
     assert [example.rsplit("line ")[-1] for example in found.examples] == ["1: empty", "8: empty", "9: empty"]
-    assert bad_lines(prepared_run(tmp_path / "clean", CLEAN, VALID).data).level == "ok"
+    assert check_bad_lines(prepared_run(tmp_path / "clean", CLEAN, VALID).data).level == "ok"
 
 
 def test_a_few_bad_lines_are_a_note(tmp_path: Path) -> None:
     run = prepared_run(tmp_path, [*CLEAN, ("a", "")], VALID)
-    assert bad_lines(run.data).level == "note"
+    assert check_bad_lines(run.data).level == "note"
 
 
 def test_too_many_bad_lines_are_told_from_their_list(tmp_path: Path) -> None:
     listing = tmp_path / "data.bad-lines.tsv"
     listing.write_text("a + b\t3\tempty\na + b\t5\tnot UTF-8\na + b\t9\tempty\na + b\t10\tempty\n")
-    found = too_many_bad_lines(listing, 0.01)
+    found = report_too_many_bad_lines(listing, 0.01)
     assert (found.level, found.about, found.values["bad"]) == ("fault", "data", 4)
     assert "3 empty, 1 not UTF-8" in found.found
     assert "now 0.01" in found.advice
@@ -84,31 +84,31 @@ def test_every_pair_is_led_back_to_its_line(tmp_path: Path, valid: Sequence[Text
     """With bad lines in between, and with validation pairs kept back from in between."""
     lines = spoilt_lines(CLEAN)
     run = prepared_run(tmp_path, lines, valid, data={} if tag is None else {"tag": tag})
-    places, shards = Places(run.data), run.data.corpora[0].shards
+    places, shards = LineLocator(run.data), run.data.corpora[0].shards
     assert len(shards) == (315 if valid else 315 - len(run.data.valid))
     for pair in range(len(shards)):
-        line = places.line(0, pair)
+        line = places.find_line(0, pair)
         assert line is not None
         text = run.data.source_tokenizer.decode(shards.example(pair).source)
         assert text == (f"{tag} " if tag else "") + lines[line - 1][0]
-    assert places.quoted(0, 0).startswith(f"line {places.line(0, 0)}: {'' if tag is None else tag}")
-    assert " → " in places.quoted(0, 0)
-    assert places.span(0, 1, 3) == f"lines {places.line(0, 1)} to {places.line(0, 3)}"
+    assert places.quote(0, 0).startswith(f"line {places.find_line(0, 0)}: {'' if tag is None else tag}")
+    assert " → " in places.quote(0, 0)
+    assert places.describe_span(0, 1, 3) == f"lines {places.find_line(0, 1)} to {places.find_line(0, 3)}"
 
 
 def test_where_the_text_is_gone_or_changed_pairs_have_their_numbers(tmp_path: Path) -> None:
     run = prepared_run(tmp_path, CLEAN)
     write_text(tmp_path, CLEAN[:-100])
-    assert Places(run.data).named(0, 6) == "pair 7"
+    assert LineLocator(run.data).describe(0, 6) == "pair 7"
     for name in ("train.source", "train.target"):
         (tmp_path / name).unlink()
-    assert Places(run.data).span(0, 6, 9) == "pairs 7 to 10"
+    assert LineLocator(run.data).describe_span(0, 6, 9) == "pairs 7 to 10"
 
 
 def test_of_several_corpora_each_place_names_its_own(tmp_path: Path) -> None:
     corpora = [write_text(tmp_path, parallel_text(50, seed), f"c{seed}") for seed in (3, 4)]
     run = prepared_run(tmp_path, CLEAN, VALID, data={"source": None, "target": None, "corpora": corpora})
-    assert Places(run.data).named(1, 4) == f"{corpora[1]['source']} + {corpora[1]['target']} line 5"
+    assert LineLocator(run.data).describe(1, 4) == f"{corpora[1]['source']} + {corpora[1]['target']} line 5"
 
 
 # Lengths
@@ -129,7 +129,7 @@ def test_a_slipped_block_is_found_with_its_lines_in_spite_of_bad_ones(tmp_path: 
 
 
 def test_few_slipped_lines_of_many_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attendo.doctor.lengths.SLIPPED_TOO_FAR", 0.1)
+    monkeypatch.setattr("attendo.doctor.lengths.MISALIGNED_FAULT_SHARE", 0.1)
     pairs = parallel_text(1000)
     targets = [target for _, target in pairs]
     targets[500:580] = [targets[579], *targets[500:579]]
@@ -176,15 +176,15 @@ def test_what_was_read_in_parts_is_joined_where_it_belongs_together(tmp_path: Pa
     """A block that has slipped may lie across the border between two stretches."""
     data = from_lengths(tmp_path, [[(1 + n, 2) for n in range(70)], [(1, 1)] * 9])
     lengths = PairLengths()
-    for stretch in stretches(data, at_once=32):
+    for stretch in read_blocks(data, block_pairs=32):
         lengths.add(stretch)
-    assert [(part.corpus, part.first, len(part)) for part in lengths.parts] == [(0, 0, 70), (1, 0, 9)]
-    assert lengths.parts[0].source.tolist() == list(range(1, 71))
-    assert [lengths.place(number) for number in (0, 33, 69, 70, 78)] == [(0, 0), (0, 33), (0, 69), (1, 0), (1, 8)]
+    assert [(part.corpus, part.first, len(part)) for part in lengths.contiguous_blocks] == [(0, 0, 70), (1, 0, 9)]
+    assert lengths.contiguous_blocks[0].source.tolist() == list(range(1, 71))
+    assert [lengths.locate(number) for number in (0, 33, 69, 70, 78)] == [(0, 0), (0, 33), (0, 69), (1, 0), (1, 8)]
     apart = PairLengths()
-    for stretch in [*stretches(data, at_once=32)][::2]:
+    for stretch in [*read_blocks(data, block_pairs=32)][::2]:
         apart.add(stretch)
-    assert [(part.corpus, part.first, len(part)) for part in apart.parts] == [(0, 0, 32), (0, 64, 6)]
+    assert [(part.corpus, part.first, len(part)) for part in apart.contiguous_blocks] == [(0, 0, 32), (0, 64, 6)]
 
 
 def test_many_lopsided_pairs_are_a_warning(tmp_path: Path) -> None:
@@ -348,13 +348,13 @@ def test_pieces_of_single_letters_are_a_note(tmp_path: Path) -> None:
 
 def test_all_pairs_are_read_in_order_where_they_are_not_too_many(tmp_path: Path) -> None:
     data = from_lengths(tmp_path, [[(1 + n % 3, 2) for n in range(70)], [(1, 1)] * 9])
-    read = [(part.corpus, part.first, len(part)) for part in stretches(data, most=1000, at_once=32)]
+    read = [(part.corpus, part.first, len(part)) for part in read_blocks(data, max_pairs=1000, block_pairs=32)]
     assert read == [(0, 0, 32), (0, 32, 32), (0, 64, 6), (1, 0, 9)]
 
 
 def test_of_too_many_pairs_some_are_read_from_all_over(tmp_path: Path) -> None:
     data = from_lengths(tmp_path, [[(1, 1)] * 1000])
-    read = [part.first for part in stretches(data, most=200, at_once=20)]
+    read = [part.first for part in read_blocks(data, max_pairs=200, block_pairs=20)]
     assert len(read) == 10
     assert (read[0], read[-1]) == (0, 980)
     assert max(after - before for before, after in pairwise(read)) <= 120
@@ -362,14 +362,14 @@ def test_of_too_many_pairs_some_are_read_from_all_over(tmp_path: Path) -> None:
 
 def test_a_pair_is_found_by_its_number_through_all_corpora(tmp_path: Path) -> None:
     data = from_lengths(tmp_path, [[(1, 2)] * 5, [(3, 1)] * 5])
-    assert pair_at(data, 6) == ([10] * 3, [10])
-    some = middle(data, 3)
-    assert [pair_at(some, number)[0][0] - 4 for number in range(some.pairs)] == [1, 2, 3, 6, 7, 8]
+    assert read_pair(data, 6) == ([10] * 3, [10])
+    some = take_middle(data, 3)
+    assert [read_pair(some, number)[0][0] - 4 for number in range(some.pairs)] == [1, 2, 3, 6, 7, 8]
     with pytest.raises(IndexError):
-        pair_at(data, 10)
+        read_pair(data, 10)
 
 
 def test_numbers_are_told_as_people_say_them() -> None:
-    assert (counted(1, "pairs"), counted(2000, "pairs")) == ("1 pair", "2,000 pairs")
-    assert [share(part) for part in (0, 0.00012, 0.034, 0.5)] == ["0%", "0.012%", "3.4%", "50%"]
-    assert shortened("a\tb " * 30) == shortened("a b " * 30) == ("a b " * 30)[:59] + "…"
+    assert (format_count(1, "pairs"), format_count(2000, "pairs")) == ("1 pair", "2,000 pairs")
+    assert [format_share(part) for part in (0, 0.00012, 0.034, 0.5)] == ["0%", "0.012%", "3.4%", "50%"]
+    assert shorten("a\tb " * 30) == shorten("a b " * 30) == ("a b " * 30)[:59] + "…"

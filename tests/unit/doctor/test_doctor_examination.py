@@ -9,8 +9,8 @@ import pytest
 import torch
 from doctor_runs import built_run, parallel_text
 
-from attendo.doctor import Finding, examine, quick_faults
-from attendo.doctor.learning import warm_up
+from attendo.doctor import Finding, examine, run_quick_checks
+from attendo.doctor.learning import check_warm_up
 from attendo.errors import DataError, ModelError
 from attendo.nn.masks import Mask
 from attendo.train.checkpoint import take_snapshot
@@ -29,7 +29,7 @@ QUICK = [*NETWORK, *DATA]
 @pytest.fixture(autouse=True)
 def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attendo.doctor.learning.ATTEMPTS", ((0.02, 3),))
-    monkeypatch.setattr("attendo.doctor.memory.measured", lambda learner, shape: None)
+    monkeypatch.setattr("attendo.doctor.memory.measure_memory", lambda learner, shape: None)
 
 
 def trained(folder: Path, examined: str, changes: dict[str, Any]) -> tuple[str, list[float]]:
@@ -38,8 +38,8 @@ def trained(folder: Path, examined: str, changes: dict[str, Any]) -> tuple[str, 
     if examined != "not":
         assert list(examine(run, quick=examined == "quickly"))
     losses = [report.loss for report in run.train() if isinstance(report, Step)]
-    snapshot = take_snapshot(run.trainer.learner, run.trainer.standing, {})
-    digest = hashlib.sha256(repr(run.trainer.standing.position).encode())
+    snapshot = take_snapshot(run.trainer.updater, run.trainer.state, {})
+    digest = hashlib.sha256(repr(run.trainer.state.position).encode())
     for tensors in (snapshot.model, snapshot.optimizer, snapshot.random):
         for name in sorted(tensors.keys() - {"rank0/python"}):  # from which the checks of types draw while testing
             digest.update(name.encode() + tensors[name].flatten().view(torch.uint8).numpy().tobytes())
@@ -66,14 +66,14 @@ def test_chance_weights_gradients_and_mode_stay_as_they_are(tmp_path: Path, trai
     run = built_run(tmp_path, TEXT)
     network = run.model.network.train(training)
     weights = [weight.detach().clone() for weight in network.parameters()]
-    state, standing = torch.get_rng_state(), run.trainer.standing
+    state, standing = torch.get_rng_state(), run.trainer.state
     for _ in examine(run):
         assert torch.equal(torch.get_rng_state(), state), "after every finding"
         assert network.training == training
     assert all(torch.equal(now, before) for now, before in zip(network.parameters(), weights, strict=True))
     assert all(weight.grad is None for weight in network.parameters())
-    assert run.trainer.standing == standing
-    assert run.trainer.learner.optimizer.state == {}
+    assert run.trainer.state == standing
+    assert run.trainer.updater.optimizer.state == {}
 
 
 def test_the_quick_part_leaves_out_what_takes_long(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_quick_part_leaves_out_what_takes_long(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("warmup", "level"), [(10, "ok"), (50, "ok"), (51, "warning"), (5000, "warning")])
 def test_a_warm_up_of_most_steps_is_a_warning(warmup: int, level: str) -> None:
-    found = warm_up(TrainConfig(steps=100, warmup=warmup))
+    found = check_warm_up(TrainConfig(steps=100, warmup=warmup))
     assert (found.level, found.values["warmup"]) == (level, warmup)
     assert ("train.warmup, to about 10" in found.advice) == (level == "warning")
 
@@ -96,13 +96,13 @@ def test_text_whose_order_is_wrong_is_told_before_training_and_does_not_stop_it(
     lines[300:500] = [
         (source, target) for (source, _), target in zip(lines[300:500], moved[1:] + moved[:1], strict=True)
     ]
-    found = next(found for found in quick_faults(built_run(tmp_path, lines)) if found.check == "misaligned lines")
+    found = next(found for found in run_quick_checks(built_run(tmp_path, lines)) if found.check == "misaligned lines")
     assert (found.level, found.stops) == ("fault", False)
 
 
 def test_findings_come_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = built_run(tmp_path, TEXT)
-    monkeypatch.setattr("attendo.doctor.checks.causal_leak", pytest.fail)
+    monkeypatch.setattr("attendo.doctor.checks.check_causal_leak", pytest.fail)
     findings = examine(run)
     assert [next(findings).check for _ in range(3)] == QUICK[:3]
 
@@ -110,22 +110,25 @@ def test_findings_come_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_only_warnings_and_faults_are_told_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = built_run(tmp_path, TEXT, tokenizer={"joint": True})
     assert any(finding.level == "note" for finding in examine(run, quick=True))
-    assert quick_faults(run) == []
+    assert run_quick_checks(run) == []
     monkeypatch.setattr("attendo.model.transformer.padding_mask", lambda is_token: Mask())
     monkeypatch.setattr("attendo.doctor.memory.free_memory", lambda device: 1000)
-    assert [(found.check, found.level) for found in quick_faults(run)] == [("padding", "fault"), ("memory", "warning")]
+    assert [(found.check, found.level) for found in run_quick_checks(run)] == [
+        ("padding", "fault"),
+        ("memory", "warning"),
+    ]
 
 
 def test_a_run_that_goes_on_is_not_asked_for_its_first_loss(tmp_path: Path) -> None:
     run = built_run(tmp_path, TEXT)
-    run.trainer.learner.step = 3
+    run.trainer.updater.step = 3
     assert [finding.check for finding in examine(run, quick=True)] == [each for each in QUICK if each != "first loss"]
 
 
 def test_a_fault_can_be_stopped_at_with_the_exit_code_of_its_kind() -> None:
     fault = Finding("padding", "fault", "it is seen", "mend the mask", ("a", "b"), {"by": 1.0}, "network")
-    assert isinstance(fault.error(), ModelError)
-    assert str(fault.error()) == fault.line == "padding: it is seen; mend the mask"
-    assert isinstance(Finding("bad lines", "fault", "many").error(), DataError)
+    assert isinstance(fault.to_error(), ModelError)
+    assert str(fault.to_error()) == fault.line == "padding: it is seen; mend the mask"
+    assert isinstance(Finding("bad lines", "fault", "many").to_error(), DataError)
     assert Finding("bad lines", "fault", "many").line == "bad lines: many"
     assert json.loads(json.dumps(fault.as_json()))["values"] == {"by": 1.0}

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from attendo.data.batch import Batch, Example, collate, collate_sequences
 from attendo.doctor import Finding
 from attendo.doctor.checks import examine_network
-from attendo.doctor.learning import first_loss, overfitting
-from attendo.doctor.network import causal_leak, few_pairs, padding, shift, some_batches, tying
+from attendo.doctor.learning import check_first_loss, check_overfitting
+from attendo.doctor.network import check_causal_leak, check_padding, check_shift, check_tying, pick_pairs, take_batches
 from attendo.errors import UsageError
 from attendo.nn.masks import Mask
 from attendo.runs.run import Run
@@ -28,7 +28,7 @@ TEXT = parallel_text(60)
 @pytest.fixture(autouse=True)
 def _memory_is_looked_at_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Finding("memory", "ok", "enough")
-    monkeypatch.setattr("attendo.doctor.checks.memory", lambda learner, data, measure: found)
+    monkeypatch.setattr("attendo.doctor.checks.check_memory", lambda learner, data, measure: found)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def quick(run: Run) -> list[Finding]:
 
 
 def batches_of(run: Run) -> list[Batch]:
-    return some_batches(run.trainer.stream)
+    return take_batches(run.trainer.stream)
 
 
 @pytest.mark.short(2)
@@ -93,9 +93,9 @@ def test_a_mask_that_batches_lack_is_found_in_sentences_of_one_length(
 ) -> None:
     """Sentences of like length stand together, and would hide it."""
     pairs = [Example([4 + n] * 6, [4 + n] * 6) for n in range(4)]
-    assert padding(run.trainer.learner, pairs).level == "ok"
+    assert check_padding(run.trainer.updater, pairs).level == "ok"
     monkeypatch.setattr("attendo.doctor.network.collate", lambda examples: replace(collate(examples), source_mask=None))
-    found = padding(run.trainer.learner, pairs)
+    found = check_padding(run.trainer.updater, pairs)
     assert (found.level, found.values["by_neighbours"] > 0.01) == ("fault", True)
 
 
@@ -164,8 +164,8 @@ def other_pairs(batch: Batch) -> Batch:
 )
 def test_a_batch_that_is_made_wrongly_is_found(run: Run, spoil: Callable[[Batch], Batch], fault: str) -> None:
     batches = batches_of(run)
-    assert shift(batches, run.data, recut=False).level == "ok"
-    found = shift([spoil(batch) for batch in batches], run.data, recut=False)
+    assert check_shift(batches, run.data, resegmented=False).level == "ok"
+    found = check_shift([spoil(batch) for batch in batches], run.data, resegmented=False)
     assert found.level == "fault"
     assert fault in found.examples[0]
     assert len(found.examples) <= 3
@@ -182,7 +182,7 @@ def test_the_way_from_the_shards_to_a_batch_is_looked_at(run: Run, monkeypatch: 
 
 def test_labels_are_compared_with_the_text_that_they_stand_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Words, "decode", lambda self, ids: "something else")
-    found = shift([], run.data, recut=False)
+    found = check_shift([], run.data, resegmented=False)
     assert found.level == "fault"
     assert found.examples[0].startswith("validation pair 1: read back it is not ")
 
@@ -192,16 +192,16 @@ def test_pieces_drawn_by_bpe_dropout_are_compared_as_text(tmp_path: Path) -> Non
     run = built_run(tmp_path, TEXT, tokenizer=settings)
     batches = batches_of(run)
     assert named(quick(run), "shift").level == "ok"
-    assert shift(batches, run.data, recut=False).level == "fault", "the pieces are not those of the shards"
-    assert shift([other_pairs(batch) for batch in batches], run.data, recut=True).level == "fault"
+    assert check_shift(batches, run.data, resegmented=False).level == "fault", "the pieces are not those of the shards"
+    assert check_shift([other_pairs(batch) for batch in batches], run.data, resegmented=True).level == "fault"
 
 
 def test_one_table_for_two_vocabularies_is_a_fault(tmp_path: Path) -> None:
     run = built_run(tmp_path, TEXT, tokenizer={"joint": True}, model={"tie": "all"})
     network, data = run.model.network, run.data
-    assert tying(network, data).level == "ok"
+    assert check_tying(network, data).level == "ok"
     twin = Words(data.target_tokenizer.vocabulary)  # type: ignore[attr-defined]
-    found = tying(network, replace(data, target_tokenizer=twin))
+    found = check_tying(network, replace(data, target_tokenizer=twin))
     assert (found.level, found.about) == ("fault", "network")
     assert "vocabularies of their own" in found.found
     assert "tokenizer.joint" in found.advice
@@ -209,25 +209,27 @@ def test_one_table_for_two_vocabularies_is_a_fault(tmp_path: Path) -> None:
 
 def test_a_table_of_another_size_than_its_vocabulary_is_a_fault(run: Run) -> None:
     larger = Words.build([f"word{n}" for n in range(500)])
-    found = tying(run.model.network, replace(run.data, source_tokenizer=larger))
+    found = check_tying(run.model.network, replace(run.data, source_tokenizer=larger))
     rows = run.data.source_tokenizer.vocab_size
     assert found.level == "fault"
     assert f"source table has {rows:,} rows for a vocabulary of {larger.vocab_size}" in found.found
-    found = tying(run.model.network, replace(run.data, target_tokenizer=larger))
+    found = check_tying(run.model.network, replace(run.data, target_tokenizer=larger))
     assert found.found.count("rows for a vocabulary") == 2, "the table and the output"
 
 
 def test_weights_that_are_tied_otherwise_than_the_settings_say_are_a_fault(run: Run) -> None:
     network = run.model.network
     network.output.weight = nn.Parameter(network.output.weight.detach().clone())
-    assert "the output does not share the target table, against model.tie output" in tying(network, run.data).found
+    assert (
+        "the output does not share the target table, against model.tie output" in check_tying(network, run.data).found
+    )
     run.data = replace(run.data, source_tokenizer=Words.build([f"word{n}" for n in range(900)]))
     assert [finding.check for finding in quick(run)] == ["tying"], "ids would lie outside the tables"
 
 
 def test_a_joint_vocabulary_with_several_tables_is_worth_a_note(tmp_path: Path) -> None:
     run = built_run(tmp_path, TEXT, tokenizer={"joint": True}, model={"tie": "output"})
-    found = tying(run.model.network, run.data)
+    found = check_tying(run.model.network, run.data)
     assert (found.level, found.values["parameters"]) == ("note", 16 * run.data.source_tokenizer.vocab_size)
 
 
@@ -253,16 +255,16 @@ def test_a_tied_table_that_repeats_its_input_is_no_fault(tmp_path: Path) -> None
 
 def test_a_trained_network_must_do_better_than_chance(tmp_path: Path) -> None:
     run = built_run(tmp_path, TEXT, train={"schedule": "constant", "peak_lr": 0.02, "warmup": 0})
-    learner, pairs = run.trainer.learner, few_pairs(batches_of(run), run.model.network)
-    assert first_loss(learner, pairs, trained=True).level == "warning"
+    learner, pairs = run.trainer.updater, pick_pairs(batches_of(run), run.model.network)
+    assert check_first_loss(learner, pairs, trained=True).level == "warning"
     while learner.step < 10:
         learner.update([collate(pairs)])
-    assert first_loss(learner, pairs, trained=True).level == "ok"
+    assert check_first_loss(learner, pairs, trained=True).level == "ok"
 
 
 def test_a_few_pairs_are_learnt_by_heart(run: Run) -> None:
-    pairs = few_pairs(batches_of(run), run.model.network)
-    found = overfitting(run.trainer.learner, pairs)
+    pairs = pick_pairs(batches_of(run), run.model.network)
+    found = check_overfitting(run.trainer.updater, pairs)
     assert found.level == "ok"
     assert found.values["last"] <= 0.1 * found.values["first"]
 
@@ -271,14 +273,14 @@ def test_a_few_pairs_are_learnt_by_heart(run: Run) -> None:
 def test_a_network_that_needs_a_lower_rate_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attendo.doctor.learning.ATTEMPTS", ((1e6, 5), (0.02, 200)))
     run = built_run(tmp_path, TEXT)
-    found = overfitting(run.trainer.learner, few_pairs(batches_of(run), run.model.network))
+    found = check_overfitting(run.trainer.updater, pick_pairs(batches_of(run), run.model.network))
     assert (found.level, found.values["steps"] > 5) == ("ok", True)
 
 
 @pytest.mark.slow
 def test_a_network_that_learns_slowly_is_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attendo.doctor.learning.ATTEMPTS", ((0.02, 45),))
-    found = overfitting(run.trainer.learner, few_pairs(batches_of(run), run.model.network))
+    found = check_overfitting(run.trainer.updater, pick_pairs(batches_of(run), run.model.network))
     assert 0.1 < found.values["last"] / found.values["first"] < 0.5
     assert found.level == "warning"
 
@@ -289,13 +291,13 @@ def test_a_network_that_learns_nothing_is_found(run: Run, monkeypatch: pytest.Mo
 
     monkeypatch.setattr("attendo.train.update.training_loss", without_gradient)
     monkeypatch.setattr("attendo.doctor.learning.ATTEMPTS", ((0.02, 10), (0.002, 20)))
-    found = overfitting(run.trainer.learner, few_pairs(batches_of(run), run.model.network))
+    found = check_overfitting(run.trainer.updater, pick_pairs(batches_of(run), run.model.network))
     assert (found.level, found.values["steps"]) == ("fault", 20)
     assert found.values["last"] == pytest.approx(found.values["first"])
 
 
 def test_the_pairs_looked_at_are_long_and_have_different_sources(run: Run) -> None:
-    pairs = few_pairs(batches_of(run), run.model.network)
+    pairs = pick_pairs(batches_of(run), run.model.network)
     assert len({tuple(pair.source) for pair in pairs}) == 4
     assert min(len(pair.source) for pair in pairs) >= 15
     controls: Sequence[int] = (PAD, BOS, EOS)
@@ -306,7 +308,7 @@ def test_checks_that_cannot_be_made_are_faults_too(run: Run, monkeypatch: pytest
     def refuses(*_: object) -> Finding:
         raise UsageError("settings_invalid", faults="too long")
 
-    monkeypatch.setattr("attendo.doctor.checks.padding", refuses)
+    monkeypatch.setattr("attendo.doctor.checks.check_padding", refuses)
     findings = quick(run)
     assert named(findings, "padding") == Finding("padding", "fault", "too long", about="network")
     assert findings[-1].check == "memory", "the others are still made"
@@ -321,7 +323,7 @@ def test_the_causal_check_asks_at_both_ends_of_the_target(run: Run, monkeypatch:
         return Mask(visible[None, None])
 
     monkeypatch.setattr("attendo.model.decoder_state.causal_mask", nearly)
-    pairs = few_pairs(batches_of(run), run.model.network)
-    found = causal_leak(run.trainer.learner, pairs)
+    pairs = pick_pairs(batches_of(run), run.model.network)
+    found = check_causal_leak(run.trainer.updater, pairs)
     assert (found.level, found.values["position"]) == ("fault", max(len(pair.target) for pair in pairs) - 1)
-    assert padding(run.trainer.learner, pairs).level == "fault"
+    assert check_padding(run.trainer.updater, pairs).level == "fault"

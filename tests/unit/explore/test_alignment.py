@@ -7,32 +7,32 @@ import pytest
 from error_codes import ErrorCheck, has_code
 
 from attendo.errors import UsageError
-from attendo.explore.gold_alignment import HeadScore, HeadScores, LinkCounts, alignment_accuracy
+from attendo.explore.gold_alignment import HeadScore, HeadScores, LinkCounts, count_aligned
 
 
 def test_gold_links_are_source_then_target() -> None:
     weights = [[0.1, 0.9, 0.0], [0.8, 0.1, 0.1]]
-    assert alignment_accuracy(weights, [(1, 0), (0, 1)]) == (2, 2)
-    assert alignment_accuracy(weights, [(2, 0), (1, 1)]) == (0, 2)
+    assert count_aligned(weights, [(1, 0), (0, 1)]) == (2, 2)
+    assert count_aligned(weights, [(2, 0), (1, 1)]) == (0, 2)
 
 
 def test_any_of_several_gold_columns_is_right_and_counts_once() -> None:
-    assert alignment_accuracy([[0.1, 0.7, 0.2]], [(1, 0), (2, 0)]) == (1, 1)
+    assert count_aligned([[0.1, 0.7, 0.2]], [(1, 0), (2, 0)]) == (1, 1)
 
 
 def test_rows_without_a_link_are_not_counted() -> None:
-    assert alignment_accuracy([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [(0, 0)]) == (1, 1)
-    assert alignment_accuracy([[1.0, 0.0]], []) == (0, 0)
+    assert count_aligned([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [(0, 0)]) == (1, 1)
+    assert count_aligned([[1.0, 0.0]], []) == (0, 0)
 
 
 def test_looking_at_the_end_of_sentence_is_wrong() -> None:
-    assert alignment_accuracy([[0.2, 0.1, 0.7]], [(0, 0)]) == (0, 1)
+    assert count_aligned([[0.2, 0.1, 0.7]], [(0, 0)]) == (0, 1)
 
 
 @pytest.mark.parametrize("link", [(2, 0), (0, 1), (-1, 0), (0, -1)])
 def test_a_link_outside_the_matrix_is_refused(link: tuple[int, int]) -> None:
     with pytest.raises(UsageError, match=rf"source {link[0]}, target {link[1]}.*2 source and 1 target"):
-        alignment_accuracy([[0.5, 0.5]], [link])
+        count_aligned([[0.5, 0.5]], [link])
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_link_outside_the_matrix_is_refused(link: tuple[int, int]) -> None:
 )
 def test_what_is_no_matrix_of_weights_is_refused(weights: Any, error: ErrorCheck) -> None:
     with pytest.raises(UsageError, check=error):
-        alignment_accuracy(weights, [])
+        count_aligned(weights, [])
 
 
 def test_the_best_head_is_the_most_accurate_over_all_sentences() -> None:
@@ -74,15 +74,15 @@ def test_a_head_with_nothing_counted_is_left_out_and_none_has_no_best() -> None:
 
 def test_the_error_rate_counts_sure_links_that_were_missed_and_links_that_are_not_even_possible() -> None:
     sure, possible = {(0, 0), (1, 1)}, {(2, 1)}
-    assert LinkCounts.of(sure, sure, possible).error_rate == 0
-    assert LinkCounts.of([*sure, (2, 1)], sure, possible).error_rate == 0
-    assert LinkCounts.of([(0, 0)], sure, possible).error_rate == pytest.approx(1 / 3)
-    assert LinkCounts.of([(0, 0), (5, 5)], sure, possible).error_rate == 0.5
-    assert LinkCounts.of([], sure).error_rate == 1
-    assert LinkCounts.of([], [], possible).error_rate is None
+    assert LinkCounts.from_links(sure, sure, possible).error_rate == 0
+    assert LinkCounts.from_links([*sure, (2, 1)], sure, possible).error_rate == 0
+    assert LinkCounts.from_links([(0, 0)], sure, possible).error_rate == pytest.approx(1 / 3)
+    assert LinkCounts.from_links([(0, 0), (5, 5)], sure, possible).error_rate == 0.5
+    assert LinkCounts.from_links([], sure).error_rate == 1
+    assert LinkCounts.from_links([], [], possible).error_rate is None
 
 
 def test_the_error_rate_of_a_text_is_not_a_mean_of_sentences() -> None:
-    both = LinkCounts.of([(0, 0)], [(0, 0)]) + LinkCounts.of([(0, 1)], [(0, 0), (1, 1), (2, 2)])
+    both = LinkCounts.from_links([(0, 0)], [(0, 0)]) + LinkCounts.from_links([(0, 1)], [(0, 0), (1, 1), (2, 2)])
     assert both == LinkCounts(found=2, sure=4, found_sure=1, found_possible=1)
     assert both.error_rate == pytest.approx(1 - 2 / 6)

@@ -9,7 +9,7 @@ import torch
 from error_codes import ErrorCheck, has_code
 
 from attendo.errors import UsageError
-from attendo.explore.attention_map import AttentionMap, short_number, visible
+from attendo.explore.attention_map import AttentionMap, format_weight, make_visible
 
 
 @pytest.mark.parametrize("make", [list, np.array, torch.tensor])
@@ -51,7 +51,7 @@ def test_what_is_no_attention_is_refused_by_name(
     ("weight", "text"), [(0.0, ""), (0.0049, ""), (0.006, ".01"), (0.93, ".93"), (0.994, ".99"), (0.996, "1.0")]
 )
 def test_a_short_number_has_at_most_three_characters(weight: float, text: str) -> None:
-    assert short_number(weight) == text
+    assert format_weight(weight) == text
 
 
 @pytest.mark.parametrize(
@@ -70,4 +70,4 @@ def test_a_short_number_has_at_most_three_characters(weight: float, text: str) -
     ],
 )
 def test_only_what_cannot_be_shown_is_replaced(text: str, shown: str) -> None:
-    assert visible(text) == shown
+    assert make_visible(text) == shown

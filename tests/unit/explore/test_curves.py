@@ -17,14 +17,14 @@ from attendo.explore import curves_figure as curves_style
 from attendo.explore.curves import History, read_histories
 from attendo.explore.curves_figure import (
     COLOURS,
-    POINTS,
-    curves_figure,
+    MAX_POINTS,
+    build_curves_figure,
+    choose_fonts,
+    downsample,
     draw_curves,
-    fonts,
-    look,
+    plot_style,
+    run_style,
     smoothing_window,
-    style,
-    thinned,
 )
 
 
@@ -70,15 +70,15 @@ def test_a_history_holds_what_the_lines_told(tmp_path: Path) -> None:
     assert [each.tolist() for each in run.curve("valid_loss")] == [[3, 6], [8.0, 8.5]]
     assert [each.tolist() for each in run.curve("bleu")] == [[3, 6], [1.0, 2.5]]
     assert len(run.curve("exact_match")[0]) == len(run.curve("unheard of")[0]) == 0
-    assert (run.skipped.tolist(), run.best) == ([4], 3.0)
+    assert (run.skipped_steps.tolist(), run.best_step) == ([4], 3.0)
 
 
 def test_steps_lie_on_every_axis(tmp_path: Path) -> None:
     run = history(tmp_path, LINES)
     places = np.array([3.0, 6.0])
-    assert run.at(places, "step").tolist() == [3.0, 6.0]
-    assert run.at(places, "seconds").tolist() == [6.0, 12.0]
-    assert run.at(places, "tokens").tolist() == [300.0, 600.0]
+    assert run.axis_values(places, "step").tolist() == [3.0, 6.0]
+    assert run.axis_values(places, "seconds").tolist() == [6.0, 12.0]
+    assert run.axis_values(places, "tokens").tolist() == [300.0, 600.0]
 
 
 def test_of_two_lines_about_a_step_the_later_one_counts(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_of_two_lines_about_a_step_the_later_one_counts(tmp_path: Path) -> None:
     assert run.curve("loss")[0].tolist() == [1, 2, 3, 4, 5, 6]
     assert run.curve("loss")[1][1] == 1.0
     assert run.curve("valid_loss")[1].tolist() == [7.0, 8.5]
-    assert (run.skipped.tolist(), run.best) == ([], None)
+    assert (run.skipped_steps.tolist(), run.best_step) == ([], None)
 
 
 @pytest.mark.parametrize("end", ["{", '{"kind": "step", "step": 7, "loss": 1', '{"kind": "step", "st', "\0\0"])
@@ -163,7 +163,7 @@ def test_runs_whose_metrics_are_links_into_one_folder_have_their_own_names(tmp_p
 @pytest.mark.slow
 def test_long_paths_are_told_apart_in_the_legend(tmp_path: Path) -> None:
     places = [write(tmp_path / name / ("of-a-long-name-" * 3) / "checkpoints" / "seed-1", LINES) for name in "ab"]
-    names = curves_figure(read_histories(places), ["loss"], "step").legends[0].get_texts()
+    names = build_curves_figure(read_histories(places), ["loss"], "step").legends[0].get_texts()
     assert [name.get_text() for name in names] == ["a/…/checkpoints/seed-1", "b/…/checkpoints/seed-1"]
 
 
@@ -181,11 +181,11 @@ def test_smoothing_takes_a_hundredth_of_the_run_and_never_too_much() -> None:
     assert [smoothing_window(count) for count in (0, 1, 199, 200, 1000, 10**6)] == [1, 1, 1, 3, 11, 201]
 
 
-@given(st.integers(1, 5 * POINTS), st.integers(0, 99))
+@given(st.integers(1, 5 * MAX_POINTS), st.integers(0, 99))
 def test_a_thinned_line_is_short_and_keeps_its_extremes(count: int, seed: int) -> None:
     values = np.random.default_rng(seed).normal(size=count)
-    places, kept = thinned(np.arange(float(count)), values)
-    assert len(kept) <= POINTS
+    places, kept = downsample(np.arange(float(count)), values)
+    assert len(kept) <= MAX_POINTS
     assert (kept.min(), kept.max()) == (values.min(), values.max())
     assert (np.diff(places) > 0).all()
     assert (values[places.astype(int)] == kept).all()
@@ -193,13 +193,13 @@ def test_a_thinned_line_is_short_and_keeps_its_extremes(count: int, seed: int) -
 
 def test_a_long_line_is_thinned() -> None:
     places = np.arange(100_000.0)
-    assert len(thinned(places, np.sin(places))[0]) == POINTS
+    assert len(downsample(places, np.sin(places))[0]) == MAX_POINTS
 
 
 def test_every_metric_has_a_panel_with_its_name_and_its_unit(tmp_path: Path) -> None:
     last = validation_line(6, 8.5, bleu=2.5, exact_match=50.0, own_score=1.0)
     run = history(tmp_path, [*LINES, {**last, "old": {"loss": 3.0, "bleu": 30.0}}])
-    panels = curves_figure([run], [], "step").axes
+    panels = build_curves_figure([run], [], "step").axes
     assert [(panel.get_title("left") or panel.get_title(), panel.get_ylabel()) for panel in panels] == [
         ("Training loss", "nats per target token"),
         ("Validation loss", "nats per target token"),
@@ -215,8 +215,10 @@ def test_every_metric_has_a_panel_with_its_name_and_its_unit(tmp_path: Path) -> 
 
 def test_the_chosen_metrics_are_drawn_in_their_order(tmp_path: Path) -> None:
     run = history(tmp_path, LINES)
-    with style(""):
-        titles = [panel.get_title(loc="left") for panel in curves_figure([run], ["bleu", "loss", "bleu"], "step").axes]
+    with plot_style(""):
+        titles = [
+            panel.get_title(loc="left") for panel in build_curves_figure([run], ["bleu", "loss", "bleu"], "step").axes
+        ]
     assert titles == ["BLEU", "Training loss"]
 
 
@@ -225,9 +227,9 @@ def test_a_metric_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) 
     with pytest.raises(
         UsageError, check=has_code("unknown_run_metric", metric="blue", suggestion=" (did you mean bleu?)")
     ):
-        curves_figure([run], ["blue"], "step")
+        build_curves_figure([run], ["blue"], "step")
     with pytest.raises(UsageError, check=has_code("unknown_run_metric", metric="exact_match")):
-        curves_figure([run], ["exact_match"], "step")
+        build_curves_figure([run], ["exact_match"], "step")
 
 
 def test_a_run_that_skipped_every_step_has_nothing_but_its_learning_rate(tmp_path: Path) -> None:
@@ -235,7 +237,7 @@ def test_a_run_that_skipped_every_step_has_nothing_but_its_learning_rate(tmp_pat
     assert run.metrics == ("lr",)
     assert draw_curves([run], [], "step", "png")
     with pytest.raises(UsageError, check=has_code("no_metrics_to_draw")):
-        curves_figure([history(tmp_path, [step_line(1, loss=None, lr=None)])], [], "step")
+        build_curves_figure([history(tmp_path, [step_line(1, loss=None, lr=None)])], [], "step")
 
 
 @pytest.mark.parametrize(
@@ -256,22 +258,22 @@ def test_the_axis_has_a_unit_that_suits_the_run(
     tmp_path: Path, axis: Any, seconds: float, tokens: int, label: str, end: float
 ) -> None:
     lines = [step_line(number, seconds=seconds * number, tokens=tokens) for number in range(1, 11)]
-    panel = curves_figure([history(tmp_path, lines)], ["loss"], axis).axes[0]
+    panel = build_curves_figure([history(tmp_path, lines)], ["loss"], axis).axes[0]
     assert panel.get_xlabel() == label
     assert panel.lines[0].get_xdata()[-1] == pytest.approx(end)
 
 
 def test_validations_without_steps_need_the_axis_of_steps(tmp_path: Path) -> None:
     run = history(tmp_path, [validation_line(0, 5.0)])
-    assert len(curves_figure([run], [], "step").axes) == 1
+    assert len(build_curves_figure([run], [], "step").axes) == 1
     with pytest.raises(UsageError, check=has_code("run_has_only_validations", run="run")):
-        curves_figure([run], [], "seconds")
+        build_curves_figure([run], [], "seconds")
 
 
 def test_the_picture_marks_what_was_skipped_what_is_best_and_what_is_a_mean(tmp_path: Path) -> None:
     lines = [step_line(number, loss=None if number == 70 else 5.0, skipped=number == 70) for number in range(1, 301)]
     run = history(tmp_path, [*lines, validation_line(100, 4.0, best=True), validation_line(200, 4.5)])
-    figure = curves_figure([run], [], "step")
+    figure = build_curves_figure([run], [], "step")
     loss, valid, _ = figure.axes
     raw, mean, skipped = loss.lines
     assert (raw.get_alpha(), mean.get_alpha()) == (0.25, None)
@@ -285,16 +287,16 @@ def test_the_picture_marks_what_was_skipped_what_is_best_and_what_is_a_mean(tmp_
 
 def test_one_wild_step_does_not_flatten_the_rest(tmp_path: Path) -> None:
     lines = [step_line(number, loss=1000.0 if number == 5000 else 5.0 - number / 10_000) for number in range(1, 10_001)]
-    low, high = curves_figure([history(tmp_path, lines)], ["loss"], "step").axes[0].get_ylim()
+    low, high = build_curves_figure([history(tmp_path, lines)], ["loss"], "step").axes[0].get_ylim()
     assert 3.0 < low < 4.0
     assert 5.0 < high < 20.0
 
 
 def test_runs_are_told_apart_and_keep_their_colours(tmp_path: Path) -> None:
-    looks = [(look(order)["color"], look(order)["linestyle"]) for order in range(24)]
+    looks = [(run_style(order)["color"], run_style(order)["linestyle"]) for order in range(24)]
     assert len(set(looks)) == 24
     runs = [history(tmp_path, LINES[:3], "a"), history(tmp_path, LINES, "_b"), history(tmp_path, LINES, "$c$" * 60)]
-    figure = curves_figure(runs, ["bleu"], "step")
+    figure = build_curves_figure(runs, ["bleu"], "step")
     assert [line.get_color() for line in figure.axes[0].lines[::2]] == list(COLOURS[1:3])
     texts = figure.legends[0].get_texts()
     names = [text.get_text() for text in texts]
@@ -323,9 +325,9 @@ def test_chinese_names_are_drawn_with_a_font_that_has_them(tmp_path: Path) -> No
     from matplotlib.font_manager import findfont
     from matplotlib.ft2font import FT2Font
 
-    assert fonts("plain text, é") == ["DejaVu Sans"]
-    chosen = fonts("base 英译中")
-    if curves_style._known_fonts("英译中")[1]:
+    assert choose_fonts("plain text, é") == ["DejaVu Sans"]
+    chosen = choose_fonts("base 英译中")
+    if curves_style._choose_known_fonts("英译中")[1]:
         pytest.skip("no Chinese font is installed")
     charmaps = [FT2Font(findfont(name)).get_charmap().keys() for name in chosen[1:]]
     assert set(map(ord, "英译中")) <= set().union(*charmaps)
@@ -337,8 +339,8 @@ def test_letters_that_no_font_has_make_no_noise(tmp_path: Path, monkeypatch: pyt
 
     own = [font for font in fontManager.ttflist if font.name.startswith("DejaVu")]
     monkeypatch.setattr(fontManager, "ttflist", own)
-    monkeypatch.setattr(curves_style, "_new_fonts", lambda: 0)
-    assert fonts("中") == ["DejaVu Sans"]
+    monkeypatch.setattr(curves_style, "_register_new_fonts", lambda: 0)
+    assert choose_fonts("中") == ["DejaVu Sans"]
     assert draw_curves([history(tmp_path, LINES, "中")], ["lr"], "step", "png")
 
 
@@ -354,9 +356,9 @@ def test_a_font_that_was_installed_after_matplotlib_was_first_used_is_found(monk
     monkeypatch.setattr(manager.fontManager, "ttflist", [entry])
     monkeypatch.setattr(manager, "findfont", lambda _name: known)
     monkeypatch.setattr(manager, "findSystemFonts", lambda: [known, new, "/nowhere.ttf"])
-    curves_style._new_fonts.cache_clear()
-    assert fonts(chr(lacking)) == ["DejaVu Sans", "STIXNonUnicode"]
-    curves_style._new_fonts.cache_clear()
+    curves_style._register_new_fonts.cache_clear()
+    assert choose_fonts(chr(lacking)) == ["DejaVu Sans", "STIXNonUnicode"]
+    curves_style._register_new_fonts.cache_clear()
 
 
 def test_without_matplotlib_the_way_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import torch
 from error_codes import has_code
 
 from attendo.errors import UsageError
-from attendo.explore.describe import Description, Part, describe
+from attendo.explore.describe import Description, NetworkPart, describe
 from attendo.model.config import PRESETS, ModelConfig
 from attendo.model.transformer import Transformer
 
@@ -99,8 +99,8 @@ def test_each_row_takes_up_where_the_row_before_left_off() -> None:
 )
 def test_shared_weights_are_named_and_counted_once(tie: str, source: str | None, output: str | None) -> None:
     shown = describe(ModelConfig.preset("tiny", vocab_size=100, tie=tie))
-    assert part(shown, "source").rows[0].shared == source
-    assert part(shown, "output").rows[0].shared == output
+    assert part(shown, "source").rows[0].shared_with == source
+    assert part(shown, "output").rows[0].shared_with == output
     assert (part(shown, "source").parameters == 0) == (source is not None)
     assert (part(shown, "output").parameters == 0) == (output is not None)
 
@@ -122,7 +122,7 @@ def test_more_tokens_than_learned_positions_are_refused() -> None:
         describe(config, source_length=5)
 
 
-def part(description: Description, name: str) -> Part:
+def part(description: Description, name: str) -> NetworkPart:
     return next(each for each in description.parts if each.name == name)
 
 

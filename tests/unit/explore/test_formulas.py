@@ -10,10 +10,10 @@ from attendo.explore.formulas.catalogue import (
     CATALOGUE,
     FACTS,
     GLOSSARY,
-    bound,
+    bind_formula,
     catalogue_json,
-    shown_facts,
-    symbols_of,
+    evaluate_facts,
+    explain_symbols,
 )
 from attendo.explore.formulas.steps import STEPS
 from attendo.explore.i18n import LANGUAGES
@@ -33,7 +33,7 @@ VARIANTS: list[dict[str, Any]] = [
 
 def test_every_row_of_the_list_is_in_the_catalogue() -> None:
     expected = {f"{kind}{number}" for kind, count in COUNTS.items() for number in range(1, count + 1)}
-    assert {row for formula in CATALOGUE.values() for row in formula.rows} == expected
+    assert {row for formula in CATALOGUE.values() for row in formula.spec_ids} == expected
     assert len(expected) == 94
 
 
@@ -49,7 +49,7 @@ def test_a_formula_is_one_line_and_explained_in_both_languages_in_one_sentence(f
     assert formula.zh.endswith("。")
     assert re.search("[\u4e00-\u9fff]", formula.zh)
     for language in LANGUAGES:
-        assert set(symbols_of(formula, language)) == set(formula.symbols.split())
+        assert set(explain_symbols(formula, language)) == set(formula.symbols.split())
 
 
 def test_every_symbol_of_the_glossary_is_used() -> None:
@@ -64,20 +64,20 @@ def test_every_tensor_has_a_formula_with_its_shapes(changes: dict[str, Any]) -> 
         formula = CATALOGUE[entry.formula]
         places = set(re.findall(r"\{(\d)\}", formula.shapes))
         assert places <= {str(n) for n in range(len(entry.operands))}
-        told = bound(entry)
+        told = bind_formula(entry)
         assert told.endswith(str(list(entry.shape)))
         assert "{" not in told.replace("{0 … |V|−1}", "")
 
 
 def test_a_formula_speaks_of_the_vectors_it_reads() -> None:
     trace = tiny_model(norm="post").trace("the cat sat", "猫 坐")
-    assert bound(trace.entries["decoder.0.self.queries"]) == (
+    assert bind_formula(trace.entries["decoder.0.self.queries"]) == (
         "Q = Y·W_Q + b_Q : [3, 16]·[16, 16] + [16] → [3, 16] → [2, 3, 8]"
     )
-    assert bound(trace.entries["decoder.0.cross.keys"]).startswith("K = Z·W_K + b_K : [4, 16]·[16, 16]")
-    assert bound(trace.entries["encoder.0.self.values"]).startswith("V = X·W_V + b_V")
+    assert bind_formula(trace.entries["decoder.0.cross.keys"]).startswith("K = Z·W_K + b_K : [4, 16]·[16, 16]")
+    assert bind_formula(trace.entries["encoder.0.self.values"]).startswith("V = X·W_V + b_V")
     before = tiny_model(norm="pre").trace("the cat sat", "猫 坐")
-    assert bound(before.entries["encoder.0.self.values"]).startswith("V = X\u0302·W_V + b_V")
+    assert bind_formula(before.entries["encoder.0.self.values"]).startswith("V = X\u0302·W_V + b_V")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_formula_speaks_of_the_vectors_it_reads() -> None:
 )
 def test_facts_have_numbers_for_every_kind_of_model(changes: dict[str, Any], arguments: dict[str, Any]) -> None:
     trace = tiny_model(**changes).trace("the cat sat", "猫 坐", **arguments)
-    shown = {formula.name: numbers for formula, numbers in shown_facts(trace)}
+    shown = {formula.name: numbers for formula, numbers in evaluate_facts(trace)}
     assert list(shown) == [formula.name for formula in FACTS]
     assert {"clipping", "adam", "no_cross"} <= {name for name, numbers in shown.items() if not numbers}
     assert sum(bool(numbers) for numbers in shown.values()) > 50
@@ -101,7 +101,7 @@ def test_facts_have_numbers_for_every_kind_of_model(changes: dict[str, Any], arg
 
 def test_facts_are_those_of_the_run() -> None:
     trace = tiny_model().trace("the cat sat", "猫 坐")
-    shown = {formula.name: numbers for formula, numbers in shown_facts(trace)}
+    shown = {formula.name: numbers for formula, numbers in evaluate_facts(trace)}
     assert shown["shift"] == "<s> 猫 坐  →  猫 坐 </s>"
     assert shown["head_width"] == "16 / 2 = 8"
     assert shown["boolean_mask"] == "3 / 9"
@@ -111,7 +111,7 @@ def test_facts_are_those_of_the_run() -> None:
 
 def test_a_single_token_has_facts_too() -> None:
     trace = tiny_model().trace("cat", "")
-    assert all(isinstance(numbers, str) for _, numbers in shown_facts(trace))
+    assert all(isinstance(numbers, str) for _, numbers in evaluate_facts(trace))
 
 
 def test_the_catalogue_is_plain_values() -> None:

@@ -9,11 +9,11 @@ from error_codes import has_code
 from tiny import SOURCES, TARGETS, tiny_model
 
 from attendo.errors import DataError, UsageError
-from attendo.explore.gold_alignment import Gold
-from attendo.explore.head_stats import NUMBERS, HeadNumbers, HeadReport, Sentence, measure_heads
+from attendo.explore.gold_alignment import GoldLinks
+from attendo.explore.head_stats import STATISTICS, HeadReport, HeadStats, Sentence, measure_heads
 from attendo.model_folder import StoredModel
 from attendo.text_model import TextModel
-from attendo.text_model.trace import GREEDY
+from attendo.text_model.trace import GREEDY_OPTIONS
 
 PAIRS = list(zip(SOURCES, TARGETS, strict=True))
 SITES = [*(f"encoder.{n}.self" for n in (0, 1)), *(f"decoder.{n}.{kind}" for n in (0, 1) for kind in ("self", "cross"))]
@@ -31,18 +31,18 @@ def model() -> TextModel:
 
 
 def sentences(*places: int, gold: bool = False) -> list[Sentence]:
-    links = Gold(frozenset({(0, 0), (1, 2)}), frozenset({(2, 1)}))
+    links = GoldLinks(frozenset({(0, 0), (1, 2)}), frozenset({(2, 1)}))
     return [Sentence(*PAIRS[place], links if gold else None) for place in places or range(len(PAIRS))]
 
 
-def numbers(head: HeadNumbers) -> dict[str, float]:
-    return {name: getattr(head, name) for name in (*NUMBERS, "agreement", "error_rate") if getattr(head, name, None)}
+def numbers(head: HeadStats) -> dict[str, float]:
+    return {name: getattr(head, name) for name in (*STATISTICS, "agreement", "error_rate") if getattr(head, name, None)}
 
 
 def test_every_head_of_every_place_is_there_once(model: TextModel) -> None:
     report = measure_heads(model, sentences())
     assert [(each.site, each.head) for each in report.heads] == [(site, head) for site in SITES for head in (0, 1)]
-    assert {each.kind for each in report.heads if each.agreement is not None} == {"cross"}
+    assert {each.attention_type for each in report.heads if each.agreement is not None} == {"cross"}
     assert (report.sentences, report.gold_links) == (4, 0)
     assert report.source_tokens == sum(len(model.source_tokenizer.encode(text)) + 1 for text in SOURCES)
     assert report.target_tokens == sum(len(model.target_tokenizer.encode(text)) + 1 for text in TARGETS)
@@ -86,8 +86,10 @@ def test_the_numbers_are_those_of_the_maps_that_a_trace_shows(model: TextModel) 
 
 
 def test_without_targets_the_answers_are_the_models_own_and_a_cut_one_has_no_end(model: TextModel) -> None:
-    short = TextModel(replace(model.stored, generation={"max_length_factor": 0.0, "max_length_extra": 3, "beam": 3}))
-    answers = [each.best for each in short.generate(SOURCES, **GREEDY)]
+    short = TextModel(
+        replace(model.stored_model, generation={"max_length_factor": 0.0, "max_length_extra": 3, "beam": 3})
+    )
+    answers = [each.best for each in short.generate(SOURCES, **GREEDY_OPTIONS)]
     assert any(each.cut for each in answers)
     report = measure_heads(short, [Sentence(text) for text in SOURCES])
     assert report.target_tokens == sum(len(each.ids) + (not each.cut) for each in answers)
@@ -96,7 +98,7 @@ def test_without_targets_the_answers_are_the_models_own_and_a_cut_one_has_no_end
     assert report.heads[0].entropy == pytest.approx(given.heads[0].entropy)
     cut = next(text for text, each in zip(SOURCES, answers, strict=True) if each.cut)
     trace = short.trace(cut)
-    alone = [each for each in measure_heads(short, [Sentence(cut)]).heads if each.kind == "cross"]
+    alone = [each for each in measure_heads(short, [Sentence(cut)]).heads if each.attention_type == "cross"]
     meant = trace.cross.sum(dim=(0, 1))[:, :-1].argmax(-1)  # every row predicts a token, none the end
     for each in alone:
         weights = trace.cross[each.layer, each.head]
@@ -137,12 +139,12 @@ def test_the_error_rate_is_against_gold_and_the_best_head_has_the_lowest(
     model: TextModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told_to_look(model, LOOKS, monkeypatch)
-    gold = Gold(frozenset({(0, 0), (2, 2)}), frozenset({(2, 1)}))
+    gold = GoldLinks(frozenset({(0, 0), (2, 2)}), frozenset({(2, 1)}))
     report = measure_heads(model, [Sentence("I love NLP", "我 爱 NLP", gold)])
-    rates = {(each.layer, each.head): each.error_rate for each in report.heads if each.kind == "cross"}
+    rates = {(each.layer, each.head): each.error_rate for each in report.heads if each.attention_type == "cross"}
     # Found 0-0 1-1 2-2: 1 - (2 + 2) / (3 + 2). Found 0-0 2-1 2-2: 1 - (2 + 3) / (3 + 2). Found none: 1.
     assert rates == pytest.approx({(0, 0): 1, (0, 1): 0.2, (1, 0): 0, (1, 1): 1})
-    assert (report.alignment, report.gold_links) == ("error_rate", 2)
+    assert (report.alignment_metric, report.gold_links) == ("error_rate", 2)
     # The last layer looks half at 0 2 2 and half at the end: of equal weights the first counts.
     assert report.last_layer_error_rate == pytest.approx(0)
     assert (report.alignment_head.layer, report.alignment_head.head) == (1, 0)
@@ -151,15 +153,15 @@ def test_the_error_rate_is_against_gold_and_the_best_head_has_the_lowest(
 def test_a_head_that_rests_on_the_end_agrees_with_nobody(model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
     told_to_look(model, LOOKS, monkeypatch)
     report = measure_heads(model, [Sentence("I love NLP", "我 爱 NLP")])
-    agreement = {(each.layer, each.head): each.agreement for each in report.heads if each.kind == "cross"}
+    agreement = {(each.layer, each.head): each.agreement for each in report.heads if each.attention_type == "cross"}
     assert agreement[0, 0] == agreement[1, 1] == 0
     assert agreement[0, 1] == 1
-    assert (report.alignment, report.best.site, report.best.head) == ("agreement", "decoder.0.cross", 1)
+    assert (report.alignment_metric, report.best.site, report.best.head) == ("agreement", "decoder.0.cross", 1)
 
 
 def test_links_between_words_count_tokens_by_their_words(model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
     told_to_look(model, LOOKS, monkeypatch)
-    joined = Gold(frozenset({(0, 0), (1, 1)}), frozenset(), ("I", "loveNLP"), ("我", "爱NLP"))
+    joined = GoldLinks(frozenset({(0, 0), (1, 1)}), frozenset(), ("I", "loveNLP"), ("我", "爱NLP"))
     report = measure_heads(model, [Sentence("I love NLP", "我 爱 NLP", joined)])
     assert [each.error_rate for each in report.heads if each.site == "decoder.0.cross"] == [1, 0]
 
@@ -173,14 +175,14 @@ def test_tokens_before_every_source_belong_to_no_word(model: TextModel, monkeypa
     tagged = TextModel(
         StoredModel(type(model.network)(sizes), words, words, {"source_prefix": ["<2zh>"], "max_length_extra": 5})
     )
-    gold = Gold(frozenset({(0, 0), (1, 1), (2, 2)}), frozenset(), ("I", "love", "NLP"), ("我", "爱", "NLP"))
+    gold = GoldLinks(frozenset({(0, 0), (1, 1), (2, 2)}), frozenset(), ("I", "love", "NLP"), ("我", "爱", "NLP"))
     report = measure_heads(tagged, [Sentence("I love NLP", "我 爱 NLP", gold)])
-    assert {each.error_rate for each in report.heads if each.kind == "cross"} == {0}
+    assert {each.error_rate for each in report.heads if each.attention_type == "cross"} == {0}
 
 
 def test_heads_are_ranked_by_any_number_and_those_without_come_last() -> None:
-    def head(site: str, number: int, value: float, agreement: float | None) -> HeadNumbers:
-        return HeadNumbers(site, number, value, value, value, value, value, value, agreement)
+    def head(site: str, number: int, value: float, agreement: float | None) -> HeadStats:
+        return HeadStats(site, number, value, value, value, value, value, value, agreement)
 
     heads = (
         head("encoder.0.self", 0, 0.2, None),
@@ -188,33 +190,33 @@ def test_heads_are_ranked_by_any_number_and_those_without_come_last() -> None:
         head("decoder.0.cross", 1, 0.3, 0.9),
     )
     report = HeadReport(heads, 1, 1, 1, 0)
-    order = {name: [heads.index(each) for each in report.ranked(name)] for name in ("entropy", "distance", "special")}
+    order = {name: [heads.index(each) for each in report.rank(name)] for name in ("entropy", "distance", "special")}
     assert order == {"entropy": [1, 0, 2], "distance": [1, 0, 2], "special": [2, 0, 1]}
-    assert [heads.index(each) for each in report.ranked("diagonality")] == [2, 0, 1]
-    assert [heads.index(each) for each in report.ranked("alignment")] == [2, 1, 0]
+    assert [heads.index(each) for each in report.rank("diagonality")] == [2, 0, 1]
+    assert [heads.index(each) for each in report.rank("alignment")] == [2, 1, 0]
     told = report.as_json("alignment")
     assert told["best_alignment_head"] == {"layer": 0, "head": 1, "agreement": 0.9}
     assert (told["sorted_by"], told["heads"][0]["site"]) == ("agreement", "decoder.0.cross")
     with pytest.raises(UsageError, check=has_code("unknown_head_order", order="beauty")):
-        report.ranked("beauty")  # type: ignore[arg-type]
+        report.rank("beauty")  # type: ignore[arg-type]
 
 
 def test_what_cannot_be_measured_is_told(model: TextModel) -> None:
     with pytest.raises(DataError, check=has_code("no_sentences_for_heads")):
         measure_heads(model, [])
     with pytest.raises(UsageError, check=has_code("gold_without_target_sentence")):
-        measure_heads(model, [Sentence("I love NLP", None, Gold(frozenset({(0, 0)})))])
+        measure_heads(model, [Sentence("I love NLP", None, GoldLinks(frozenset({(0, 0)})))])
     with pytest.raises(
         DataError, check=has_code("gold_link_outside_sentence", source=9, target=0, sources=3, targets=3, unit="tokens")
     ):
-        measure_heads(model, [Sentence("I love NLP", "我 爱 NLP", Gold(frozenset({(9, 0)})))])
+        measure_heads(model, [Sentence("I love NLP", "我 爱 NLP", GoldLinks(frozenset({(9, 0)})))])
     learned = tiny_model(positions="learned", max_length=5)
     with pytest.raises(DataError, check=has_code("sentence_unreadable_by_model", place="dev line 2")):
-        measure_heads(learned, [Sentence("I love NLP"), Sentence("I saw the small cat", place="dev line 2")])
+        measure_heads(learned, [Sentence("I love NLP"), Sentence("I saw the small cat", location="dev line 2")])
     with pytest.raises(
         DataError, check=has_code("sentence_exceeds_model_length", place="dev line 2", tokens=5, limit=4)
     ):
-        measure_heads(learned, [Sentence("I love NLP", TARGETS[3], place="dev line 2")])
+        measure_heads(learned, [Sentence("I love NLP", TARGETS[3], location="dev line 2")])
 
 
 def test_an_answer_without_tokens_has_no_best_head() -> None:

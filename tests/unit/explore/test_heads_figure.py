@@ -5,9 +5,9 @@ from xml.etree import ElementTree
 import pytest
 from late_import import needs
 
-from attendo.explore.head_report import draw_heads, heads_figure
-from attendo.explore.head_stats import HeadNumbers, HeadReport, Order
-from attendo.explore.heatmap_figure import paper
+from attendo.explore.head_report import build_heads_figure, draw_heads
+from attendo.explore.head_stats import HeadOrder, HeadReport, HeadStats
+from attendo.explore.heatmap_figure import paper_style
 
 pytestmark = needs("matplotlib")
 
@@ -20,7 +20,7 @@ def report(layers: int = 2, heads: int = 3) -> HeadReport:
                 value = (layer * heads + head) / 10
                 agreement = value / 2 if kind == "cross" else None
                 place = f"{stack}.{layer}.{kind}"
-                found.append(HeadNumbers(place, head, 3 * value, value, 20 * value, value, value, value, agreement))
+                found.append(HeadStats(place, head, 3 * value, value, 20 * value, value, value, value, agreement))
     return HeadReport(tuple(found), 1, 1, 1, 0)
 
 
@@ -48,23 +48,23 @@ def test_alignment_is_shown_where_there_is_any() -> None:
 
 
 def test_the_frame_is_around_the_best_head() -> None:
-    with paper(["DejaVu Sans"]):
-        figure = heads_figure(report(), "entropy")
+    with paper_style(["DejaVu Sans"]):
+        figure = build_heads_figure(report(), "entropy")
     (frame,) = figure.axes[2].patches
     assert (int(frame.get_x()), int(frame.get_y())) == (2, 1)
     assert not figure.axes[0].patches
 
 
 @pytest.mark.parametrize(("order", "top"), [("entropy", 1.5), ("distance", 10.0), ("diagonality", 1.0)])
-def test_shares_end_at_one_and_the_rest_at_the_largest(order: Order, top: float) -> None:
-    with paper(["DejaVu Sans"]):
-        figure = heads_figure(report(), order)
+def test_shares_end_at_one_and_the_rest_at_the_largest(order: HeadOrder, top: float) -> None:
+    with paper_style(["DejaVu Sans"]):
+        figure = build_heads_figure(report(), order)
     assert figure.axes[0].collections[0].get_clim() == pytest.approx((0, top))
 
 
 def test_many_heads_stand_below_each_other() -> None:
-    with paper(["DejaVu Sans"]):
-        wide, tall = (heads_figure(report(heads=heads), "entropy").get_size_inches() for heads in (8, 16))
+    with paper_style(["DejaVu Sans"]):
+        wide, tall = (build_heads_figure(report(heads=heads), "entropy").get_size_inches() for heads in (8, 16))
     assert wide[0] > wide[1]
     assert tall[0] < wide[0]
 

@@ -5,7 +5,7 @@ from error_codes import has_code
 from tiny import SOURCES, TARGETS
 
 from attendo.errors import DataError
-from attendo.explore.gold_alignment import Gold, check_inside, parse_links, words_of_tokens
+from attendo.explore.gold_alignment import GoldLinks, check_link_range, map_tokens_to_words, parse_links
 from attendo.text import Bytes, Characters, SentencePiece, Tokenizer, Words
 
 TEXTS = [*SOURCES, *TARGETS, "the cat scattered"]
@@ -26,14 +26,14 @@ def test_what_is_no_link_is_told_with_its_line(text: str) -> None:
 
 
 def test_a_link_to_a_word_that_is_not_there_is_told() -> None:
-    check_inside(Gold(frozenset({(2, 1)}), frozenset(), ("a", "b", "c"), ("x", "y")), 3, 2, "gold line 1")
+    check_link_range(GoldLinks(frozenset({(2, 1)}), frozenset(), ("a", "b", "c"), ("x", "y")), 3, 2, "gold line 1")
     with pytest.raises(
         DataError,
         check=has_code(
             "gold_link_outside_sentence", place="gold line 1", source=2, target=2, sources=3, targets=2, unit="words"
         ),
     ):
-        check_inside(Gold(frozenset(), frozenset({(2, 2)}), ("a",), ("x",)), 3, 2, "gold line 1")
+        check_link_range(GoldLinks(frozenset(), frozenset({(2, 2)}), ("a",), ("x",)), 3, 2, "gold line 1")
     with pytest.raises(
         DataError,
         check=has_code(
@@ -45,7 +45,7 @@ def test_a_link_to_a_word_that_is_not_there_is_told() -> None:
             fix="give links between words (--links words)",
         ),
     ):
-        check_inside(Gold(frozenset({(3, 0)})), 3, 2, "gold line 1")
+        check_link_range(GoldLinks(frozenset({(3, 0)})), 3, 2, "gold line 1")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_link_to_a_word_that_is_not_there_is_told() -> None:
 @pytest.mark.parametrize("text", ["the cat scattered", "我 看见 小 猫 了", "I  love NLP"])
 def test_the_tokens_of_a_word_are_found_in_every_tokenizer(tokenizer: Tokenizer, text: str) -> None:
     words = text.split()
-    places = words_of_tokens(tokenizer, text, words, "line 1")
+    places = map_tokens_to_words(tokenizer, text, words, "line 1")
     assert places == sorted(places)
     assert set(places) == set(range(len(words)))
     ids = tokenizer.encode(text)
@@ -67,14 +67,14 @@ def test_the_tokens_of_a_word_are_found_in_every_tokenizer(tokenizer: Tokenizer,
 
 def test_unknown_words_are_as_long_as_they_were_written() -> None:
     tokenizer = Words.build(["the cat"])
-    assert words_of_tokens(tokenizer, "the hippopotamus cat", ["the", "hippopotamus", "cat"], "line 1") == [0, 1, 2]
-    assert words_of_tokens(tokenizer, "the zoo? cat", ["the", "zoo", "?", "cat"], "line 1") == [0, 1, 2, 3]
-    assert words_of_tokens(tokenizer, "the zoo? cat", ["the", "zoo?", "cat"], "line 1") == [0, 1, 1, 2]
-    assert words_of_tokens(tokenizer, "", [], "line 1") == []
+    assert map_tokens_to_words(tokenizer, "the hippopotamus cat", ["the", "hippopotamus", "cat"], "line 1") == [0, 1, 2]
+    assert map_tokens_to_words(tokenizer, "the zoo? cat", ["the", "zoo", "?", "cat"], "line 1") == [0, 1, 2, 3]
+    assert map_tokens_to_words(tokenizer, "the zoo? cat", ["the", "zoo?", "cat"], "line 1") == [0, 1, 1, 2]
+    assert map_tokens_to_words(tokenizer, "", [], "line 1") == []
 
 
 def test_words_of_another_text_are_refused() -> None:
     with pytest.raises(
         DataError, check=has_code("token_word_length_mismatch", place="line 3", token_characters=6, word_characters=5)
     ):
-        words_of_tokens(Words.build(["the cat"]), "the cat", ["the", "ca"], "line 3")
+        map_tokens_to_words(Words.build(["the cat"]), "the cat", ["the", "ca"], "line 3")

@@ -5,14 +5,16 @@ import math
 import pytest
 import torch
 
-from attendo.explore.head_stats import NUMBERS, Rows, summed
+from attendo.explore.head_stats import STATISTICS, AttentionExtent, sum_statistics
 
 
 def of_map(weights: list[list[float]], special: list[bool], causal: bool = False) -> dict[str, float]:
     """The means over the rows of one head."""
     rows, columns = len(weights), len(weights[0])
-    found = summed(torch.tensor(weights)[None, None], Rows([rows], [columns], torch.tensor([special]), causal))
-    assert tuple(found) == NUMBERS
+    found = sum_statistics(
+        torch.tensor(weights)[None, None], AttentionExtent([rows], [columns], torch.tensor([special]), causal)
+    )
+    assert tuple(found) == STATISTICS
     return {name: float(values[0]) / count for name, (values, count) in found.items() if count}
 
 
@@ -56,13 +58,13 @@ def test_a_row_that_sees_one_token_alone_does_not_count_for_relative_entropy() -
 def test_padded_rows_and_columns_change_nothing(generator: torch.Generator) -> None:
     weights = torch.randn(1, 3, 4, 5, generator=generator).softmax(-1)
     special = torch.tensor([[False] * 4 + [True]])
-    alone = summed(weights, Rows([4], [5], special, causal=False))
+    alone = sum_statistics(weights, AttentionExtent([4], [5], special, causal=False))
     padded = torch.full((2, 3, 6, 9), 1 / 9)  # what stands in rows of padding is nobody's business
     padded[0, :, :4] = 0
     padded[0, :, :4, :5] = weights[0]
     more = torch.zeros(2, 9, dtype=torch.bool)
     more[0, 4] = True
-    found = summed(padded, Rows([4, 0], [5, 9], more, causal=False))
+    found = sum_statistics(padded, AttentionExtent([4, 0], [5, 9], more, causal=False))
     for name, (values, count) in alone.items():
         assert count == found[name][1] == 4
         torch.testing.assert_close(found[name][0], values, atol=1e-12, rtol=0)

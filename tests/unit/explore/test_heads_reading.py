@@ -6,7 +6,7 @@ import pytest
 from error_codes import has_code
 
 from attendo.errors import DataError, UsageError
-from attendo.explore.gold_alignment import Gold
+from attendo.explore.gold_alignment import GoldLinks
 from attendo.explore.head_report import read_sentences
 
 
@@ -20,16 +20,16 @@ def test_a_source_alone_has_no_targets(tmp_path: Path) -> None:
     (source,) = written(tmp_path, source="a b\n\nc\n")
     found = read_sentences(source)
     assert [(each.source, each.target, each.gold) for each in found] == [("a b", None, None), ("c", None, None)]
-    assert [str(each.place) for each in found] == [f"{source} line 1", f"{source} line 3"]
+    assert [str(each.location) for each in found] == [f"{source} line 1", f"{source} line 3"]
 
 
 def test_links_are_between_words_unless_said_otherwise(tmp_path: Path) -> None:
     paths = written(tmp_path, source="a b?\nx\n", target="c d\n \n", gold="0-0 1?1\n\n")
     links = frozenset({(0, 0)}), frozenset({(1, 1)})
     (found,) = read_sentences(*paths)
-    assert found.gold == Gold(*links, ("a", "b?"), ("c", "d"))
+    assert found.gold == GoldLinks(*links, ("a", "b?"), ("c", "d"))
     (found,) = read_sentences(*paths, unit="tokens")
-    assert found.gold == Gold(*links)
+    assert found.gold == GoldLinks(*links)
 
 
 def test_files_of_different_length_are_refused(tmp_path: Path) -> None:

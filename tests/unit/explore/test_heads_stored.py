@@ -9,7 +9,7 @@ from error_codes import has_code
 from attendo import atomic_files
 from attendo.errors import ModelError
 from attendo.explore.alignment_head import store_alignment_head
-from attendo.explore.head_stats import HeadNumbers, HeadReport
+from attendo.explore.head_stats import HeadReport, HeadStats
 from attendo.model_folder import load_model
 from attendo.text_model import load
 from attendo.text_model.alignment import AlignmentHead
@@ -17,8 +17,8 @@ from attendo.text_model.alignment import AlignmentHead
 
 def report(layer: int = 1, head: int = 0, gold_links: int = 5) -> HeadReport:
     numbers = (0.5,) * 6
-    worse = HeadNumbers("decoder.0.cross", 1, *numbers, agreement=0.1, error_rate=0.9)
-    best = HeadNumbers(f"decoder.{layer}.cross", head, *numbers, agreement=0.8, error_rate=0.25)
+    worse = HeadStats("decoder.0.cross", 1, *numbers, agreement=0.1, error_rate=0.9)
+    best = HeadStats(f"decoder.{layer}.cross", head, *numbers, agreement=0.8, error_rate=0.25)
     return HeadReport((worse, best), 1, 1, 1, gold_links)
 
 
@@ -31,7 +31,7 @@ def test_the_head_is_there_when_the_model_is_loaded_again(model_folder: Path) ->
     assert store_alignment_head(model_folder, report()) == {"layer": 1, "head": 0, "error_rate": 0.25}
     loaded = load(model_folder, "cpu")
     assert loaded.scores == {"exact_match": 0.25, "alignment_head": {"layer": 1, "head": 0, "error_rate": 0.25}}
-    assert AlignmentHead.stored(loaded.scores, loaded.network.config) == AlignmentHead(1, 0)
+    assert AlignmentHead.from_scores(loaded.scores, loaded.network.config) == AlignmentHead(1, 0)
     after = content(model_folder)
     assert before.keys() == after.keys()
     changed = {name for name in before if before[name] != after[name]}

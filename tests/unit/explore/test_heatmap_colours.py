@@ -9,14 +9,14 @@ from attendo.explore.attention_map import (
     LIGHT_INKS,
     STRONG_LEVEL,
     TOP_LEVEL,
+    colour_level,
     is_strong,
-    level,
 )
 
 
 @pytest.mark.parametrize(("weight", "expected"), [(0.0, 0), (0.5, 25), (1.0, TOP_LEVEL), (1.01, TOP_LEVEL)])
 def test_level_covers_the_scale(weight: float, expected: int) -> None:
-    assert level(weight) == expected
+    assert colour_level(weight) == expected
 
 
 def test_lightness_falls_on_the_light_scale_and_rises_on_the_dark_one() -> None:

@@ -11,11 +11,18 @@ from late_import import needs
 from attendo.errors import UsageError
 from attendo.explore import curves_figure, heatmap_figure
 from attendo.explore.attention_map import AttentionMap
-from attendo.explore.heatmap_figure import Axis, Letters, draw_maps, maps_figure, paper, require_matplotlib
+from attendo.explore.heatmap_figure import (
+    FontChooser,
+    MapAxisLabels,
+    build_maps_figure,
+    draw_maps,
+    paper_style,
+    require_matplotlib,
+)
 
 pytestmark = needs("matplotlib")
 
-AXIS = Axis("predicted", "source")
+AXIS = MapAxisLabels("predicted", "source")
 ROWS, COLUMNS = ("我", "爱", "</s>"), ("I", "love", "$x$", "</s>")
 
 
@@ -71,8 +78,8 @@ def test_every_map_of_a_grid_has_its_title_and_tokens_stand_at_the_edges() -> No
 @pytest.mark.parametrize("count", [3, 30, 90])
 def test_the_picture_grows_with_the_tokens_and_labels_fit_their_cells(count: int) -> None:
     tokens = tuple(f"token{n}" for n in range(count))
-    with paper(["DejaVu Sans"]):
-        figure = maps_figure([attention(tokens, tokens)], AXIS, 1, Letters(("DejaVu Sans",), ""))
+    with paper_style(["DejaVu Sans"]):
+        figure = build_maps_figure([attention(tokens, tokens)], AXIS, 1, FontChooser(("DejaVu Sans",), ""))
         panel = figure.axes[0]
         figure.draw_without_rendering()
         box = panel.get_window_extent()
@@ -85,45 +92,45 @@ def test_the_picture_grows_with_the_tokens_and_labels_fit_their_cells(count: int
 
 
 def test_a_large_grid_is_not_drawn_cell_by_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attendo.explore.heatmap_figure.VECTOR_CELLS", 23)
+    monkeypatch.setattr("attendo.explore.heatmap_figure.MAX_VECTOR_CELLS", 23)
     assert b"<image" in draw_maps([attention()] * 2, AXIS, 2, "svg")[0]
     assert b"<image" not in draw_maps([attention()], AXIS, 1, "svg")[0]
 
 
 def test_letters_that_no_font_has_become_codes_with_a_warning_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heatmap_figure, "fonts", lambda text: ["DejaVu Sans"])
-    letters = Letters.of(["猫", "cat", "\U00012345", "▁猫"])
-    assert letters.lacking == "猫\U00012345"
-    assert letters.written("▁猫s\U00012345") == "▁\\u732Bs\\U00012345"
+    monkeypatch.setattr(heatmap_figure, "choose_fonts", lambda text: ["DejaVu Sans"])
+    letters = FontChooser.for_texts(["猫", "cat", "\U00012345", "▁猫"])
+    assert letters.missing == "猫\U00012345"
+    assert letters.escape_missing("▁猫s\U00012345") == "▁\\u732Bs\\U00012345"
     assert "no font that is installed here has 猫 (\\u732B) \U00012345 (\\U00012345)" in letters.warning()
     assert "apt install fonts-noto-cjk" in letters.warning()
     picture, warning = draw_maps([attention()], AXIS, 1, "png")
     assert picture.startswith(b"\x89PNG")
     assert "我 (\\u6211) 爱 (\\u7231): written as codes" in warning
-    with paper(["DejaVu Sans"]):
-        figure = maps_figure([attention()], AXIS, 1, Letters.of(ROWS))
+    with paper_style(["DejaVu Sans"]):
+        figure = build_maps_figure([attention()], AXIS, 1, FontChooser.for_texts(ROWS))
     assert [each.get_text() for each in figure.axes[0].get_yticklabels()] == ["\\u6211", "\\u7231", "</s>"]
 
 
 def test_an_svg_keeps_even_letters_that_no_font_here_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heatmap_figure, "fonts", lambda text: ["DejaVu Sans"])
+    monkeypatch.setattr(heatmap_figure, "choose_fonts", lambda text: ["DejaVu Sans"])
     picture, warning = draw_maps([attention()], AXIS, 1, "svg")
     assert (warning, "我" in texts(picture)) == ("", True)
 
 
 def test_installed_fonts_are_found_for_chinese() -> None:
-    if not set(curves_figure.fonts("我 爱 自然 语言 处理")) & set(curves_figure.CHINESE):
+    if not set(curves_figure.choose_fonts("我 爱 自然 语言 处理")) & set(curves_figure.CHINESE_FONTS):
         pytest.skip("no Chinese font is installed")
-    letters = Letters.of(["我 爱 自然 语言 处理"])
-    assert (letters.lacking, letters.warning()) == ("", "")
-    assert set(letters.families) & set(curves_figure.CHINESE)
+    letters = FontChooser.for_texts(["我 爱 自然 语言 处理"])
+    assert (letters.missing, letters.warning()) == ("", "")
+    assert set(letters.families) & set(curves_figure.CHINESE_FONTS)
 
 
 def test_the_scale_ends_at_one_unless_no_weight_comes_near() -> None:
     def top(*weights: float) -> float:
-        with paper(["DejaVu Sans"]):
+        with paper_style(["DejaVu Sans"]):
             one = AttentionMap([list(weights)], ["a"], [str(n) for n in range(len(weights))], "x")
-            figure = maps_figure([one], AXIS, 1, Letters(("DejaVu Sans",), ""))
+            figure = build_maps_figure([one], AXIS, 1, FontChooser(("DejaVu Sans",), ""))
         return float(figure.axes[-1].get_ylim()[1])
 
     assert top(0.9, 0.1) == 1
@@ -133,10 +140,10 @@ def test_the_scale_ends_at_one_unless_no_weight_comes_near() -> None:
 def test_maps_over_other_tokens_do_not_share_a_picture() -> None:
     for maps in ([], [attention(), attention(("x",))]):
         with (
-            paper(["DejaVu Sans"]),
+            paper_style(["DejaVu Sans"]),
             pytest.raises(UsageError, check=has_code("attention_maps_not_comparable", count=len(maps))),
         ):
-            maps_figure(maps, AXIS, 2, Letters(("DejaVu Sans",), ""))
+            build_maps_figure(maps, AXIS, 2, FontChooser(("DejaVu Sans",), ""))
 
 
 def test_without_matplotlib_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from error_codes import has_code
 
 from attendo.errors import UsageError
 from attendo.explore.attention_map import DARK, LIGHT, AttentionMap
-from attendo.explore.heatmap_html import html
-from attendo.explore.heatmap_svg import svg
+from attendo.explore.heatmap_html import render_maps_html
+from attendo.explore.heatmap_svg import render_map_svg
 
 FIRST = AttentionMap([[0.93, 0.07]], ["我"], ["I", "</s>"], "decoder layer 1, head 1")
 SECOND = AttentionMap([[0.2, 0.8]], ["我"], ["I", "</s>"], "decoder layer 1, head 2")
@@ -49,21 +49,21 @@ class Outline(HTMLParser):
 
 
 def test_heading_facts_and_picker_are_on_the_page() -> None:
-    page = Outline(html([FIRST, SECOND], "Where the model looked", [("source", "I"), ("prediction", "我")]))
+    page = Outline(render_maps_html([FIRST, SECOND], "Where the model looked", [("source", "I"), ("prediction", "我")]))
     assert page.text["h1"] == ["Where the model looked"]
     assert (page.text["th"], page.text["td"]) == (["source", "prediction"], ["I", "我"])
     assert page.text["option"] == ["decoder layer 1, head 1", "decoder layer 1, head 2"]
 
 
 def test_the_first_map_is_drawn_without_javascript() -> None:
-    page = html([FIRST, SECOND, OTHER], "heading", [])
-    assert svg(FIRST) in page
+    page = render_maps_html([FIRST, SECOND, OTHER], "heading", [])
+    assert render_map_svg(FIRST) in page
     figures = Outline(page).all("figure")
     assert ["hidden" in figure for figure in figures] == [False, True]
 
 
 def test_maps_over_the_same_tokens_share_a_drawing() -> None:
-    data = _data(html([FIRST, OTHER, SECOND], "heading", []))
+    data = _data(render_maps_html([FIRST, OTHER, SECOND], "heading", []))
     assert [attention["drawing"] for attention in data["maps"]] == [0, 1, 0]
     assert data["drawings"][1] == {"rows": ["I", "</s>"], "columns": ["I", "</s>"]}
     assert [attention["weights"] for attention in data["maps"]] == [[[0.93, 0.07]], [[1, 0], [0, 1]], [[0.2, 0.8]]]
@@ -71,21 +71,21 @@ def test_maps_over_the_same_tokens_share_a_drawing() -> None:
 
 def test_hostile_text_adds_no_element_wherever_it_stands() -> None:
     attention = AttentionMap([[1.0]], [HOSTILE], [HOSTILE], HOSTILE)
-    hostile = Outline(html([attention], HOSTILE, [(HOSTILE, HOSTILE)]))
-    harmless = Outline(html([AttentionMap([[1.0]], ["a"], ["b"], "c")], "d", [("e", "f")]))
+    hostile = Outline(render_maps_html([attention], HOSTILE, [(HOSTILE, HOSTILE)]))
+    harmless = Outline(render_maps_html([AttentionMap([[1.0]], ["a"], ["b"], "c")], "d", [("e", "f")]))
     assert [tag for tag, _ in hostile.elements] == [tag for tag, _ in harmless.elements]
     assert "".join(hostile.text["h1"]) == HOSTILE
 
 
 def test_data_holds_no_character_that_could_end_the_script() -> None:
-    page = html([AttentionMap([[1.0]], [HOSTILE], [HOSTILE], HOSTILE)], HOSTILE, [])
+    page = render_maps_html([AttentionMap([[1.0]], [HOSTILE], [HOSTILE], HOSTILE)], HOSTILE, [])
     raw = page.split('id="data">')[1].split("</script>")[0]
     assert not set("<>&") & set(raw)
     assert json.loads(raw)["drawings"][0]["rows"] == [HOSTILE]
 
 
 def test_the_page_holds_no_address_and_lets_only_its_own_script_run() -> None:
-    page = html([FIRST], "heading", [])
+    page = render_maps_html([FIRST], "heading", [])
     addresses = set(re.findall(r"\w+://[^\"' ]*", page))
     assert addresses == {"http://www.w3.org/2000/svg"}
     assert not [name for _, attributes in Outline(page).elements for name in attributes if name in ("src", "href")]
@@ -96,7 +96,7 @@ def test_the_page_holds_no_address_and_lets_only_its_own_script_run() -> None:
 
 
 def test_both_colour_schemes_are_styled() -> None:
-    style = html([FIRST], "heading", []).split("<style>")[1].split("</style>")[0]
+    style = render_maps_html([FIRST], "heading", []).split("<style>")[1].split("</style>")[0]
     light, dark = style.rsplit("@media (prefers-color-scheme: dark)", 1)
     assert f".q50 {{ fill: {LIGHT[50]} }}" in light
     assert f".q50 {{ fill: {DARK[50]} }}" in dark
@@ -104,7 +104,7 @@ def test_both_colour_schemes_are_styled() -> None:
 
 def test_a_page_of_nothing_is_refused() -> None:
     with pytest.raises(UsageError, check=has_code("no_attention_maps")):
-        html([], "heading", [])
+        render_maps_html([], "heading", [])
 
 
 def _data(page: str) -> Any:

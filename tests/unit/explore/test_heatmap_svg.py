@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attendo.explore.attention_map import CAPTION, LIGHT, AttentionMap, level
-from attendo.explore.heatmap_svg import svg
+from attendo.explore.attention_map import CAPTION, LIGHT, AttentionMap, colour_level
+from attendo.explore.heatmap_svg import render_map_svg
 
 NAME = "{http://www.w3.org/2000/svg}"
 SENTENCE = AttentionMap(
@@ -27,7 +27,7 @@ def test_every_cell_has_its_colour_and_its_tooltip() -> None:
         "自然 ← natural 0.60",
         "自然 ← </s> 0.30",
     ]
-    assert [cell.get("fill") for cell in cells] == [LIGHT[level(weight)] for weight in SENTENCE.weights.flat]
+    assert [cell.get("fill") for cell in cells] == [LIGHT[colour_level(weight)] for weight in SENTENCE.weights.flat]
 
 
 def test_title_labels_and_caption_stand_in_the_picture_as_given() -> None:
@@ -38,7 +38,7 @@ def test_title_labels_and_caption_stand_in_the_picture_as_given() -> None:
 
 
 def test_the_ground_covers_the_whole_picture() -> None:
-    root = ElementTree.fromstring(svg(SENTENCE))
+    root = ElementTree.fromstring(render_map_svg(SENTENCE))
     (paper,) = _elements(SENTENCE, "rect", "paper")
     assert (paper.get("width"), paper.get("height")) == (root.get("width"), root.get("height"))
     assert paper.get("fill") == "#ffffff"
@@ -60,7 +60,7 @@ def test_digits_are_drawn_where_cells_are_large_enough(side: int, digits: bool) 
 def test_cells_lie_inside_the_picture_and_apart(side: int) -> None:
     tokens = [f"词{number}" for number in range(side)]
     attention = AttentionMap(np.eye(side), tokens, tokens, "decoder layer 2, head 1")
-    root = ElementTree.fromstring(svg(attention))
+    root = ElementTree.fromstring(render_map_svg(attention))
     places = [(float(cell.get("x", "")), float(cell.get("y", ""))) for cell in _elements(attention, "rect", "cell")]
     size = float(_elements(attention, "rect", "cell")[0].get("width", ""))
     steps = {later - earlier for (earlier, _), (later, _) in pairwise(places[:side])}
@@ -81,17 +81,17 @@ def test_a_very_long_token_is_cut_in_its_label_and_whole_in_its_tooltip() -> Non
 @settings(max_examples=60, deadline=None)
 @given(row=st.text(max_size=20), column=st.text(max_size=20), title=st.text(max_size=20))
 def test_any_text_gives_well_formed_xml_without_new_elements(row: str, column: str, title: str) -> None:
-    root = ElementTree.fromstring(svg(AttentionMap([[1.0]], [row], [column], title)))
+    root = ElementTree.fromstring(render_map_svg(AttentionMap([[1.0]], [row], [column], title)))
     assert {element.tag for element in root.iter()} == {f"{NAME}{tag}" for tag in ("svg", "rect", "text", "title")}
 
 
 def test_markup_in_tokens_stays_text() -> None:
     token = "<img src=x onerror=alert(1)>"
-    picture = svg(AttentionMap([[1.0]], [token], [token], '"><script>'))
+    picture = render_map_svg(AttentionMap([[1.0]], [token], [token], '"><script>'))
     assert "<img" not in picture
     assert "<script" not in picture
 
 
 def _elements(attention: AttentionMap, tag: str, kind: str = "") -> list[ElementTree.Element]:
-    found = ElementTree.fromstring(svg(attention)).iter(NAME + tag)
+    found = ElementTree.fromstring(render_map_svg(attention)).iter(NAME + tag)
     return [element for element in found if not kind or kind in element.get("class", "").split()]

@@ -11,13 +11,13 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from attendo.errors import UsageError
-from attendo.explore.attention_map import CAPTION, DARK, AttentionMap, level
-from attendo.explore.heatmap_terminal import terminal
+from attendo.explore.attention_map import CAPTION, DARK, AttentionMap, colour_level
+from attendo.explore.heatmap_terminal import render_map_terminal
 
 
 def test_a_small_map_reads_as_plain_text() -> None:
     attention = AttentionMap([[0.93, 0.07], [0.0, 1.0]], ["我", "自然"], ["I", "natural"], "decoder layer 2, head 1")
-    assert [line.rstrip() for line in terminal(attention, 80).plain.split("\n")] == [
+    assert [line.rstrip() for line in render_map_terminal(attention, 80).plain.split("\n")] == [
         "decoder layer 2, head 1",
         "      I   natural",
         "  我 █.93   .07",
@@ -28,16 +28,16 @@ def test_a_small_map_reads_as_plain_text() -> None:
 
 def test_shades_grow_with_the_weight() -> None:
     attention = AttentionMap([[0.0, 0.2, 0.4, 0.6, 1.0]], ["a"], list("vwxyz"), "head")
-    row = terminal(attention, 80).plain.split("\n")[2]
+    row = render_map_terminal(attention, 80).plain.split("\n")[2]
     assert row == "a   ·  ░.20 ▒.40 ▓.60 █1.0"
 
 
 def test_a_tile_is_painted_in_the_colour_of_its_weight() -> None:
     console = Console(width=80, force_terminal=True, color_system="truecolor", record=True, file=StringIO())
-    console.print(terminal(AttentionMap([[0.9, 0.1]], ["a"], ["b", "c"], "head"), 80))
+    console.print(render_map_terminal(AttentionMap([[0.9, 0.1]], ["a"], ["b", "c"], "head"), 80))
     page = console.export_html()
-    assert f"background-color: {DARK[level(0.9)]}" in page
-    assert f"background-color: {DARK[level(0.1)]}" in page
+    assert f"background-color: {DARK[colour_level(0.9)]}" in page
+    assert f"background-color: {DARK[colour_level(0.1)]}" in page
 
 
 def test_columns_that_do_not_fit_are_counted_and_summed() -> None:
@@ -45,7 +45,7 @@ def test_columns_that_do_not_fit_are_counted_and_summed() -> None:
     weights[0, 0], weights[0, 38], weights[0, 39] = 0.4, 0.25, 0.35
     weights[1, 1] = 1
     attention = AttentionMap(weights, ["a", "b"], [f"column{number}" for number in range(40)], "head")
-    _, header, first, second, mark, _ = terminal(attention, 50).plain.split("\n")
+    _, header, first, second, mark, _ = render_map_terminal(attention, 50).plain.split("\n")
     shown = header.count("colu")
     assert 0 < shown < 40
     assert mark.startswith(f"… {40 - shown} more columns")
@@ -56,20 +56,20 @@ def test_columns_that_do_not_fit_are_counted_and_summed() -> None:
 
 def test_one_hidden_column_is_called_a_column() -> None:
     columns = ["column1", "column2", "column3"]
-    text = terminal(AttentionMap([[0.0, 0.0, 1.0]], ["a"], columns, "head"), 24).plain
+    text = render_map_terminal(AttentionMap([[0.0, 0.0, 1.0]], ["a"], columns, "head"), 24).plain
     assert "… 1 more column," in text
     assert "█1.0" in text
 
 
 def test_labels_are_shortened_before_columns_are_left_out() -> None:
     columns = ["international"] * 6
-    text = terminal(AttentionMap(np.full((1, 6), 1 / 6), ["a"], columns, "head"), 58).plain
+    text = render_map_terminal(AttentionMap(np.full((1, 6), 1 / 6), ["a"], columns, "head"), 58).plain
     assert text.count("intern…") == 6
     assert "more column" not in text
 
 
 def test_a_long_row_label_is_cut_by_the_cells_it_takes() -> None:
-    row = terminal(AttentionMap([[1.0]], ["自然语言处理"], ["I"], "head"), 30).plain.split("\n")[2]
+    row = render_map_terminal(AttentionMap([[1.0]], ["自然语言处理"], ["I"], "head"), 30).plain.split("\n")[2]
     assert row == "自然语言 … █1.0"
 
 
@@ -84,11 +84,11 @@ def test_no_line_is_wider_than_asked_whatever_the_tokens(
     rows: list[str], columns: list[str], title: str, width: int
 ) -> None:
     weights = np.full((len(rows), len(columns)), 1 / len(columns))
-    lines = terminal(AttentionMap(weights, rows, columns, title), width).plain.split("\n")
+    lines = render_map_terminal(AttentionMap(weights, rows, columns, title), width).plain.split("\n")
     assert max(cell_len(line) for line in lines) <= width
     assert len(lines) in (len(rows) + 3, len(rows) + 4)
 
 
 def test_a_terminal_without_room_is_refused() -> None:
     with pytest.raises(UsageError, check=has_code("heat_map_too_narrow", min_width=24, width=10)):
-        terminal(AttentionMap([[1.0]], ["a"], ["b"], "head"), 10)
+        render_map_terminal(AttentionMap([[1.0]], ["a"], ["b"], "head"), 10)

@@ -11,7 +11,7 @@ from tiny import SIZES, tiny_model
 
 from attendo.explore.formulas.catalogue import CATALOGUE
 from attendo.explore.i18n import Language
-from attendo.explore.trace_html import page
+from attendo.explore.trace_html import render_trace_html
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel
@@ -23,7 +23,7 @@ HOSTILE = "</script><img/src=x/onerror=alert(1)>&amp;"
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_page_has_both_languages_and_begins_with_one(language: Language) -> None:
-    text = page(tiny_model().trace("the cat sat", "猫 坐"), language)
+    text = render_trace_html(tiny_model().trace("the cat sat", "猫 坐"), language)
     assert f'<html lang="{language}" data-language="{language}">' in text
     for formula in CATALOGUE.values():
         if formula.numbers is not None:
@@ -33,7 +33,7 @@ def test_the_page_has_both_languages_and_begins_with_one(language: Language) -> 
 
 def test_every_tensor_is_on_the_page_with_its_formula() -> None:
     trace = tiny_model().trace("the cat sat", "猫 坐")
-    text = page(trace)
+    text = render_trace_html(trace)
     for name in trace:
         assert f"<code>{name}</code>" in text
     assert "[3, 16]·[16, 16] + [16] → [3, 16] → [2, 3, 8]" in text
@@ -41,7 +41,7 @@ def test_every_tensor_is_on_the_page_with_its_formula() -> None:
 
 def test_maps_have_the_weights() -> None:
     trace = tiny_model().trace("the cat sat", "猫 坐")
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page(trace))
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', render_trace_html(trace))
     assert found is not None
     site = json.loads(found[1])["sites"]["decoder.1.cross"]
     assert (site["rows"], site["columns"]) == (["猫", "坐", "</s>"], ["the", "cat", "sat", "</s>"])
@@ -52,14 +52,14 @@ def test_maps_have_the_weights() -> None:
 def test_tokens_stay_text() -> None:
     words = Words.build(["a b c"], symbols=[HOSTILE])
     model = TextModel(StoredModel(Transformer(ModelConfig(**SIZES, vocab_size=words.vocab_size)), words, words))
-    text = page(model.trace(f"a {HOSTILE}", f"{HOSTILE} b"))
+    text = render_trace_html(model.trace(f"a {HOSTILE}", f"{HOSTILE} b"))
     assert "<img" not in text
     assert "<bdi>&lt;/script&gt;&lt;img/src=x/onerror=alert(1)&gt;&amp;amp;</bdi>" in text
     assert text.count("<script") == text.count("</script>") == 2
 
 
 def test_nothing_is_loaded_and_only_this_script_runs() -> None:
-    text = page(tiny_model().trace("the cat sat", "猫 坐"))
+    text = render_trace_html(tiny_model().trace("the cat sat", "猫 坐"))
     assert not re.search(r"(src|href)=|https?://|url\(", text)
     script = text.split("<script>")[1].split("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -11,8 +11,8 @@ from rich.console import Console
 from tiny import tiny_model
 
 from attendo.errors import UsageError
-from attendo.explore.trace_terminal import View, walk
-from attendo.explore.trace_text import WORDS, labels_of, number, table
+from attendo.explore.trace_terminal import TraceView, render_trace
+from attendo.explore.trace_text import TRACE_STRINGS, format_number, make_value_table, token_labels
 from attendo.text_model import Trace
 
 LONG = " ".join(["the cat sat"] * 22)
@@ -20,7 +20,7 @@ LONG = " ".join(["the cat sat"] * 22)
 
 def told(trace: Trace, width: int = 100, **choices: Any) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    for paragraph in walk(trace, View(**choices), width):
+    for paragraph in render_trace(trace, TraceView(**choices), width):
         console.print(paragraph)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -68,7 +68,7 @@ def test_a_layer_is_shown_with_all_its_tensors() -> None:
 def test_a_head_is_the_one_asked_for() -> None:
     trace = tiny_model().trace("the cat sat", "猫 坐")
     text = told(trace, head=1)
-    assert number(float(trace["decoder.1.cross.scores"][1, 0, 0])) in text
+    assert format_number(float(trace["decoder.1.cross.scores"][1, 0, 0])) in text
     assert "head 0" not in text
     assert "decoder.0.cross, head 1" in text
 
@@ -77,7 +77,7 @@ def test_a_step_shows_its_row_and_its_distribution() -> None:
     trace = tiny_model().trace("the cat sat", "猫 坐")
     text = told(trace, step=1)
     assert "step 1: 坐" in text
-    assert number(float(trace["decoder.1.cross.scores"][0, 1, 0])) in text
+    assert format_number(float(trace["decoder.1.cross.scores"][0, 1, 0])) in text
     assert "encoder.0" not in text
     assert f"{trace.steps()[1].top[0].probability:.3f}" in text
 
@@ -105,7 +105,7 @@ def test_a_reader_of_chinese_reads_chinese() -> None:
     model = tiny_model()
     trace = model.trace("the xylophone sat", "猫 坐", heads={"decoder.0.cross": {1: 0.0}}, masked=False)
     text = told(trace, language="zh")
-    english = [words[0] for words in WORDS.values() if len(words[0]) > 12 and words[0] != words[1]]
+    english = [words[0] for words in TRACE_STRINGS.values() if len(words[0]) > 12 and words[0] != words[1]]
     assert not [words for words in english if words in text]
     assert "词表中没有，按 <unk> 读入: xylophone" in text
     assert "解码器的掩码已关闭" in text
@@ -120,27 +120,27 @@ def test_tokens_cannot_steer_the_terminal() -> None:
 def test_rows_are_named_by_what_they_speak_of() -> None:
     trace = tiny_model().trace("the cat sat", "猫 坐")
     read, predicted, source = ("<s>", "猫", "坐"), ("猫", "坐", "</s>"), ("the", "cat", "sat", "</s>")
-    assert labels_of(trace, "decoder.0.self.weights") == (predicted, read)
-    assert labels_of(trace, "decoder.0.cross.weights") == (predicted, source)
-    assert labels_of(trace, "decoder.0.self.keys") == (read, None)
-    assert labels_of(trace, "decoder.0.cross.values") == (source, None)
-    assert labels_of(trace, "target.input") == (read, None)
-    assert labels_of(trace, "encoder.0.self.scores") == (source, source)
-    assert labels_of(trace, "output.logits") == (predicted, None)
+    assert token_labels(trace, "decoder.0.self.weights") == (predicted, read)
+    assert token_labels(trace, "decoder.0.cross.weights") == (predicted, source)
+    assert token_labels(trace, "decoder.0.self.keys") == (read, None)
+    assert token_labels(trace, "decoder.0.cross.values") == (source, None)
+    assert token_labels(trace, "target.input") == (read, None)
+    assert token_labels(trace, "encoder.0.self.scores") == (source, source)
+    assert token_labels(trace, "output.logits") == (predicted, None)
 
 
 def test_a_table_counts_what_it_leaves_out() -> None:
     trace = tiny_model().trace("the cat sat", "猫 坐")
-    shown = table(trace, "source.input", most=(2, 5))
+    shown = make_value_table(trace, "source.input", max_size=(2, 5))
     assert (shown.rows, shown.more_rows, shown.more_columns) == (("the", "cat"), 2, 11)
-    assert shown.cells[1][4] == number(float(trace["source.input"][1, 4]))
+    assert shown.cells[1][4] == format_number(float(trace["source.input"][1, 4]))
 
 
 @pytest.mark.parametrize(
     ("value", "expected"), [(-0.12345, "−0.123"), (float("-inf"), "−∞"), (12345.6, "1.23e+04"), (7, "7")]
 )
 def test_numbers_are_short(value: float, expected: str) -> None:
-    assert number(value) == expected
+    assert format_number(value) == expected
 
 
 @pytest.mark.parametrize("name", ["log_probabilities", "entropy"])

@@ -8,8 +8,8 @@ from threading import Event
 import pytest
 import torch
 
-from attendo.decode.step_hook import between_steps, looked_on_by
-from attendo.interop.onnx.engine import at_once
+from attendo.decode.step_hook import run_step_hook, step_hook
+from attendo.interop.onnx.engine import run_in_threads
 
 LONG = 60.0  # seconds: nobody waits for that long unless something is wrong
 
@@ -20,19 +20,19 @@ def test_what_each_returns_comes_in_order_though_they_meet() -> None:
     def call(number: int) -> Callable[[], int]:
         return lambda: meeting.wait(LONG) * 0 + number
 
-    assert at_once([call(n) for n in range(3)]) == [0, 1, 2]
+    assert run_in_threads([call(n) for n in range(3)]) == [0, 1, 2]
 
 
 def test_a_single_one_starts_no_thread() -> None:
-    assert at_once([threading.get_ident]) == [threading.get_ident()]
+    assert run_in_threads([threading.get_ident]) == [threading.get_ident()]
 
 
 def test_torch_computes_in_as_many_threads_afterwards_as_before() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        assert at_once([torch.get_num_threads]) == [1]
-        assert at_once([torch.get_num_threads] * 2) == [1, 1]
+        assert run_in_threads([torch.get_num_threads]) == [1]
+        assert run_in_threads([torch.get_num_threads] * 2) == [1, 1]
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -50,7 +50,7 @@ def test_an_error_arrives_and_ends_the_others(place: int) -> None:
 
     calls = [fails if n == place else goes_on(n) for n in range(3)]
     with pytest.raises(ValueError, match="of one of them"):
-        at_once(calls)
+        run_in_threads(calls)
     assert sorted(ended) == [n for n in range(3) if n != place]
 
 
@@ -69,8 +69,8 @@ def test_who_looks_on_does_so_in_their_own_thread_and_can_end_all() -> None:
     def other() -> None:
         _until_ended(lambda: ended.append("other"))
 
-    with looked_on_by(look), pytest.raises(EnoughError):
-        at_once([lambda: _until_ended(lambda: ended.append("own")), other])
+    with step_hook(look), pytest.raises(EnoughError):
+        run_in_threads([lambda: _until_ended(lambda: ended.append("own")), other])
     assert looks == [threading.get_ident()] * 3
     assert sorted(ended) == ["other", "own"]
 
@@ -94,7 +94,7 @@ def test_an_interrupt_ends_all(own_is_done: bool) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs tests may ignore it
     try:
         with pytest.raises(KeyboardInterrupt):
-            at_once([own, other])
+            run_in_threads([own, other])
     finally:
         signal.signal(signal.SIGINT, before)
     assert ended.is_set()
@@ -105,7 +105,7 @@ def _until_ended(told: Callable[[], None]) -> None:
     waits = Event()
     try:
         while True:
-            between_steps()
+            run_step_hook()
             waits.wait(0.001)
     except BaseException:
         told()

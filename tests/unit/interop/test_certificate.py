@@ -12,7 +12,14 @@ from error_codes import has_code
 from torch import Tensor
 
 from attendo.errors import UsageError
-from attendo.interop.certificate import Answer, Bounds, Certificate, Party, Reading, told_apart
+from attendo.interop.certificate import (
+    Bounds,
+    Certificate,
+    ComparedSystem,
+    SystemOutput,
+    TextEvaluation,
+    format_beside_bound,
+)
 from attendo.interop.certify import certify
 from attendo.text import BOS, PAD
 
@@ -36,8 +43,8 @@ class Said:
         logits[:, [PAD, BOS]] = 1e6 * self.added
         return logits
 
-    def answers(self, sources: Sequence[Sequence[int]], beam: int, limit: int) -> list[Answer]:
-        return [Answer(self._ids(source, beam), self.score) for source in sources]
+    def generate(self, sources: Sequence[Sequence[int]], beam: int, limit: int) -> list[SystemOutput]:
+        return [SystemOutput(self._ids(source, beam), self.score) for source in sources]
 
     def _ids(self, source: Sequence[int], beam: int) -> tuple[int, ...]:
         ids = tuple(source) if beam == 1 else tuple(reversed(source))
@@ -115,7 +122,7 @@ def test_what_a_system_does_not_tell_is_told_as_such() -> None:
 
 def test_with_references_the_lost_bleu_is_judged_and_not_the_tokens() -> None:
     pytest.importorskip("sacrebleu")
-    reading = Reading(as_text, 1, ["8 7 6 5 4"])
+    reading = TextEvaluation(as_text, 1, ["8 7 6 5 4"])
     bounds = Bounds(lost_bleu=1.0, agreement=100.0)
     found = certify(Said(), Said(changed=1), SOURCES, bounds, reading)
     assert found.scored is not None
@@ -143,22 +150,22 @@ def test_with_references_the_lost_bleu_is_judged_and_not_the_tokens() -> None:
 def test_as_many_digits_are_told_as_show_the_side_of_the_bound(
     found: float, bound: float | None, kind: str, told: str
 ) -> None:
-    assert told_apart(found, bound, 2, kind) == told
+    assert format_beside_bound(found, bound, 2, kind) == told
 
 
 def test_what_is_a_little_beyond_its_bound_is_not_told_as_equal_to_it() -> None:
     pytest.importorskip("sacrebleu")
-    reading = Reading(as_text, 1, ["8 7 6 5 4"])
+    reading = TextEvaluation(as_text, 1, ["8 7 6 5 4"])
     scored = certify(Said(), Said(changed=1), SOURCES, Bounds(), reading).scored
     assert scored is not None
     most = math.floor(10_000 * scored.lost_bleu) / 10_000
     found = certify(Said(), Said(changed=1), SOURCES, Bounds(lost_bleu=most), reading)
-    told = told_apart(scored.lost_bleu, most, 2, "f")
+    told = format_beside_bound(scored.lost_bleu, most, 2, "f")
     assert len(told.split(".")[1]) > 2
     assert found.reasons == (f"{told} BLEU are lost, more than {most}",)
     assert any(line.split() == ["lost", "BLEU", told, "at", "most", str(most)] for line in found.as_table().split("\n"))
 
-    found = certify(Said(), Said(changed=1), SOURCES, Bounds(agreement=66.88), Reading(as_text, 1))
+    found = certify(Said(), Said(changed=1), SOURCES, Bounds(agreement=66.88), TextEvaluation(as_text, 1))
     assert found.reasons == ("answers have 66.87 BLEU with ours as references, fewer than 66.88",)
     found = certify(Said(), Said(added=1.0006e-4), SOURCES, Bounds())
     assert found.reasons[0] == "the mean difference of logits is 1.001e-04, more than 1e-04"
@@ -169,7 +176,7 @@ def test_what_is_a_little_beyond_its_bound_is_not_told_as_equal_to_it() -> None:
 
 def test_references_that_neither_comes_near_say_nothing() -> None:
     pytest.importorskip("sacrebleu")
-    reading = Reading(as_text, 1, ["quite another thing indeed"])
+    reading = TextEvaluation(as_text, 1, ["quite another thing indeed"])
     found = certify(Said(), Said(changed=1), SOURCES, Bounds(lost_bleu=1.0, agreement=85.0), reading)
     assert found.scored is not None
     assert found.scored.lost_bleu < 1
@@ -181,7 +188,7 @@ def test_references_that_neither_comes_near_say_nothing() -> None:
 
 def test_without_references_our_answers_are_theirs() -> None:
     pytest.importorskip("sacrebleu")
-    reading = Reading(as_text, 1)
+    reading = TextEvaluation(as_text, 1)
     found = certify(Said(), Said(changed=1), SOURCES, Bounds(lost_bleu=1.0, agreement=85.0), reading)
     assert found.scored is None
     assert found.agreement == pytest.approx(66.87, abs=0.01)  # BLEU of five tokens, of which the last is another one
@@ -193,14 +200,14 @@ def test_without_references_our_answers_are_theirs() -> None:
 
 
 def test_sources_that_say_nothing_are_judged_by_their_tokens() -> None:
-    found = certify(Said(), Said(changed=1), SOURCES, Bounds(agreement=1.0), Reading(as_text, 0))
-    assert (found.agreement, found.judged_by, found.passed) == (None, "same_tokens", False)
+    found = certify(Said(), Said(changed=1), SOURCES, Bounds(agreement=1.0), TextEvaluation(as_text, 0))
+    assert (found.agreement, found.criterion, found.passed) == (None, "same_tokens", False)
 
 
 def test_answers_too_short_for_a_bleu_are_judged_by_their_tokens() -> None:
     pytest.importorskip("sacrebleu")
-    found = certify(Said(), Said(), [[4, 5, 6]], Bounds(agreement=85.0), Reading(as_text, 1))
-    assert (found.agreement, found.judged_by, found.passed) == (None, "same_tokens", True)
+    found = certify(Said(), Said(), [[4, 5, 6]], Bounds(agreement=85.0), TextEvaluation(as_text, 1))
+    assert (found.agreement, found.criterion, found.passed) == (None, "same_tokens", True)
 
 
 def test_it_is_json_and_a_table_with_its_bounds() -> None:
@@ -220,9 +227,9 @@ def test_order_is_kept_and_like_lengths_go_together() -> None:
     asked: list[tuple[list[int], int]] = []
 
     class Listening(Said):
-        def answers(self, sources: Sequence[Sequence[int]], beam: int, limit: int) -> list[Answer]:
+        def generate(self, sources: Sequence[Sequence[int]], beam: int, limit: int) -> list[SystemOutput]:
             asked.append(([len(source) for source in sources], limit))
-            return super().answers(sources, beam, limit)
+            return super().generate(sources, beam, limit)
 
     sources = [[4] * (1 + n % 50) for n in range(100)]
     found = certify(Said(), Listening(), sources, Bounds())
@@ -239,7 +246,7 @@ def test_without_sentences_there_is_none() -> None:
 
 
 def test_these_are_parties() -> None:
-    assert isinstance(Said(), Party)
+    assert isinstance(Said(), ComparedSystem)
     assert isinstance(certify(Said(), Said(), SOURCES, Bounds()), Certificate)
 
 

@@ -15,8 +15,8 @@ from tiny import tiny_model
 from attendo import atomic_files
 from attendo.atomic_files import DiskFullError
 from attendo.errors import AttendoError, ModelError, UsageError
-from attendo.interop.certify import Sentences
-from attendo.interop.export import Format, export
+from attendo.interop.certify import CertificateSentences
+from attendo.interop.export import ExportFormat, export
 from attendo.interop.exported_files import new_export, new_package
 from attendo.model_folder import save_model, write_manifest
 
@@ -58,7 +58,7 @@ def test_a_move_that_fails_puts_the_earlier_export_back(tmp_path: Path, monkeypa
     move = atomic_files.move
 
     def fails_for_the_new(path: Path, place: Path) -> None:
-        if path.name.startswith(atomic_files.TEMPORARY):
+        if path.name.startswith(atomic_files.TEMPORARY_PREFIX):
             raise OSError(5, "Input/output error")
         move(path, place)
 
@@ -75,7 +75,7 @@ def test_nothing_else_is_ever_replaced(tmp_path: Path, kind: str) -> None:
     if kind == "file":
         out.write_text("precious")
     elif kind == "model":
-        save_model(out, tiny_model().stored)
+        save_model(out, tiny_model().stored_model)
     elif kind == "checkpoint":
         out.mkdir()
         write_manifest(out, "attendo.checkpoint", 1)
@@ -132,7 +132,7 @@ def test_a_signal_while_it_is_moved_puts_the_earlier_export_back(
     move = atomic_files.move
 
     def is_stopped(path: Path, place: Path) -> None:
-        if path.name.startswith(atomic_files.TEMPORARY):
+        if path.name.startswith(atomic_files.TEMPORARY_PREFIX):
             raise SystemExit(143)
         move(path, place)
 
@@ -167,12 +167,12 @@ def test_a_package_is_one_file(tmp_path: Path) -> None:
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("to", ["ctranslate2", "hf"])
-def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, to: Format) -> None:
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, to: ExportFormat) -> None:
     if to == "hf":
         pytest.importorskip("transformers")
     model = tiny_model(norm="post", position_layout="halves")
     with room_for(4096), pytest.raises(AttendoError) as raised:
-        export(model, tmp_path / "out", to, "float32", Sentences([[4]]))
+        export(model, tmp_path / "out", to, "float32", CertificateSentences([[4]]))
     assert isinstance(raised.value, DiskFullError) or "cannot be written" in str(raised.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -194,5 +194,5 @@ def test_a_model_with_what_is_no_number_is_refused_by_the_name_of_the_weight(tmp
     with torch.no_grad():
         model.network.output.weight[4, 0] = float("nan")
     with pytest.raises(ModelError, check=has_code("weights_not_finite", parameters="target.tokens.weight")):
-        export(model, tmp_path / "out", "ctranslate2", sentences=Sentences([[4]]))
+        export(model, tmp_path / "out", "ctranslate2", sentences=CertificateSentences([[4]]))
     assert not any(tmp_path.iterdir())

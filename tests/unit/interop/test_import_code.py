@@ -12,7 +12,7 @@ from tiny import Command
 
 from attendo.interop import import_model
 from attendo.interop.huggingface.load_pretrained import open_model, open_tokenizer
-from attendo.interop.huggingface.read_tokenizers import compare_cuts
+from attendo.interop.huggingface.read_tokenizers import compare_tokenizations
 from attendo.interop.import_model import from_folder
 from attendo.text_model import TextModel
 
@@ -35,12 +35,12 @@ SECOND = "config.4.0.0.json"
 
 @pytest.fixture(autouse=True)
 def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = import_model.sentences_of
+    few = import_model.collect_sentences
 
     def sentences_of(model: TextModel, texts: list[str] | None) -> object:
-        return few(model, texts, least=2)
+        return few(model, texts, min_count=2)
 
-    monkeypatch.setattr(import_model, "sentences_of", sentences_of)
+    monkeypatch.setattr(import_model, "collect_sentences", sentences_of)
 
 
 @pytest.fixture(scope="module")
@@ -127,5 +127,5 @@ def test_a_tokenizer_of_an_unknown_class_is_not_compared(planted: Path) -> None:
     change(planted / "tokenizer_config.json", tokenizer_class="LlamaTokenizer")
     found = from_folder(planted)
     assert found.source_tokenizer is not None
-    compared = compare_cuts((planted, "bart"), found.source, found.source_tokenizer, (), ["ab"])
-    assert "tokenizer_class 'LlamaTokenizer' is not one of BartTokenizer" in compared.told
+    compared = compare_tokenizations((planted, "bart"), found.source, found.source_tokenizer, (), ["ab"])
+    assert "tokenizer_class 'LlamaTokenizer' is not one of BartTokenizer" in compared.summary

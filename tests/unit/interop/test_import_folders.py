@@ -282,7 +282,7 @@ def test_a_bad_folder_is_refused_with_the_reason(copied: Path, name: str) -> Non
 
 
 def test_the_good_one_is_taken(copied: Path) -> None:
-    model = from_folder(copied).model()
+    model = from_folder(copied).build_text_model()
     assert model.generate(["ab"], max_length=3)[0].ids
 
 
@@ -294,7 +294,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 def test_without_tokenizers_there_is_a_network_alone(marian: Path) -> None:
     found = from_folder(marian, with_tokenizers=False)
     with pytest.raises(ModelError, check=has_code("tokenizers_not_loaded")):
-        found.model()
+        found.build_text_model()
 
 
 def test_languages_are_for_models_that_have_them(marian: Path, tmp_path: Path) -> None:
@@ -304,8 +304,8 @@ def test_languages_are_for_models_that_have_them(marian: Path, tmp_path: Path) -
     written(random_model("m2m_100", vocab_size=size), tmp_path)
     with pytest.raises(UsageError, check=has_code("language_not_in_model", name="'xx'")):
         from_folder(tmp_path, source_language="xx")
-    assert from_folder(tmp_path).unnamed_languages() == ["source", "target"]
-    assert from_folder(tmp_path, target_language="de").unnamed_languages() == ["source"]
+    assert from_folder(tmp_path).sides_without_language() == ["source", "target"]
+    assert from_folder(tmp_path, target_language="de").sides_without_language() == ["source"]
 
 
 @pytest.mark.short(1)

@@ -5,44 +5,44 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.interop.huggingface.vocabulary import NEVER, Rearranged, rearranged
+from attendo.interop.huggingface.vocabulary import SUPPRESS_BIAS, VocabularyPermutation, build_permutation
 from attendo.text import BOS, EOS, PAD, UNK
 
 
 def test_as_in_marian_pad_is_also_the_start() -> None:
-    order = rearranged(6, pad=5, unk=1, start=5, eos=0)
+    order = build_permutation(6, pad=5, unk=1, start=5, eos=0)
     assert order.rows == (5, 1, 5, 0, 2, 3, 4)
     assert order.copies == {BOS}
 
 
 def test_as_in_bart_eos_is_also_the_start_and_the_rest_keeps_its_order() -> None:
-    order = rearranged(7, pad=1, unk=3, start=2, eos=2, first=[6, 0])
+    order = build_permutation(7, pad=1, unk=3, start=2, eos=2, first=[6, 0])
     assert order.rows == (1, 3, 2, 2, 6, 0, 4, 5)
     assert order.copies == {BOS}
 
 
 def test_a_start_of_its_own_can_be_said_unless_nothing_says_it() -> None:
-    assert rearranged(5, pad=0, unk=1, start=2, eos=3).rows == (0, 1, 2, 3, 2, 4)
-    silent = rearranged(5, pad=0, unk=1, start=2, eos=3, moves_start=True)
-    assert silent == Rearranged((0, 1, 2, 3, 4))
+    assert build_permutation(5, pad=0, unk=1, start=2, eos=3).rows == (0, 1, 2, 3, 2, 4)
+    silent = build_permutation(5, pad=0, unk=1, start=2, eos=3, moves_start=True)
+    assert silent == VocabularyPermutation((0, 1, 2, 3, 4))
 
 
 def test_what_they_do_not_have_is_a_copy() -> None:
-    order = rearranged(4, pad=3, unk=None, start=3, eos=3)
+    order = build_permutation(4, pad=3, unk=None, start=3, eos=3)
     assert order.copies == {PAD, UNK, BOS}
     assert order.rows == (3, 3, 3, 3, 0, 1, 2)
 
 
 def test_copies_are_never_said_and_all_else_keeps_its_probability() -> None:
-    order = rearranged(6, pad=5, unk=1, start=5, eos=0)
+    order = build_permutation(6, pad=5, unk=1, start=5, eos=0)
     weight, bias = torch.randn(6, 3), torch.randn(6)
     hidden = torch.randn(2, 3)
     theirs = (hidden @ weight.T + bias).softmax(-1)
-    ours = (hidden @ order.table(weight).T + order.bias(bias)).softmax(-1)
-    assert order.bias(bias)[BOS] == NEVER
+    ours = (hidden @ order.table_to_ours(weight).T + order.bias_to_ours(bias)).softmax(-1)
+    assert order.bias_to_ours(bias)[BOS] == SUPPRESS_BIAS
     assert not ours[:, BOS].any()
     kept = [PAD, UNK, EOS, 4, 5, 6]
-    torch.testing.assert_close(ours[:, kept], theirs[:, order.theirs(kept)])
+    torch.testing.assert_close(ours[:, kept], theirs[:, order.to_theirs(kept)])
 
 
 @given(st.integers(4, 12), st.data())
@@ -50,22 +50,22 @@ def test_every_token_of_theirs_has_one_of_ours(size: int, data: st.DataObject) -
     draw = st.integers(0, size - 1)
     pad, start, eos = (data.draw(draw) for _ in range(3))
     unk = data.draw(st.none() | draw)
-    order = rearranged(size, pad, unk, start, eos, moves_start=data.draw(st.booleans()))
-    assert order.theirs(order.ours(range(size))) == list(range(size))
+    order = build_permutation(size, pad, unk, start, eos, moves_start=data.draw(st.booleans()))
+    assert order.to_theirs(order.to_ours(range(size))) == list(range(size))
     assert sorted(row for number, row in enumerate(order.rows) if number not in order.copies) == list(range(size))
     table = torch.arange(2.0 * size).view(size, 2)
-    assert torch.equal(order.laid_out(order.table(table)), table)
-    assert order.count == size
+    assert torch.equal(order.table_to_theirs(order.table_to_ours(table)), table)
+    assert order.their_size == size
     assert order.rows[EOS] == eos
     assert order.rows[BOS] == start
     assert EOS not in order.copies
 
 
 def test_names_follow() -> None:
-    assert rearranged(5, pad=4, unk=1, start=4, eos=0).names("abcde") == ["e", "b", "e", "a", "c", "d"]
+    assert build_permutation(5, pad=4, unk=1, start=4, eos=0).names_to_ours("abcde") == ["e", "b", "e", "a", "c", "d"]
 
 
 @pytest.mark.parametrize("given_id", [0, 5])
 def test_ids_go_there_and_back(given_id: int) -> None:
-    order = rearranged(6, pad=5, unk=1, start=5, eos=0)
-    assert order.theirs(order.ours([given_id])) == [given_id]
+    order = build_permutation(6, pad=5, unk=1, start=5, eos=0)
+    assert order.to_theirs(order.to_ours([given_id])) == [given_id]

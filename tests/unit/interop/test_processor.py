@@ -21,12 +21,12 @@ def test_only_what_has_no_vnni_overflows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, overflows: bool
 ) -> None:
     (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags : {flags}\n")
-    monkeypatch.setattr(devices, "_PLACE", tmp_path / "cpuinfo")
-    assert devices.overflows_in_bytes.__wrapped__() is overflows
+    monkeypatch.setattr(devices, "_CPUINFO", tmp_path / "cpuinfo")
+    assert devices.int8_saturates.__wrapped__() is overflows
 
 
 def test_nothing_is_said_of_a_processor_that_nothing_is_known_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices, "_PLACE", tmp_path / "missing")
-    assert devices.overflows_in_bytes.__wrapped__() is False
+    monkeypatch.setattr(devices, "_CPUINFO", tmp_path / "missing")
+    assert devices.int8_saturates.__wrapped__() is False

@@ -7,8 +7,8 @@ from error_codes import ErrorCheck, has_code
 from tiny import SOURCES, TARGETS, tiny_model
 
 from attendo.errors import DataError, UsageError
-from attendo.interop.certify import sentences_of
-from attendo.interop.huggingface.vocabulary import ids_of, names_of, sentencepiece_file
+from attendo.interop.certify import collect_sentences
+from attendo.interop.huggingface.vocabulary import name_to_id, sentencepiece_bytes, vocabulary_names
 from attendo.text import Bytes, Characters, SentencePiece, Tokenizer, Words
 from attendo.text_model import TextModel
 
@@ -17,37 +17,37 @@ PAIRS = list(zip(SOURCES, TARGETS, strict=True))
 
 def test_the_models_own_sample_filled_up_with_random_ones() -> None:
     model = _with_sample(tiny_model())
-    found = sentences_of(model)
+    found = collect_sentences(model)
     assert len(found.sources) == 200
     assert found.sources[: len(PAIRS)] == [model.source_tokenizer.encode(text) for text in SOURCES]
-    assert found.reading is not None
-    assert (found.reading.sentences, list(found.reading.references)) == (len(PAIRS), list(TARGETS))
-    assert found.reading.decode(model.target_tokenizer.encode(TARGETS[0])) == TARGETS[0]
+    assert found.evaluation is not None
+    assert (found.evaluation.sentences, list(found.evaluation.references)) == (len(PAIRS), list(TARGETS))
+    assert found.evaluation.decode(model.target_tokenizer.encode(TARGETS[0])) == TARGETS[0]
     assert all(4 <= each < model.source_tokenizer.vocab_size for ids in found.sources[len(PAIRS) :] for each in ids)
     assert len({tuple(ids) for ids in found.sources}) > 150
-    assert sentences_of(model).sources == found.sources
+    assert collect_sentences(model).sources == found.sources
 
 
 def test_no_more_of_the_sample_than_are_needed() -> None:
-    assert len(sentences_of(_with_sample(tiny_model(), times=100)).sources) == 200
+    assert len(collect_sentences(_with_sample(tiny_model(), times=100)).sources) == 200
 
 
 def test_given_ones_are_all_taken_but_for_those_that_say_nothing_or_too_much() -> None:
     model = tiny_model()
     texts = [*SOURCES, "", "cat " * 300]
-    found = sentences_of(model, texts, [*TARGETS, "", "x"], least=2)
+    found = collect_sentences(model, texts, [*TARGETS, "", "x"], min_count=2)
     assert found.sources == [model.source_tokenizer.encode(text) for text in SOURCES]
-    assert found.reading is not None
-    assert list(found.reading.references) == list(TARGETS)
+    assert found.evaluation is not None
+    assert list(found.evaluation.references) == list(TARGETS)
     assert found.notes == ("of 6 given sentences 1 say nothing and 1 have more than 256 tokens, and are left out",)
     four = "the other 196 are random ids, and no part of a BLEU"
-    assert sentences_of(model, SOURCES).notes == (f"sentences given: 4; {four}",)
-    assert sentences_of(_with_sample(model)).notes == (f"sentences in the model's sample: 4; {four}",)
-    assert sentences_of(model, SOURCES, least=4).notes == sentences_of(model).notes == ()
-    without = sentences_of(model, texts, least=2).reading
+    assert collect_sentences(model, SOURCES).notes == (f"sentences given: 4; {four}",)
+    assert collect_sentences(_with_sample(model)).notes == (f"sentences in the model's sample: 4; {four}",)
+    assert collect_sentences(model, SOURCES, min_count=4).notes == collect_sentences(model).notes == ()
+    without = collect_sentences(model, texts, min_count=2).evaluation
     assert without is not None
     assert (without.sentences, without.references) == (len(SOURCES), [])
-    none = sentences_of(model, least=2).reading
+    none = collect_sentences(model, min_count=2).evaluation
     assert none is not None
     assert none.sentences == 0
 
@@ -64,12 +64,12 @@ def test_given_ones_are_all_taken_but_for_those_that_say_nothing_or_too_much() -
 )
 def test_given_ones_of_which_none_is_left_are_an_error(texts: list[str], error: ErrorCheck) -> None:
     with pytest.raises(DataError, check=error):
-        sentences_of(tiny_model(), texts)
+        collect_sentences(tiny_model(), texts)
 
 
 def test_sources_without_their_references_are_refused() -> None:
     with pytest.raises(UsageError, check=has_code("comparison_reference_count_mismatch", sources=4, references=1)):
-        sentences_of(tiny_model(), SOURCES, ["one"])
+        collect_sentences(tiny_model(), SOURCES, ["one"])
 
 
 @pytest.mark.parametrize(
@@ -84,29 +84,29 @@ def test_sources_without_their_references_are_refused() -> None:
     ids=lambda tokenizer: str(tokenizer.kind),
 )
 def test_every_id_has_a_name_that_no_other_has(tokenizer: Tokenizer) -> None:
-    names = names_of(tokenizer)
+    names = vocabulary_names(tokenizer)
     assert len(names) == len(set(names)) == tokenizer.vocab_size
     assert names[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
     assert all(names)
-    assert ids_of(names)[names[7]] == 7
+    assert name_to_id(names)[names[7]] == 7
 
 
 def test_subwords_have_the_names_that_sentencepiece_cuts_them_as() -> None:
     import sentencepiece
 
     tokenizer = SentencePiece.train([*SOURCES * 4], 300)
-    file = sentencepiece_file(tokenizer)
+    file = sentencepiece_bytes(tokenizer)
     assert file is not None
     library = sentencepiece.SentencePieceProcessor(model_proto=file)
-    names = names_of(tokenizer)
+    names = vocabulary_names(tokenizer)
     for text in (*SOURCES, "Größe", "cat's  home"):
         assert [names[each] for each in tokenizer.encode(text)] == library.encode(text, out_type=str)
-    assert sentencepiece_file(Bytes()) is None
+    assert sentencepiece_bytes(Bytes()) is None
 
 
 def test_words_are_marked_as_subwords_are() -> None:
-    assert "▁cat" in names_of(Words.build(SOURCES))
+    assert "▁cat" in vocabulary_names(Words.build(SOURCES))
 
 
 def _with_sample(model: TextModel, times: int = 1) -> TextModel:
-    return TextModel(replace(model.stored, sample=PAIRS * times))
+    return TextModel(replace(model.stored_model, sample=PAIRS * times))

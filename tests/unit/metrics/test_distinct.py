@@ -5,7 +5,7 @@ from error_codes import has_code
 
 from attendo import __version__
 from attendo.errors import UsageError
-from attendo.metrics import Score, check_comparable, compare, score, scored
+from attendo.metrics import Score, check_comparable, compare, compute_metric, score
 
 OUTPUTS = ["I do not know", "I do not", "you know me"]  # 10 words, 6 of them different; 7 pairs, 5 different
 RIGHT = ["a", "b", "c"]
@@ -42,8 +42,11 @@ def test_lines_too_short_for_a_pair_add_none() -> None:
 
 def test_a_label_has_the_variety_of_its_own_lines() -> None:
     """The mean over labels is not the whole: what one line repeats may stand under another label."""
-    found = scored("distinct1", ["a b", "a b", "c c"], RIGHT)
-    assert {label: each.value for label, each in found.by(["x", "y", "y"]).items()} == {"x": 100.0, "y": 75.0}
+    found = compute_metric("distinct1", ["a b", "a b", "c c"], RIGHT)
+    assert {label: each.value for label, each in found.score_by_label(["x", "y", "y"]).items()} == {
+        "x": 100.0,
+        "y": 75.0,
+    }
     assert found.score.value == pytest.approx(50)
 
 

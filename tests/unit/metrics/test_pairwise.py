@@ -78,12 +78,12 @@ def test_no_texts_give_an_empty_matrix() -> None:
 
 def test_each_text_is_cut_once_however_often_it_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     cut: list[str] = []
-    tokenizer = pairwise._tokenizer(SPECIAL, None)
+    tokenizer = pairwise._load_tokenizer(SPECIAL, None)
 
     def noted(text: str) -> str:
         cut.append(text)
         return tokenizer(text)
 
-    monkeypatch.setattr(pairwise, "_tokenizer", lambda references, tokenize: noted)
+    monkeypatch.setattr(pairwise, "_load_tokenizer", lambda references, tokenize: noted)
     pairwise_bleu(["a b", "c d", "a b"], ["c d", "e f", "a b", "e f"])
     assert cut == ["a b", "c d", "e f"]

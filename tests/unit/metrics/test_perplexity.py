@@ -13,8 +13,16 @@ from attendo import __version__
 from attendo.data.batch import Example, collate
 from attendo.decode.config import GenerationConfig
 from attendo.errors import UsageError
-from attendo.metrics import PERPLEXITIES, Likelihoods, check_metric, compare_perplexity, likelihoods, perplexity, score
-from attendo.metrics.perplexity import Likely
+from attendo.metrics import (
+    PERPLEXITIES,
+    Likelihoods,
+    check_metric,
+    compare_perplexity,
+    compute_likelihoods,
+    perplexity,
+    score,
+)
+from attendo.metrics.perplexity import LikelihoodModel
 from attendo.text import Words
 from attendo.text_model import ScoredTarget, TextModel
 
@@ -26,7 +34,7 @@ def model() -> TextModel:
 
 @pytest.fixture(scope="module")
 def found(model: TextModel) -> Likelihoods:
-    return likelihoods(model, SOURCES, TARGETS)
+    return compute_likelihoods(model, SOURCES, TARGETS)
 
 
 @dataclass(frozen=True)
@@ -46,12 +54,12 @@ class Certain:
         return ScoredTarget(("x",) * tokens, (-math.log(self.choices),) * tokens)
 
 
-def value(name: str, model: Likely, references: Any = TARGETS) -> float:
-    return perplexity(name, likelihoods(model, SOURCES, references)).score.value
+def value(name: str, model: LikelihoodModel, references: Any = TARGETS) -> float:
+    return perplexity(name, compute_likelihoods(model, SOURCES, references)).score.value
 
 
 def test_a_text_model_is_all_that_is_asked_for(model: TextModel) -> None:
-    assert isinstance(model, Likely)
+    assert isinstance(model, LikelihoodModel)
 
 
 def test_it_is_the_exponential_of_the_mean_loss_per_token(model: TextModel, found: Likelihoods) -> None:
@@ -82,7 +90,7 @@ def test_words_and_characters_share_the_same_probability(found: Likelihoods) -> 
 
 
 def test_words_are_what_spaces_set_apart() -> None:
-    found = likelihoods(Certain(4), ["a", "b"], ["one two three", "four"])
+    found = compute_likelihoods(Certain(4), ["a", "b"], ["one two three", "four"])
     assert perplexity("perplexity_per_word", found).score.value == pytest.approx(4)
     assert perplexity("perplexity_per_character", found).score.value == pytest.approx(4 ** (6 / 19))
     assert "|tok:space|" in perplexity("perplexity_per_word", found).score.signature
@@ -94,37 +102,37 @@ def test_a_choice_between_so_many_is_as_unsure_as_that() -> None:
 
 def test_several_references_are_all_expected() -> None:
     both = list(zip(TARGETS, TARGETS[::-1], strict=True))
-    found = likelihoods(Certain(5), SOURCES, both)
+    found = compute_likelihoods(Certain(5), SOURCES, both)
     assert perplexity("perplexity", found).score.value == pytest.approx(5)
     assert sum(found.tokens) == 2 * sum(len(text.split()) + 1 for text in TARGETS)
     assert perplexity("perplexity", found).score.signature.startswith("perplexity|nrefs:2|tok:words-")
 
 
 def test_symbols_that_every_answer_begins_with_do_not_count() -> None:
-    found = likelihoods(Certain(5, generation=GenerationConfig(target_prefix=("<2zh>",))), SOURCES, TARGETS)
+    found = compute_likelihoods(Certain(5, generation=GenerationConfig(target_prefix=("<2zh>",))), SOURCES, TARGETS)
     assert list(found.tokens) == [len(text.split()) + 1 for text in TARGETS]
 
 
 def test_without_an_encoder_a_reference_goes_on_where_the_source_ends_and_has_no_end_of_its_own() -> None:
-    found = likelihoods(Certain(5, decoder_only=True), ["a", "b"], ["one two", ""])
+    found = compute_likelihoods(Certain(5, decoder_only=True), ["a", "b"], ["one two", ""])
     assert list(found.tokens) == [2, 0]
     scored = perplexity("perplexity_per_word", found)
     assert scored.score.value == pytest.approx(5)
     assert "|eos:no|" in scored.score.signature
-    assert scored.by(["x", "y"])["y"].value == 1
+    assert scored.score_by_label(["x", "y"])["y"].value == 1
 
 
 def test_a_label_has_the_perplexity_of_its_own_lines(model: TextModel, found: Likelihoods) -> None:
-    by = perplexity("perplexity", found).by(["x", "y", "x", "y"])
+    by = perplexity("perplexity", found).score_by_label(["x", "y", "x", "y"])
     assert list(by) == ["x", "y"]
-    odd = likelihoods(model, SOURCES[1::2], TARGETS[1::2])
+    odd = compute_likelihoods(model, SOURCES[1::2], TARGETS[1::2])
     assert by["y"].value == pytest.approx(perplexity("perplexity", odd).score.value)
     with pytest.raises(UsageError, check=has_code("label_count_mismatch", lines=4, labels=1)):
-        perplexity("perplexity", found).by(["x"])
+        perplexity("perplexity", found).score_by_label(["x"])
 
 
 def test_the_less_surprised_model_is_better() -> None:
-    one, other = (likelihoods(Certain(choices), SOURCES * 5, TARGETS * 5) for choices in (3, 4))
+    one, other = (compute_likelihoods(Certain(choices), SOURCES * 5, TARGETS * 5) for choices in (3, 4))
     for name in PERPLEXITIES:
         found = compare_perplexity(name, one, other, samples=50)
         assert found.one_is_better
@@ -136,31 +144,31 @@ def test_the_less_surprised_model_is_better() -> None:
 def test_samples_are_those_of_lines_drawn_for_both() -> None:
     """Where each line has the same ratio of the two, every sample has it too."""
     lines = [f"{'a ' * n}a" for n in range(1, 30)]
-    one, other = (likelihoods(Certain(choices), lines, lines) for choices in (3, 4))
+    one, other = (compute_likelihoods(Certain(choices), lines, lines) for choices in (3, 4))
     low, high = compare_perplexity("perplexity", one, other, samples=50).interval
     assert (low, high) == pytest.approx((-1, -1))
 
 
 def test_tokens_of_two_kinds_cannot_be_compared_but_words_can() -> None:
-    one = likelihoods(Certain(3), SOURCES, TARGETS)
-    other = likelihoods(Certain(3, target_tokenizer=Words.build(SOURCES)), SOURCES, TARGETS)
+    one = compute_likelihoods(Certain(3), SOURCES, TARGETS)
+    other = compute_likelihoods(Certain(3, target_tokenizer=Words.build(SOURCES)), SOURCES, TARGETS)
     with pytest.raises(UsageError, check=has_code("perplexity_tokenizers_differ")):
         compare_perplexity("perplexity", one, other)
     assert compare_perplexity("perplexity_per_word", one, other).difference == 0
     with pytest.raises(UsageError, check=has_code("models_scored_on_different_references")):
-        compare_perplexity("perplexity", one, likelihoods(Certain(3), SOURCES[:1], TARGETS[:1]))
+        compare_perplexity("perplexity", one, compute_likelihoods(Certain(3), SOURCES[:1], TARGETS[:1]))
 
 
 def test_mistakes_are_told(model: TextModel) -> None:
-    found = likelihoods(Certain(3), SOURCES, TARGETS)
+    found = compute_likelihoods(Certain(3), SOURCES, TARGETS)
     with pytest.raises(
         UsageError, check=has_code("unknown_perplexity", name="perplexty", suggestion=" (did you mean perplexity?)")
     ):
         perplexity("perplexty", found)
     with pytest.raises(UsageError, check=has_code("source_reference_count_mismatch", sources=4, references=1)):
-        likelihoods(model, SOURCES, TARGETS[:1])
+        compute_likelihoods(model, SOURCES, TARGETS[:1])
     with pytest.raises(UsageError, check=has_code("no_sources_to_score")):
-        likelihoods(model, [], [])
+        compute_likelihoods(model, [], [])
     with pytest.raises(UsageError, check=has_code("metric_needs_model", metric="perplexity")):
         score("perplexity", TARGETS, TARGETS)
     with pytest.raises(UsageError, check=has_code("metric_needs_model", metric="perplexity_per_word")):

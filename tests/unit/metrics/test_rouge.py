@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from attendo import __version__
 from attendo.data.corpus_files import read_lines
 from attendo.metrics import Score, score
-from attendo.metrics.text_scores import longest_common_subsequence, rouge_1, rouge_2, rouge_l, tokens
+from attendo.metrics.text_scores import longest_common_subsequence, rouge_1, rouge_2, rouge_l, split_rouge_tokens
 
 ROUGES = ("rouge1", "rouge2", "rougeL")
 OUTPUTS = [
@@ -86,7 +86,7 @@ def test_a_word_counts_as_often_as_both_have_it() -> None:
     ],
 )
 def test_tokens_are_words_and_the_characters_of_scripts_without_spaces(text: str, expected: list[str]) -> None:
-    assert tokens(text) == expected
+    assert split_rouge_tokens(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from attendo import __version__
 from attendo.data.corpus_files import read_lines
 from attendo.errors import UsageError
 from attendo.metrics import METRICS, Score, check_metric, score
-from attendo.train.config import Metric
+from attendo.train.config import MetricName
 
 ENGLISH = ["The cat sat on the mat.", "A dog ran home, quickly.", "I saw the small cat yesterday evening."]
 NEARLY = ["The cat sat on a mat.", "A dog ran home quickly.", "I saw a small cat yesterday evening."]
@@ -25,7 +25,7 @@ THAI = ["แมวนั่งอยู่บนเสื่อ", "สุนั�
 
 
 def test_a_run_file_asks_for_scores_that_there_are() -> None:
-    assert set(get_args(Metric)) <= set(METRICS)
+    assert set(get_args(MetricName)) <= set(METRICS)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.metrics.text_scores import edit_distance, words
+from attendo.metrics.text_scores import edit_distance, split_words
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "dd"]), max_size=9).map(tuple)
 
@@ -42,5 +42,5 @@ def test_known_distances(one: str, other: str, distance: int) -> None:
 
 
 def test_words_are_what_white_space_sets_apart_or_characters() -> None:
-    assert words("  the\tcat  sat ", characters=False) == ["the", "cat", "sat"]
-    assert list(words(" 我 爱\u3000你", characters=True)) == ["我", "爱", "你"]
+    assert split_words("  the\tcat  sat ", by_character=False) == ["the", "cat", "sat"]
+    assert list(split_words(" 我 爱\u3000你", by_character=True)) == ["我", "爱", "你"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attendo.model.cpu_decoder_state import SharedState
+from attendo.model.cpu_decoder_state import SharedCacheState
 from attendo.model.decoder_state import DecoderState
 from attendo.model.transformer import Transformer
 
@@ -36,7 +36,7 @@ def test_D2_rows_say_what_they_would_with_keys_and_values_of_their_own(
 ) -> None:
     network, dice = small_network(positions=positions), torch.Generator().manual_seed(width)
     growing = started(network, padded)
-    shared, sentences = SharedState.empty(growing, width), SENTENCES
+    shared, sentences = SharedCacheState.empty(growing, width), SENTENCES
     for step in range(STEPS):
         ids = torch.randint(4, 17, (sentences * width, 1), generator=dice)
         expected, growing = network.step(ids, growing)
@@ -44,20 +44,20 @@ def test_D2_rows_say_what_they_would_with_keys_and_values_of_their_own(
         torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
         assert shared.length == growing.length == step + 1
         parents = parents_of(sentences, width, dice)
-        growing, shared = growing.follow(parents), shared.follow(parents)
+        growing, shared = growing.reorder(parents), shared.reorder(parents)
         if step in (7, 20):  # some leave
             staying = torch.tensor([0, 2, 4][: sentences - 2])
             rows = (staying[:, None] * width + torch.arange(width)).flatten()
-            growing, shared = growing.keep(staying, rows), shared.keep(staying, rows)
+            growing, shared = growing.select(staying, rows), shared.select(staying, rows)
             sentences = staying.size(0)
 
 
 @torch.no_grad()
 def test_what_is_written_stays_where_it_is(small_network: Make) -> None:
     network = small_network()
-    state = SharedState.empty(started(network, padded=False), 2)
+    state = SharedCacheState.empty(started(network, padded=False), 2)
     ids = torch.full((2 * SENTENCES, 1), 5)
     places = {each.keys.data_ptr() for each in state.storage}
     for _ in range(6):
-        state = network.step(ids, state)[1].follow(torch.arange(2 * SENTENCES) // 2 * 2)
+        state = network.step(ids, state)[1].reorder(torch.arange(2 * SENTENCES) // 2 * 2)
         assert {each.keys.data_ptr() for each in state.storage} == places

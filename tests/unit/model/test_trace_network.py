@@ -9,7 +9,7 @@ from error_codes import ErrorCheck, has_code
 
 from attendo.errors import UsageError
 from attendo.model import trace as tracing
-from attendo.model.head_scaling import ScaledHeads, scaled_heads, sites
+from attendo.model.head_scaling import ScaledHeads, scale_heads, sites
 from attendo.model.trace import trace_network
 from attendo.model.transformer import Transformer
 
@@ -73,11 +73,11 @@ def test_a_layer_that_is_not_there_is_refused_with_the_number_of_layers(
 def test_too_much_attention_asks_for_one_layer(
     small_network: Callable[..., Transformer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracing, "MOST_NUMBERS", 1000)
+    monkeypatch.setattr(tracing, "MAX_NUMBERS", 1000)
     with pytest.raises(UsageError, check=has_code("trace_too_many_numbers", source=4, target=3, count=1184)):
         trace_network(small_network(), SOURCE, TARGET)
     assert trace_network(small_network(), SOURCE, TARGET, layer=0)
-    monkeypatch.setattr(tracing, "MOST_NUMBERS", 100)
+    monkeypatch.setattr(tracing, "MAX_NUMBERS", 100)
     with pytest.raises(UsageError, check=has_code("trace_too_many_numbers", limit=100)):
         trace_network(small_network(), SOURCE, TARGET, layer=0)
 
@@ -104,7 +104,7 @@ def test_what_cannot_be_traced_is_refused(
 
 def test_a_tap_of_scaled_heads_changes_those_and_no_others() -> None:
     weights = torch.rand(2, 3, 4, 5)
-    tap = scaled_heads({"decoder.0.cross": {1: 0.0, 2: 0.5}})
+    tap = scale_heads({"decoder.0.cross": {1: 0.0, 2: 0.5}})
     changed = tap("decoder.0.cross", weights)
     assert changed is not None
     assert torch.equal(changed, weights * torch.tensor([1.0, 0.0, 0.5])[:, None, None])

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attendo.nn import single_query_attention
-from attendo.nn.attention import FixedKeysValues, KeysValues, explicit_attention
+from attendo.nn.attention import KeysValues, StaticKeysValues, explicit_attention
 from attendo.nn.masks import Mask
 
 
@@ -74,10 +74,10 @@ def _growing(make: _Maker, sizes: Sizes, ordered: bool) -> float:
         order = make.whole(sizes.width, rows, sizes.positions) + (here // sizes.width * sizes.width)[:, None]
         order[here, length] = here
     apart = KeysValues(storage.keys.clone(), storage.values.clone())
-    found = single_query_attention.grow_and_attend(
+    found = single_query_attention.append_and_attend(
         queries, (storage.keys, storage.values), (new.keys, new.values), length, order
     )
-    seen = FixedKeysValues(apart, length, order).joined_by(new)
+    seen = StaticKeysValues(apart, length, order).append(new)
     assert torch.equal(storage.keys, apart.keys)
     assert torch.equal(storage.values, apart.values)
     visible = (torch.arange(sizes.positions, device=make.device) <= length[:, None])[:, None, None]

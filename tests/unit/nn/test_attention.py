@@ -8,7 +8,7 @@ from error_codes import has_code
 from torch import Tensor
 
 from attendo.errors import UsageError
-from attendo.nn.attention import KeysValues, MultiHeadAttention, explicit_attention, zero_blind
+from attendo.nn.attention import KeysValues, MultiHeadAttention, explicit_attention, zero_fully_masked
 from attendo.nn.masks import Mask
 from attendo.nn.positions import RotaryPositions
 
@@ -87,7 +87,7 @@ def test_explicit_weights_of_equal_keys_are_equal() -> None:
 def test_whatever_a_kernel_gives_a_query_that_sees_nothing_becomes_zero() -> None:
     """CUDA's kernels give it the mean of the values in half precision."""
     visible = torch.tensor([[[[True, False], [False, False]]]])
-    mixed = zero_blind(torch.ones(1, 3, 2, 4), visible)
+    mixed = zero_fully_masked(torch.ones(1, 3, 2, 4), visible)
     assert torch.equal(mixed, torch.tensor([1.0, 0.0])[None, None, :, None].expand(1, 3, 2, 4))
 
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from attendo.nn import devices
-from attendo.nn.devices import settle_bf16
+from attendo.nn.devices import configure_cpu_bf16
 
 CPU = torch.device("cpu")
 
@@ -17,15 +17,15 @@ CPU = torch.device("cpu")
 def test_onednn_is_left_out_where_it_fails(
     monkeypatch: pytest.MonkeyPatch, fails: bool, dtype: torch.dtype, enabled: bool
 ) -> None:
-    monkeypatch.setattr(devices, "_fails", lambda: fails)
+    monkeypatch.setattr(devices, "_onednn_bf16_fails", lambda: fails)
     torch.backends.mkldnn.set_flags(True, _fp32_precision=None)
-    settle_bf16(CPU, dtype)
+    configure_cpu_bf16(CPU, dtype)
     assert torch.backends.mkldnn.enabled == enabled
 
 
 def test_the_first_product_changes_nothing_for_those_behind_it() -> None:
     """On ARM without bf16 torch would warn, which is an error in tests, and compute otherwise from there on."""
-    settle_bf16(CPU, torch.bfloat16)
+    configure_cpu_bf16(CPU, torch.bfloat16)
     before = torch.backends.mkldnn.enabled
     F.linear(torch.ones(64, 64, dtype=torch.bfloat16), torch.ones(64, 64, dtype=torch.bfloat16))
     assert torch.backends.mkldnn.enabled == before

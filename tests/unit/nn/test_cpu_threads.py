@@ -87,11 +87,11 @@ def test_threads_without_a_core_each_sleep_while_they_wait(monkeypatch: pytest.M
     machine.set_others(0.0)
     machine.clock = 1.0
     load.measure()
-    assert [load.leaves(count) for count in (1, 3, 4)] == [True, True, True]
+    assert [load.has_cores_for(count) for count in (1, 3, 4)] == [True, True, True]
     machine = Machine(monkeypatch)
     load = OtherLoad()
-    load._found = 1.0
-    assert [load.leaves(count) for count in (1, 3, 4)] == [True, True, False]
+    load._measured = 1.0
+    assert [load.has_cores_for(count) for count in (1, 3, 4)] == [True, True, False]
 
 
 def test_the_load_of_others_is_what_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,8 +115,8 @@ def test_the_first_number_leaves_a_core_to_each_other_process_unless_all_are_tak
     monkeypatch: pytest.MonkeyPatch, others: float, threads: int
 ) -> None:
     machine = Machine(monkeypatch)
-    monkeypatch.setattr(cpu_threads._SINCE_IMPORT, "_cores", frozenset(range(4)))
-    monkeypatch.setattr(cpu_threads._SINCE_IMPORT, "_found", others)
+    monkeypatch.setattr(cpu_threads._LOAD_SINCE_IMPORT, "_cores", frozenset(range(4)))
+    monkeypatch.setattr(cpu_threads._LOAD_SINCE_IMPORT, "_measured", others)
     assert ThreadTuner(4, machine.now).threads == threads
 
 
@@ -126,7 +126,7 @@ def test_the_wait_policy_changes_how_threads_wait_and_never_their_number(monkeyp
     policy = WaitPolicy(clock=iter(range(100)).__next__)
     throttled = []
     for others in readings:
-        monkeypatch.setattr(policy.load, "_found", others)
+        monkeypatch.setattr(policy.load, "_measured", others)
         monkeypatch.setattr(policy.load, "measure", lambda: 0.0)
         policy.end()
         throttled.append(cpu_threads.THROTTLE.active)
@@ -137,7 +137,7 @@ def test_the_wait_policy_changes_how_threads_wait_and_never_their_number(monkeyp
 def test_one_thread_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
     policy = WaitPolicy(clock=iter(range(100)).__next__)
-    monkeypatch.setattr(policy.load, "_found", 4.0)
+    monkeypatch.setattr(policy.load, "_measured", 4.0)
     monkeypatch.setattr(policy.load, "measure", lambda: 4.0)
     policy.end()
     assert not cpu_threads.THROTTLE.active
@@ -174,7 +174,7 @@ def test_the_threads_of_torch_are_as_before_after_tuning(monkeypatch: pytest.Mon
     with cpu_threads.tune_threads():
         tuner = cpu_threads._LOCAL.tuner
         assert isinstance(tuner, ThreadTuner)
-        tuner.place = tuner._used = 0
+        tuner.best_index = tuner._used_index = 0
         cpu_threads.adapt_threads()
         assert torch.get_num_threads() == 1
         with cpu_threads.tune_threads():
@@ -206,7 +206,7 @@ def test_a_server_times_its_steps_and_not_what_is_between_them(monkeypatch: pyte
         with cpu_threads.tune_step():
             assert not isinstance(cpu_threads._LOCAL.tuner, ThreadTuner), "steps within are not timed again"
             cpu_threads.adapt_threads()
-    (tuner,) = cpu_threads._LOCAL.kept.values()
+    (tuner,) = cpu_threads._LOCAL.cached_tuners.values()
     assert isinstance(tuner, ThreadTuner)
     assert tuner._elapsed > 0
     assert tuner._begin is None

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from attendo.nn.cuda_graph import recorded_into
+from attendo.nn.cuda_graph import capture_graph
 
 
 @pytest.fixture
@@ -17,14 +17,14 @@ def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("without_gpu")
 def test_no_garbage_is_collected_while_work_is_recorded() -> None:
     assert gc.isenabled()
-    with recorded_into(object()):
+    with capture_graph(object()):
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
 @pytest.mark.usefixtures("without_gpu")
 def test_a_recording_that_fails_leaves_the_collector_on() -> None:
-    with pytest.raises(ZeroDivisionError), recorded_into(object()):
+    with pytest.raises(ZeroDivisionError), capture_graph(object()):
         1 / 0  # noqa: B018
     assert gc.isenabled()
 
@@ -33,7 +33,7 @@ def test_a_recording_that_fails_leaves_the_collector_on() -> None:
 def test_who_collects_no_garbage_need_not_begin_to() -> None:
     gc.disable()
     try:
-        with recorded_into(object()):
+        with capture_graph(object()):
             pass
         assert not gc.isenabled()
     finally:

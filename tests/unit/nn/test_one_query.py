@@ -37,4 +37,4 @@ def test_the_kernel_on_a_gpu_gives_the_formula(sizes: Sizes, kind: torch.dtype) 
 
 @torch.no_grad()
 def test_on_a_cpu_the_kernel_is_never_asked() -> None:
-    assert not single_query_attention.serves(torch.zeros(2, 3, 1, 4))
+    assert not single_query_attention.is_supported(torch.zeros(2, 3, 1, 4))

@@ -72,7 +72,7 @@ def test_only_rotary_positions_turn_and_they_add_nothing() -> None:
 
 def test_a_quarter_turn_sends_the_first_half_to_the_second() -> None:
     rotation = Rotation(cosine=torch.zeros(1, 2), sine=torch.ones(1, 2))
-    turned = rotation.turn(torch.tensor([[[[1.0, 2.0, 3.0, 4.0]]]]))
+    turned = rotation.rotate(torch.tensor([[[[1.0, 2.0, 3.0, 4.0]]]]))
     assert turned.flatten().tolist() == [-3.0, -4.0, 1.0, 2.0]
 
 
@@ -80,7 +80,7 @@ def test_the_first_position_is_not_turned() -> None:
     heads = torch.randn(2, 3, 1, 4)
     rotation = RotaryPositions(4).rotation(torch.zeros(2, 1, 12), 0)
     assert rotation is not None
-    assert torch.equal(rotation.turn(heads), heads)
+    assert torch.equal(rotation.rotate(heads), heads)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
@@ -94,7 +94,7 @@ def test_gradients_are_those_of_the_formula(dtype: torch.dtype) -> None:
         first * rotation.cosine - second * rotation.sine,
         first * rotation.sine + second * rotation.cosine,
     )
-    expected, found = torch.cat(turned, dim=-1).to(dtype), rotation.turn(ours)
+    expected, found = torch.cat(turned, dim=-1).to(dtype), rotation.rotate(ours)
     torch.testing.assert_close(found, expected)
     (found * weights).sum().backward()
     (expected * weights).sum().backward()

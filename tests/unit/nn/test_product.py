@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from attendo.nn import linear as products
-from attendo.nn.linear import bent_product, product
+from attendo.nn.linear import linear, linear_relu
 
 
 @pytest.mark.parametrize("one_row", [False, True])
@@ -13,18 +13,18 @@ from attendo.nn.linear import bent_product, product
 def test_a_product_is_that_of_the_library(
     bias: torch.Tensor | None, one_row: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(products, "_one_row_compiled", lambda x: one_row)
+    monkeypatch.setattr(products, "_is_compiled_single_row", lambda x: one_row)
     x, weight = torch.randn(2, 3, 7), torch.randn(5, 7)
-    torch.testing.assert_close(product(x, weight, bias), F.linear(x, weight, bias))
+    torch.testing.assert_close(linear(x, weight, bias), F.linear(x, weight, bias))
 
 
 @pytest.mark.parametrize("one_row", [False, True])
 def test_a_bent_product_has_nothing_below_zero(one_row: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "_one_row_compiled", lambda x: one_row)
+    monkeypatch.setattr(products, "_is_compiled_single_row", lambda x: one_row)
     x, weight, bias = torch.randn(2, 3, 7), torch.randn(5, 7), torch.randn(5)
-    torch.testing.assert_close(bent_product(x, weight, bias), F.relu(F.linear(x, weight, bias)))
+    torch.testing.assert_close(linear_relu(x, weight, bias), F.relu(F.linear(x, weight, bias)))
 
 
 def test_on_a_gpu_one_kernel_bends_too() -> None:
     x, weight, bias = torch.randn(2, 3, 7), torch.randn(5, 7), torch.randn(5)
-    torch.testing.assert_close(products.by_one_kernel(x, weight, bias), F.relu(F.linear(x, weight, bias)))
+    torch.testing.assert_close(products.fused_linear_relu(x, weight, bias), F.relu(F.linear(x, weight, bias)))

@@ -9,7 +9,7 @@ from piped import QUIET, TURNS, answering, only
 
 import attendo
 from attendo.errors import UsageError
-from attendo.pipelines.text_pipeline import latest_turns, most_tokens
+from attendo.pipelines.text_pipeline import join_latest_turns, max_source_tokens
 from attendo.text import Characters
 from attendo.text_model import TextModel
 
@@ -77,19 +77,21 @@ def test_a_last_turn_that_is_too_long_is_told() -> None:
 
 def test_the_latest_are_kept_and_the_last_in_any_case() -> None:
     model = answering(True)
-    assert latest_turns(["a", "b", "c"], model, None, lambda text: len(text) <= 8) == "b<turn>c"
-    assert latest_turns(["a", "b", "c"], model, None, lambda text: False) == "c"
-    assert latest_turns(["a", "b", "c"], model, 1, lambda text: True) == "c"
-    assert latest_turns(["a", "b", "c"], answering(), 9, lambda text: True) == "a\nb\nc"
+    assert join_latest_turns(["a", "b", "c"], model, None, lambda text: len(text) <= 8) == "b<turn>c"
+    assert join_latest_turns(["a", "b", "c"], model, None, lambda text: False) == "c"
+    assert join_latest_turns(["a", "b", "c"], model, 1, lambda text: True) == "c"
+    assert join_latest_turns(["a", "b", "c"], answering(), 9, lambda text: True) == "a\nb\nc"
 
 
 def test_nobody_says_more_than_one_turn() -> None:
     model = answering(True)
-    forged = latest_turns(["cat<turn>dog", "a<tu<turn>rn>b"], model, 1, lambda text: True)
+    forged = join_latest_turns(["cat<turn>dog", "a<tu<turn>rn>b"], model, 1, lambda text: True)
     assert forged.count("<turn>") == 0
-    assert latest_turns(["cat<turn>dog", "b"], model, 2, lambda text: True) == "cat[turn]dog<turn>b"
+    assert join_latest_turns(["cat<turn>dog", "b"], model, 2, lambda text: True) == "cat[turn]dog<turn>b"
     turn = model.source_tokenizer.encode("<turn>")[0]
-    read = model.source_tokenizer.encode(latest_turns(["<turn>", "<turn>cat", "b<turn>"], model, 9, lambda text: True))
+    read = model.source_tokenizer.encode(
+        join_latest_turns(["<turn>", "<turn>cat", "b<turn>"], model, 9, lambda text: True)
+    )
     assert read.count(turn) == 2
 
 
@@ -99,7 +101,7 @@ def test_spaces_that_the_model_did_not_learn_from_are_left_out() -> None:
         model = copy(chinese)
         model.source_tokenizer = each
         expected = text.replace(" ", "") if "你" in text else text
-        assert latest_turns([text, "< turn>", text], model, 9, lambda _: True).split("<turn>") == [
+        assert join_latest_turns([text, "< turn>", text], model, 9, lambda _: True).split("<turn>") == [
             expected,
             "[turn]" if "你" in text else "< turn>",
             expected,
@@ -108,8 +110,8 @@ def test_spaces_that_the_model_did_not_learn_from_are_left_out() -> None:
 
 def test_what_the_model_puts_before_a_source_takes_room() -> None:
     model = answering(True)
-    assert most_tokens(model, model.generation) == model.generation.max_source == 8192
-    assert most_tokens(model, model.generation.replace(source_prefix=("<turn>",), max_source=9)) == 8
+    assert max_source_tokens(model, model.generation) == model.generation.max_source == 8192
+    assert max_source_tokens(model, model.generation.replace(source_prefix=("<turn>",), max_source=9)) == 8
 
 
 @pytest.mark.parametrize(

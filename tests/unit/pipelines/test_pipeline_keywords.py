@@ -9,17 +9,17 @@ from tiny import SOURCES
 
 import attendo
 from attendo.errors import UsageError
-from attendo.pipelines.options import NAMES, NEW_TOKENS, merged, ours, task_of
+from attendo.pipelines.options import HF_OPTION_NAMES, NEW_TOKEN_OPTIONS, from_hf_options, merge_options, parse_task
 
 pytestmark = pytest.mark.filterwarnings(QUIET)
 
 TEXT = SOURCES[3]
-TRANSLATION, CONTINUING = task_of("translation"), task_of("text-generation")
+TRANSLATION, CONTINUING = parse_task("translation"), parse_task("text-generation")
 
 
 def test_the_names_are_those_of_transformers() -> None:
     transformers = pytest.importorskip("transformers")
-    assert {*NAMES, *NEW_TOKENS} <= transformers.GenerationConfig().to_dict().keys()
+    assert {*HF_OPTION_NAMES, *NEW_TOKEN_OPTIONS} <= transformers.GenerationConfig().to_dict().keys()
 
 
 @pytest.mark.short(4)
@@ -42,7 +42,7 @@ def test_the_names_are_those_of_transformers() -> None:
 )
 def test_what_means_the_same_gives_the_same(theirs: dict[str, Any], same: dict[str, Any]) -> None:
     model = answering()
-    told = {NEW_TOKENS.get(name, name): value for name, value in ours(theirs, TRANSLATION).items()}
+    told = {NEW_TOKEN_OPTIONS.get(name, name): value for name, value in from_hf_options(theirs, TRANSLATION).items()}
     assert told == same
     expected = model.generate([TEXT], **same)[0].text
     assert only(attendo.pipeline("translation", model)(TEXT, **theirs)) == [{"translation_text": expected}]
@@ -118,11 +118,11 @@ def test_what_a_decoder_only_model_cannot_do_is_told() -> None:
 
 
 def test_a_call_may_say_the_same_by_another_name() -> None:
-    assert merged({"max_new_tokens": 5, "beam": 2}, {"max_length": 3}) == {"beam": 2, "max_length": 3}
-    assert merged({"max_length": 5, "beam": 2}, {"max_new_tokens": 3}) == {"beam": 2, "max_new_tokens": 3}
-    assert merged({"min_length": 5}, {"max_new_tokens": 3}) == {"min_length": 5, "max_new_tokens": 3}
+    assert merge_options({"max_new_tokens": 5, "beam": 2}, {"max_length": 3}) == {"beam": 2, "max_length": 3}
+    assert merge_options({"max_length": 5, "beam": 2}, {"max_new_tokens": 3}) == {"beam": 2, "max_new_tokens": 3}
+    assert merge_options({"min_length": 5}, {"max_new_tokens": 3}) == {"min_length": 5, "max_new_tokens": 3}
 
 
 def test_none_is_as_if_left_out() -> None:
-    assert ours({"num_beams": None, "max_new_tokens": None, "return_full_text": None}, CONTINUING) == {}
-    assert ours({"num_beams": None, "beam": 3}, TRANSLATION) == {"beam": 3}
+    assert from_hf_options({"num_beams": None, "max_new_tokens": None, "return_full_text": None}, CONTINUING) == {}
+    assert from_hf_options({"num_beams": None, "beam": 3}, TRANSLATION) == {"beam": 3}

@@ -8,7 +8,7 @@ from piped import answering, continuing
 from tiny import SOURCES
 
 import attendo
-from attendo.pipelines.text_pipeline import NotWholeWarning
+from attendo.pipelines.text_pipeline import IncompleteWarning
 from attendo.text_model import TextModel
 
 TEXTS = list(SOURCES)
@@ -19,7 +19,7 @@ def warned(pipe: Any, inputs: Any, **options: Any) -> tuple[list[Any], list[str]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         told = pipe(inputs, **options)
-    assert all(each.category is NotWholeWarning and each.filename == __file__ for each in caught)
+    assert all(each.category is IncompleteWarning and each.filename == __file__ for each in caught)
     return told, [str(each.message) for each in caught]
 
 

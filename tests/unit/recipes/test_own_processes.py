@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from attendo import __version__
-from attendo.recipes.jobs import Ended, Job, run_jobs
+from attendo.recipes.jobs import TrainingJob, TrainingJobFinished, run_jobs
 from attendo.runs.verify_resume import run_attendo
 
 
@@ -16,9 +16,9 @@ def _folder_with_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_training_among_several(tmp_path: Path) -> None:
-    job = Job("told", ["--version"], tmp_path / "told.log")
+    job = TrainingJob("told", ["--version"], tmp_path / "told.log")
     *_, last = run_jobs([job], 1)
-    assert isinstance(last, Ended)
+    assert isinstance(last, TrainingJobFinished)
     assert __version__ in job.log.read_text()
 
 

@@ -11,7 +11,7 @@ import pytest
 from error_codes import has_code
 
 from attendo.recipes import jobs
-from attendo.recipes.jobs import Ended, Job, JobError, Started, run_jobs
+from attendo.recipes.jobs import JobError, TrainingJob, TrainingJobFinished, TrainingJobStarted, run_jobs
 
 SLEEPER = """#!/bin/sh
 # Instead of python -P -m attendo: sleeps, says what it was told, and answers SIGTERM as a training does.
@@ -31,20 +31,24 @@ def _stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     program.write_text(SLEEPER)
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
-    monkeypatch.setattr(jobs, "_WAIT", 0.02)
+    monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
     monkeypatch.delenv("OMP_NUM_THREADS")
     return
 
 
-def job(folder: Path, name: str, *arguments: str) -> Job:
-    return Job(name, arguments or ("done",), folder / "deep" / f"{name}.log")
+def job(folder: Path, name: str, *arguments: str) -> TrainingJob:
+    return TrainingJob(name, arguments or ("done",), folder / "deep" / f"{name}.log")
 
 
 def test_all_are_run_in_order_with_a_log_each(tmp_path: Path) -> None:
     wanted = [job(tmp_path, name, "train", name) for name in ("a", "b", "c")]
-    told = [(type(each), each.job.name) for each in run_jobs(wanted, 2) if isinstance(each, Started | Ended)]
-    assert [name for kind, name in told if kind is Started] == ["a", "b", "c"]
-    assert sorted(name for kind, name in told if kind is Ended) == ["a", "b", "c"]
+    told = [
+        (type(each), each.job.name)
+        for each in run_jobs(wanted, 2)
+        if isinstance(each, TrainingJobStarted | TrainingJobFinished)
+    ]
+    assert [name for kind, name in told if kind is TrainingJobStarted] == ["a", "b", "c"]
+    assert sorted(name for kind, name in told if kind is TrainingJobFinished) == ["a", "b", "c"]
     threads = max(1, (os.cpu_count() or 1) // 2)
     assert (tmp_path / "deep" / "b.log").read_text() == f"train b threads {threads}\n"
 
@@ -52,7 +56,7 @@ def test_all_are_run_in_order_with_a_log_each(tmp_path: Path) -> None:
 def test_no_more_run_at_once_than_wanted(tmp_path: Path) -> None:
     now = most = 0
     for report in run_jobs([job(tmp_path, str(number)) for number in range(5)], 2):
-        now += isinstance(report, Started) - isinstance(report, Ended)
+        now += isinstance(report, TrainingJobStarted) - isinstance(report, TrainingJobFinished)
         most = max(most, now)
     assert (now, most) == (0, 2)
 

@@ -7,35 +7,35 @@ import pytest
 
 from attendo.metrics import Score
 from attendo.recipes.recipe import Recipe
-from attendo.recipes.results import Outcome, Row, outcome_of
-from attendo.recipes.scoring import TOGETHER, Scored
+from attendo.recipes.results import RecipeOutcome, RecipeTestResult, make_outcome
+from attendo.recipes.scoring import ENSEMBLE, RecipeScore
 from attendo.runs.recipe_config import Expectation, Reproduce
 
 BLEU: dict[str, Any] = {"name": "test", "metric": "bleu"}
 
 
-def scored(value: float, who: str = "1", variant: str | None = None, metric: str = "bleu") -> Scored:
+def scored(value: float, who: str = "1", variant: str | None = None, metric: str = "bleu") -> RecipeScore:
     score = Score(metric, value, "signature", higher_is_better=metric == "bleu")
-    return Scored(Expectation(name="test", metric=metric), variant, who, score, lines=10)
+    return RecipeScore(Expectation(name="test", metric=metric), variant, who, score, lines=10)
 
 
-def row(*found: Scored, whole: bool = True, **test: Any) -> Row:
-    return Row(Expectation(**{**BLEU, "metric": found[0].test.metric, **test}), found, whole)
+def row(*found: RecipeScore, whole: bool = True, **test: Any) -> RecipeTestResult:
+    return RecipeTestResult(Expectation(**{**BLEU, "metric": found[0].test.metric, **test}), found, whole)
 
 
 def test_a_seed_has_the_mean_of_its_variants_and_the_whole_the_mean_of_all() -> None:
     found = row(scored(10, "1", "bul"), scored(20, "1", "dut"), scored(30, "2", "bul"), scored(60, "2", "dut"))
     assert found.seeds == {"1": 15, "2": 45}
-    assert (found.mean, found.value, found.together) == (30, 30, None)
+    assert (found.mean, found.value, found.ensemble) == (30, 30, None)
 
 
 def test_where_models_answer_together_that_is_judged() -> None:
     found = row(
-        scored(10, "1", "bul"), scored(20, "1", "dut"), scored(30, TOGETHER, "bul"), scored(50, TOGETHER, "dut"),
+        scored(10, "1", "bul"), scored(20, "1", "dut"), scored(30, ENSEMBLE, "bul"), scored(50, ENSEMBLE, "dut"),
         expected=40,
     )  # fmt: skip
     assert found.seeds == {"1": 15}
-    assert (found.mean, found.together, found.value, found.passed) == (15, 40, 40, True)
+    assert (found.mean, found.ensemble, found.value, found.passed) == (15, 40, 40, True)
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_a_recipe_passes_where_all_that_is_judged_does(
     expected: tuple[float | None, float | None], passed: bool | None
 ) -> None:
     rows = tuple(row(scored(41), expected=each) for each in expected)
-    assert Outcome(recipe(), (), rows).passed is passed
+    assert RecipeOutcome(recipe(), (), rows).passed is passed
 
 
 def test_scores_are_sorted_to_their_tests() -> None:
     judged = recipe({"name": "test", "metric": "error_rate"}, BLEU)
-    found = outcome_of(judged, (), [scored(41), scored(7, metric="error_rate"), scored(43, "2")])
+    found = make_outcome(judged, (), [scored(41), scored(7, metric="error_rate"), scored(43, "2")])
     assert [(each.test.metric, each.seeds) for each in found.rows] == [
         ("error_rate", {"1": 7}),
         ("bleu", {"1": 41, "2": 43}),

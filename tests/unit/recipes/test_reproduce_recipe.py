@@ -9,9 +9,9 @@ from error_codes import ErrorCheck, has_code
 
 from attendo.data.config import CorpusConfig, DataConfig
 from attendo.errors import DataError, UsageError
-from attendo.recipes.files import checksums, corpus_of, files_of_tests, learned_from
-from attendo.recipes.recipe import find_recipe, read_recipe, recipe_paths
-from attendo.runs.recipe_config import Expectation
+from attendo.recipes.files import compute_checksums, list_test_files, list_training_files
+from attendo.recipes.recipe import find_recipe, list_recipes, read_recipe
+from attendo.runs.recipe_config import Expectation, make_test_corpus
 
 PLAIN = """
 [data]
@@ -53,12 +53,12 @@ def written(folder: Path, text: str) -> Path:
 
 def test_every_recipe_that_comes_along_is_whole() -> None:
     """Its settings are those of a run, its tests are scores there are, and it says what it is."""
-    names = list(recipe_paths())
+    names = list(list_recipes())
     assert len(names) >= 20
     assert "multi30k_en_de" in names
     for name in names:
         recipe = find_recipe(name)
-        assert recipe.judged.about, name
+        assert recipe.criteria.about, name
         assert [recipe.config(variant) for variant in recipe.variants or (None,)], name
 
 
@@ -114,33 +114,33 @@ def test_there_is_a_training_for_each_variant_and_seed(tmp_path: Path) -> None:
     assert [(run.variant, run.seed) for run in runs] == [("bul", 1), ("bul", 2), ("dut", 1), ("dut", 2)]
     assert (runs[1].folder, runs[1].name) == (Path("out/bul/seed-2"), "bul, seed 2")
     assert runs[1].changes == ["seed=2", 'variant="bul"']
-    (alone,) = read_recipe(written(tmp_path, PLAIN)).choose(seeds=[7]).plan(Path("out"))
+    (alone,) = read_recipe(written(tmp_path, PLAIN)).select(seeds=[7]).plan(Path("out"))
     assert (alone.folder, alone.name, alone.changes) == (Path("out/seed-7"), "seed 7", ["seed=7"])
 
 
 def test_some_seeds_and_variants_can_be_chosen(tmp_path: Path) -> None:
     recipe = read_recipe(written(tmp_path, VARIED))
-    some = recipe.choose(seeds=[2], variants=["dut"])
+    some = recipe.select(seeds=[2], variants=["dut"])
     assert [(run.variant, run.seed) for run in some.plan(Path("out"))] == [("dut", 2)]
-    assert (recipe.expected_of, some.expected_of) == (None, "the mean of 2 variants")
-    assert recipe.choose(variants=["dut", "bul"]).expected_of is None
+    assert (recipe.expected_scope, some.expected_scope) == (None, "the mean of 2 variants")
+    assert recipe.select(variants=["dut", "bul"]).expected_scope is None
     with pytest.raises(UsageError, check=has_code("unknown_variant", name="fre", known="bul, dut")):
-        recipe.choose(variants=["fre"])
+        recipe.select(variants=["fre"])
     with pytest.raises(UsageError, check=has_code("no_variants", name="fre", owner="mine")):
-        read_recipe(written(tmp_path, PLAIN)).choose(variants=["fre"])
+        read_recipe(written(tmp_path, PLAIN)).select(variants=["fre"])
 
 
 def test_the_files_of_a_test_are_read_as_those_of_validation(tmp_path: Path) -> None:
     config = read_recipe(written(tmp_path, VARIED)).config("dut", Path("texts"))
     assert config.reproduce is not None
-    corpus = corpus_of(config.reproduce.test[0], config.data)
+    corpus = make_test_corpus(config.reproduce.test[0], config.data)
     assert corpus is not None
     assert (corpus.file, corpus.source_field, corpus.target_field) == (Path("texts/dut.test.tsv"), "2", "1")
     plain = read_recipe(written(tmp_path, PLAIN)).config(None)
     assert plain.reproduce is not None
     test = plain.reproduce.test[0]
     for tag, expected in ((None, "<2de>"), ("<2fr>", "<2fr>")):
-        found = corpus_of(test.replace(tag=tag), plain.data)
+        found = make_test_corpus(test.replace(tag=tag), plain.data)
         assert found is not None
         assert found.tag == expected
 
@@ -172,7 +172,7 @@ def test_tests_are_read_before_anything_is_trained(tmp_path: Path, content: byte
         (tmp_path / f"{name}.tsv").write_bytes(content if name == "dut.test" else b"a\tb\n")
     with pytest.raises(DataError, check=error):
         recipe.check_files(tmp_path)
-    recipe.choose(variants=["bul"]).check_files(tmp_path)
+    recipe.select(variants=["bul"]).check_files(tmp_path)
 
 
 def test_sides_of_a_test_are_as_long_and_a_compressed_one_is_whole(tmp_path: Path) -> None:
@@ -193,34 +193,36 @@ def test_files_are_known_by_their_names_in_the_run_file_wherever_they_lie(tmp_pa
         (one / name).write_text(name, "utf-8")
     recipe = read_recipe(written(tmp_path, PLAIN))
     config = recipe.config(None, one)
-    assert learned_from(config.data) == {"train.en": one / "train.en", "train.de": one / "train.de"}
-    assert files_of_tests(config) == {"test.en": one / "test.en", "test.de": one / "test.de"}
-    sums = checksums(files_of_tests(config))
+    assert list_training_files(config.data) == {"train.en": one / "train.en", "train.de": one / "train.de"}
+    assert list_test_files(config) == {"test.en": one / "test.en", "test.de": one / "test.de"}
+    sums = compute_checksums(list_test_files(config))
     assert sums["test.en"] == hashlib.sha256(b"test.en").hexdigest()
     two = one.rename(tmp_path / "two")
-    assert checksums(files_of_tests(recipe.config(None, two))) == sums
-    assert learned_from(DataConfig(prepared="ids")) == {"ids/index.json": Path("ids/index.json")}, "and so all of it"
+    assert compute_checksums(list_test_files(recipe.config(None, two))) == sums
+    assert list_training_files(DataConfig(prepared="ids")) == {"ids/index.json": Path("ids/index.json")}, (
+        "and so all of it"
+    )
 
 
 def test_fewer_networks_than_were_measured_together_are_not_judged(tmp_path: Path) -> None:
     valid = VARIED.replace("source_field", 'valid_file = "{variant}.dev.tsv"\nsource_field')
     recipe = read_recipe(written(tmp_path, valid.replace("seeds", "ensemble = true\nseeds")))
-    assert recipe.expected_of is None
-    assert recipe.choose(seeds=[2]).expected_of == "that of 2 networks together"
-    assert recipe.choose(seeds=[3, 4]).expected_of is None
-    assert read_recipe(written(tmp_path, VARIED)).choose(seeds=[2]).expected_of is None, "a mean is of any seeds"
+    assert recipe.expected_scope is None
+    assert recipe.select(seeds=[2]).expected_scope == "that of 2 networks together"
+    assert recipe.select(seeds=[3, 4]).expected_scope is None
+    assert read_recipe(written(tmp_path, VARIED)).select(seeds=[2]).expected_scope is None, "a mean is of any seeds"
 
 
 def test_what_leaves_out_some_of_a_recipe_is_partial(tmp_path: Path) -> None:
     recipe = read_recipe(written(tmp_path, VARIED))
-    assert not recipe.partial
-    assert [recipe.choose(seeds=seeds).partial for seeds in ([1], [2, 3], [2, 1], [1, 2, 3])] == [
+    assert not recipe.is_partial
+    assert [recipe.select(seeds=seeds).is_partial for seeds in ([1], [2, 3], [2, 1], [1, 2, 3])] == [
         True,
         True,
         False,
         False,
     ]
-    assert recipe.choose(variants=["dut"]).partial
+    assert recipe.select(variants=["dut"]).is_partial
 
 
 def test_of_very_many_missing_files_some_are_named(tmp_path: Path) -> None:
@@ -228,9 +230,9 @@ def test_of_very_many_missing_files_some_are_named(tmp_path: Path) -> None:
     recipe = read_recipe(written(tmp_path, VARIED.replace('"bul", "dut"', names)))
     with pytest.raises(DataError, check=has_code("recipe_files_missing", more=" and 4 more")):
         recipe.check_files(tmp_path)
-    recipe.choose(variants=["v1"])
+    recipe.select(variants=["v1"])
     with pytest.raises(DataError, check=has_code("recipe_files_missing")):
-        recipe.choose(variants=["v1"]).check_files(tmp_path)
+        recipe.select(variants=["v1"]).check_files(tmp_path)
 
 
 def test_running_text_is_a_file_too(tmp_path: Path) -> None:
@@ -261,5 +263,5 @@ def test_a_test_is_read_as_the_validation_files_are() -> None:
     corpora = [{"file": "de.tsv", "features_field": 3, "tag": "<de>"}, {"file": "ru.tsv", "features_field": 3}]
     data = DataConfig(corpora=corpora, valid_corpora=corpora[:1], folder="here")
     test = Expectation(name="test", file="{part}.tsv", tag="<{part}>", parts=["de", "ru"], metric="exact_match")
-    read = corpus_of(test.of_part("ru"), data)
+    read = make_test_corpus(test.for_part("ru"), data)
     assert read == CorpusConfig(file="here/ru.tsv", features_field="3", tag="<ru>")

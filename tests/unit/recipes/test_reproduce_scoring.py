@@ -10,10 +10,17 @@ from full_disk import room_for
 from tiny import SOURCES, TARGETS, tiny_model
 
 from attendo.errors import DataError, UsageError
-from attendo.metrics import likelihoods, perplexity, score
-from attendo.recipes.recipe import Planned, Recipe, read_recipe
-from attendo.recipes.results import outcome_of
-from attendo.recipes.scoring import TOGETHER, Cut, NotKept, Scored, Scoring, score_tests
+from attendo.metrics import compute_likelihoods, perplexity, score
+from attendo.recipes.recipe import PlannedRun, Recipe, read_recipe
+from attendo.recipes.results import make_outcome
+from attendo.recipes.scoring import (
+    ENSEMBLE,
+    OutputsNotSaved,
+    RecipeScore,
+    ScoringStarted,
+    TruncatedOutputs,
+    score_tests,
+)
 
 RECIPE = """
 [data]
@@ -73,11 +80,11 @@ def recipe(tmp_path: Path) -> Recipe:
     return read_recipe(tmp_path / "mine.toml")
 
 
-def found(recipe: Recipe) -> tuple[list[Scored], list[Scoring | Cut | NotKept]]:
+def found(recipe: Recipe) -> tuple[list[RecipeScore], list[ScoringStarted | TruncatedOutputs | OutputsNotSaved]]:
     place = recipe.path.parent
     reports = list(score_tests(recipe, recipe.plan(place), place, "cpu"))
-    return [each for each in reports if isinstance(each, Scored)], [
-        each for each in reports if not isinstance(each, Scored)
+    return [each for each in reports if isinstance(each, RecipeScore)], [
+        each for each in reports if not isinstance(each, RecipeScore)
     ]
 
 
@@ -94,31 +101,31 @@ def test_a_test_is_scored_as_anybody_would_and_the_answers_are_kept_in_order(rec
     assert len(set(outputs)) > 1, "or their order could not be seen"
     kept = (recipe.path.parent / "seed-2" / "tests" / "test.txt").read_text("utf-8")
     assert kept == "".join(f"{output}\n" for output in outputs)
-    values = {each.test.metric: each.score for each in scores if each.who == "2"}
+    values = {each.test.metric: each.score for each in scores if each.model_label == "2"}
     assert values["chrf"] == score("chrf", outputs, references)
-    assert values["perplexity"] == perplexity("perplexity", likelihoods(model, sources, references)).score
+    assert values["perplexity"] == perplexity("perplexity", compute_likelihoods(model, sources, references)).score
     assert {each.lines for each in scores} == {len(SOURCES)}
     cut = sum(result.cut for result in results)
     assert cut
-    assert [each for each in told if not isinstance(each, NotKept) and each.of == "seed 2"] == [
-        Scoring("test", "seed 2"),
-        Cut("test", "seed 2", cut, len(SOURCES)),
+    assert [each for each in told if not isinstance(each, OutputsNotSaved) and each.models == "seed 2"] == [
+        ScoringStarted("test", "seed 2"),
+        TruncatedOutputs("test", "seed 2", cut, len(SOURCES)),
     ]
 
 
 def test_models_together_are_all_of_them(recipe: Recipe) -> None:
     scores, _ = found(changed(recipe, "seeds =", "ensemble = true\nseeds ="))
-    values = {each.who: each.score.value for each in scores if each.test.metric == "perplexity"}
+    values = {each.model_label: each.score.value for each in scores if each.test.metric == "perplexity"}
     both = tiny_model(1).ensemble([tiny_model(2)])
-    expected = perplexity("perplexity", likelihoods(both, SOURCES, TARGETS)).score.value
-    assert values.keys() == {"1", "2", TOGETHER}
-    assert values[TOGETHER] == pytest.approx(expected)
-    assert values[TOGETHER] not in (pytest.approx(values["1"]), pytest.approx(values["2"]))
+    expected = perplexity("perplexity", compute_likelihoods(both, SOURCES, TARGETS)).score.value
+    assert values.keys() == {"1", "2", ENSEMBLE}
+    assert values[ENSEMBLE] == pytest.approx(expected)
+    assert values[ENSEMBLE] not in (pytest.approx(values["1"]), pytest.approx(values["2"]))
 
 
 def test_one_seed_has_nobody_to_answer_with(recipe: Recipe) -> None:
-    scores, _ = found(changed(recipe, "seeds =", "ensemble = true\nseeds =").choose(seeds=[2]))
-    assert {each.who for each in scores} == {"2"}
+    scores, _ = found(changed(recipe, "seeds =", "ensemble = true\nseeds =").select(seeds=[2]))
+    assert {each.model_label for each in scores} == {"2"}
 
 
 @pytest.mark.parametrize(("final", "loss"), [("best", 0.5), ("last", 0.75)])
@@ -153,18 +160,20 @@ def test_answers_that_cannot_be_written_are_scored_all_the_same(recipe: Recipe) 
     with room_for(10):
         after, told = found(recipe)
     assert after == before
-    faults = [each.why for each in told if isinstance(each, NotKept)]
+    faults = [each.reason for each in told if isinstance(each, OutputsNotSaved)]
     assert faults[0] == f"{kept} cannot be written, the disk is full: about {len(text.encode())} bytes are needed"
     assert (kept.read_text("utf-8"), list(kept.parent.iterdir())) == (text, [kept])
     kept.unlink()
     kept.mkdir()
     _, told = found(recipe)
-    assert NotKept(f"{kept} cannot be written: Is a directory; see to it, or name another folder (--out)") in told
+    assert (
+        OutputsNotSaved(f"{kept} cannot be written: Is a directory; see to it, or name another folder (--out)") in told
+    )
 
 
 def test_a_run_has_its_own_name(recipe: Recipe) -> None:
     assert [run.name for run in recipe.plan(Path())] == ["seed 1", "seed 2"]
-    assert Planned(3, "bul", Path()).name == "bul, seed 3"
+    assert PlannedRun(3, "bul", Path()).name == "bul, seed 3"
 
 
 def test_the_score_of_parts_is_their_mean(recipe: Recipe) -> None:
@@ -174,14 +183,15 @@ def test_the_score_of_parts_is_their_mean(recipe: Recipe) -> None:
         (place / f"{part}.zh").write_text(f"{TARGETS[line]}\n", "utf-8")
     recipe = changed(recipe, 'source = "test.en"\ntarget = "test.zh"', PARTS)
     scores, _ = found(recipe)
-    of_two = [each for each in scores if each.who == "2" and each.test.metric == "perplexity"]
+    of_two = [each for each in scores if each.model_label == "2" and each.test.metric == "perplexity"]
     model = tiny_model(2)
     expected = [
-        perplexity("perplexity", likelihoods(model, [SOURCES[line]], [TARGETS[line]])).score.value for line in (0, 2)
+        perplexity("perplexity", compute_likelihoods(model, [SOURCES[line]], [TARGETS[line]])).score.value
+        for line in (0, 2)
     ]
     assert {each.variant: each.score.value for each in of_two} == dict(zip(("one", "two"), expected, strict=True))
     assert (place / "seed-2" / "tests" / "test-one.txt").is_file()
-    row = outcome_of(recipe, recipe.plan(place), scores).rows[1]
+    row = make_outcome(recipe, recipe.plan(place), scores).rows[1]
     assert row.seeds["2"] == pytest.approx(sum(expected) / 2)
     (place / "two.zh").unlink()
     with pytest.raises(DataError, check=has_code("recipe_files_missing")):

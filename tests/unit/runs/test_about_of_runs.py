@@ -11,10 +11,10 @@ from tiny import QUICK_RUN, SOURCES, TARGETS, Command, settings, tiny_model
 
 from attendo.errors import ModelError
 from attendo.model_folder import load_model, write_manifest
-from attendo.runs.config import RunConfig, named_about, to_toml
+from attendo.runs.config import RunConfig, infer_model_card, to_toml
 from attendo.runs.demo import demo_config
 from attendo.runs.run import Run
-from attendo.runs.weights import averaged_model, first_model
+from attendo.runs.weights import average_model, initial_model
 from attendo.text_model import TextModel, load
 from attendo.train.checkpoint import Checkpoints
 
@@ -50,7 +50,7 @@ def test_one_that_cannot_be_meant_is_a_damaged_model(tmp_path: Path, content: st
 
 
 def test_the_demonstration_translates_English_to_Chinese() -> None:
-    assert demo_config().about.told() == EN_ZH
+    assert demo_config().about.to_dict() == EN_ZH
 
 
 def test_a_run_without_it_is_written_as_before_so_that_old_checkpoints_still_fit(tmp_path: Path) -> None:
@@ -63,12 +63,12 @@ def test_a_run_without_it_is_written_as_before_so_that_old_checkpoints_still_fit
 
 def test_the_names_of_the_files_tell_it_where_nobody_says_otherwise(tmp_path: Path) -> None:
     here, there = files(tmp_path), files(tmp_path, "other.en.gz", "other.de")
-    assert named_about(RunConfig(data=here)).told() == EN_ZH
-    assert named_about(RunConfig(data={"corpora": [here, here]})).told() == EN_ZH
-    assert named_about(RunConfig(data={"corpora": [here, there]})).told() == {}
-    assert named_about(RunConfig(data={"task": "builtin"})).told() == {}
-    assert named_about(RunConfig(data=here, about={"task": "generation"})).told() == {"task": "generation"}
-    assert named_about(RunConfig(data=here, start_from="old")).told() == {}
+    assert infer_model_card(RunConfig(data=here)).to_dict() == EN_ZH
+    assert infer_model_card(RunConfig(data={"corpora": [here, here]})).to_dict() == EN_ZH
+    assert infer_model_card(RunConfig(data={"corpora": [here, there]})).to_dict() == {}
+    assert infer_model_card(RunConfig(data={"task": "builtin"})).to_dict() == {}
+    assert infer_model_card(RunConfig(data=here, about={"task": "generation"})).to_dict() == {"task": "generation"}
+    assert infer_model_card(RunConfig(data=here, start_from="old")).to_dict() == {}
 
 
 def said(model: TextModel) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def test_a_trained_model_knows_it_from_its_files(attendo: Command, tmp_path: Pat
     assert (list(measured["tokens"]), measured["tokens"]["100"]) == (["50", "90", "99", "100"], 5)
     assert tomllib.loads((tmp_path / "run" / "run.toml").read_text("utf-8"))["about"] == EN_ZH
     steps = Checkpoints(tmp_path / "run" / "checkpoints").steps()
-    assert averaged_model(tmp_path / "run", steps[-1:]).about == about
+    assert average_model(tmp_path / "run", steps[-1:]).about == about
 
 
 @pytest.mark.slow
@@ -130,12 +130,12 @@ def test_prepared_data_knows_which_text_it_was_made_of(attendo: Command, tmp_pat
 
 def test_conversations_and_running_text_are_known_by_their_form() -> None:
     turns = RunConfig(data={"file": "a.jsonl", "turns_field": "turns", "context_turns": 3})
-    assert named_about(turns).told() == {"task": "conversation", "context_turns": 3}
-    assert named_about(RunConfig(data={"prepared": "x"}), turns.data).told() == {
+    assert infer_model_card(turns).to_dict() == {"task": "conversation", "context_turns": 3}
+    assert infer_model_card(RunConfig(data={"prepared": "x"}), turns.data).to_dict() == {
         "task": "conversation",
         "context_turns": 3,
     }
-    assert named_about(RunConfig(data={"text": "a.txt"})).told() == {"task": "generation"}
+    assert infer_model_card(RunConfig(data={"text": "a.txt"})).to_dict() == {"task": "generation"}
 
 
 @pytest.mark.parametrize(("given", "expected"), [({}, EN_ZH), ({"task": "summarization"}, {"task": "summarization"})])
@@ -148,4 +148,4 @@ def test_a_run_that_goes_on_is_for_what_its_model_was_unless_it_says_otherwise(
     config = RunConfig(start_from=tmp_path / "old", data=files(tmp_path, "more.fr", "more.it"), about=given)
     run = Run.begin(config, tmp_path / "run", torch.device("cpu"))
     list(run.prepare())
-    assert said(TextModel(first_model(config, run.data))) == expected
+    assert said(TextModel(initial_model(config, run.data))) == expected

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tiny import Command, settings, write_pairs
 
-from attendo.runs.auto_config import Amount, applied, choose, is_open, measure
+from attendo.runs.auto_config import DataStats, apply_choices, are_settings_open, choose_settings, measure_pairs
 from attendo.runs.config import RunConfig
 
 SIZES = (1_000, 30_000, 160_000, 5_000_000)  # pairs, from a phrase book to a public corpus
@@ -21,13 +21,13 @@ CHOSEN = {
 }
 
 
-def amount(pairs: int, overlap: float = 1.0) -> Amount:
+def amount(pairs: int, overlap: float = 1.0) -> DataStats:
     """As many pairs with some 15 target tokens each."""
-    return Amount(pairs, 15 * pairs, overlap)
+    return DataStats(pairs, 15 * pairs, overlap)
 
 
 def chosen(pairs: int, overlap: float = 1.0, **given: Any) -> dict[str, Any]:
-    return {choice.name: choice.value for choice in choose({**FILES, **given}, amount(pairs, overlap))}
+    return {choice.name: choice.value for choice in choose_settings({**FILES, **given}, amount(pairs, overlap))}
 
 
 def over_sizes(name: str) -> list[Any]:
@@ -37,10 +37,10 @@ def over_sizes(name: str) -> list[Any]:
 @pytest.mark.parametrize("pairs", [0, 1, 2, 40, *SIZES, 10**9])
 @pytest.mark.parametrize("overlap", [0.0, 1.0])
 def test_every_amount_of_text_makes_a_whole_run(pairs: int, overlap: float) -> None:
-    choices = choose(FILES, amount(pairs, overlap))
+    choices = choose_settings(FILES, amount(pairs, overlap))
     assert {choice.name for choice in choices} == CHOSEN
     assert all(choice.reason for choice in choices)
-    config = RunConfig(**applied(FILES, choices))
+    config = RunConfig(**apply_choices(FILES, choices))
     assert config.preset in ("tiny", "small", "base")
     assert 300 <= config.train.steps <= 200_000
     assert config.train.warmup < config.train.steps
@@ -117,15 +117,15 @@ def test_what_is_given_is_never_overruled(name: str, pairs: int) -> None:
     }
     section, _, short = name.rpartition(".")
     values = {**FILES, **({section: {short: given[name]}} if section else {name: given[name]})}
-    choices = choose(values, amount(pairs))
+    choices = choose_settings(values, amount(pairs))
     assert {choice.name for choice in choices} == CHOSEN - {name}
-    config = RunConfig(**applied(values, choices)).model_dump()
+    config = RunConfig(**apply_choices(values, choices)).model_dump()
     assert (config[section][short] if section else config[name]) == given[name]
 
 
 def test_the_given_values_are_left_as_they_are() -> None:
     values = {**FILES, "train": {"steps": 50}}
-    applied(values, choose(values, amount(1000)))
+    apply_choices(values, choose_settings(values, amount(1000)))
     assert values == {**FILES, "train": {"steps": 50}}
 
 
@@ -150,7 +150,7 @@ def test_other_choices_follow_what_is_given() -> None:
 @pytest.mark.parametrize("steps", [1, 3, 40, 100, 800, 10**6])
 def test_the_warm_up_is_a_small_part_of_the_steps_that_are_given(steps: int) -> None:
     for given, window in ((FILES, None), (RUNNING, 256)):
-        choices = choose({**given, "train": {"steps": steps}}, Amount(8_000, 10**5, 1.0, window=window))
+        choices = choose_settings({**given, "train": {"steps": steps}}, DataStats(8_000, 10**5, 1.0, window=window))
         (warmup,) = (choice.value for choice in choices if choice.name == "train.warmup")
         assert 1 <= warmup <= max(1, 0.4 * steps)
 
@@ -176,11 +176,11 @@ def test_the_first_metric_that_is_given_decides_which_model_is_the_best() -> Non
 
 
 def test_only_a_run_file_that_names_a_preset_leaves_nothing_open() -> None:
-    assert is_open({}, {})
-    assert is_open({}, {"preset": "tiny"}), "--set preset=tiny"
-    assert is_open({"preset": "auto"}, {"preset": "tiny"})
-    assert is_open({"preset": "tiny"}, {"preset": "auto"})
-    assert not is_open({"preset": "tiny"}, {"preset": "small"})
+    assert are_settings_open({}, {})
+    assert are_settings_open({}, {"preset": "tiny"}), "--set preset=tiny"
+    assert are_settings_open({"preset": "auto"}, {"preset": "tiny"})
+    assert are_settings_open({"preset": "tiny"}, {"preset": "auto"})
+    assert not are_settings_open({"preset": "tiny"}, {"preset": "small"})
 
 
 def test_tables_are_shared_only_with_one_vocabulary() -> None:
@@ -192,30 +192,30 @@ def test_tables_are_shared_only_with_one_vocabulary() -> None:
 @pytest.mark.parametrize("kind", ["unigram", "words", "characters", "bytes"])
 def test_only_merges_are_dropped_and_only_pieces_are_counted(kind: str) -> None:
     values = {**FILES, "tokenizer": {"kind": kind}}
-    choices = choose(values, amount(1000))
+    choices = choose_settings(values, amount(1000))
     names = {choice.name for choice in choices}
     assert "tokenizer.dropout" not in names
     assert ("tokenizer.size" in names) == (kind == "unigram")
-    assert RunConfig(**applied(values, choices)).tokenizer.kind == kind
+    assert RunConfig(**apply_choices(values, choices)).tokenizer.kind == kind
 
 
 @pytest.mark.parametrize(("kind", "dropout"), [("bpe", True), ("words", False), (None, False)])
 def test_of_prepared_text_the_vocabulary_is_decided_already(kind: str | None, dropout: bool) -> None:
     values = {"data": {"prepared": "data"}}
-    choices = choose(values, Amount(1000, 15_000, 1.0, kind))
+    choices = choose_settings(values, DataStats(1000, 15_000, 1.0, kind))
     names = {choice.name for choice in choices}
     assert not names & {"tokenizer.size", "tokenizer.joint"}
     assert ("tokenizer.dropout" in names) == dropout
-    assert RunConfig(**applied(values, choices)).model["tie"] == "all"
+    assert RunConfig(**apply_choices(values, choices)).model["tie"] == "all"
 
 
 @pytest.mark.parametrize("pairs", SIZES)
 def test_a_model_that_goes_on_learning_keeps_its_network_and_takes_fewer_epochs(pairs: int) -> None:
     values = {**FILES, "start_from": "old"}
-    choices = choose(values, amount(pairs))
+    choices = choose_settings(values, amount(pairs))
     names = {choice.name for choice in choices}
     assert names == {name for name in CHOSEN if name.startswith("train.")}
-    config = RunConfig(**applied(values, choices))
+    config = RunConfig(**apply_choices(values, choices))
     assert config.model == {}
     epochs = config.train.steps * config.train.batch_tokens / (15 * pairs)
     assert 2.5 < epochs < 11
@@ -223,7 +223,7 @@ def test_a_model_that_goes_on_learning_keeps_its_network_and_takes_fewer_epochs(
 
 def test_without_sacrebleu_the_loss_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    choices = {choice.name: choice for choice in choose(FILES, amount(1000))}
+    choices = {choice.name: choice for choice in choose_settings(FILES, amount(1000))}
     assert choices["train.best"].value == "loss"
     assert "attendo[eval]" in choices["train.best"].reason
     assert "train.metrics" not in choices
@@ -240,29 +240,33 @@ CHINESE = ("白马静静地站在深雪里", "多年来没有人走过那座老�
 def test_alphabets_are_compared_by_how_much_of_the_text_they_share(targets: Sequence[str], joint: bool) -> None:
     pairs = list(zip(ENGLISH, targets, strict=True)) * 50
     for both in (pairs, [(target, source) for source, target in pairs]):
-        found = measure(both)
+        found = measure_pairs(both)
         assert found.pairs == 100
-        assert {choice.name: choice.value for choice in choose(FILES, found)}["tokenizer.joint"] is joint
+        assert {choice.name: choice.value for choice in choose_settings(FILES, found)}["tokenizer.joint"] is joint
 
 
 def test_an_alphabet_inside_a_larger_one_is_not_the_same() -> None:
     few, many = "abc abc", "abc defghijklmnop"
-    assert measure([(few, many)]).alphabets_overlap == measure([(many, few)]).alphabets_overlap == pytest.approx(3 / 16)
+    assert (
+        measure_pairs([(few, many)]).alphabets_overlap
+        == measure_pairs([(many, few)]).alphabets_overlap
+        == pytest.approx(3 / 16)
+    )
 
 
 def test_digits_and_marks_are_no_letters() -> None:
-    assert measure([("1, 2! 3?", "1, 2! 3?")]).alphabets_overlap == 0.0
-    assert measure([("abc 123", "123 猫")]).alphabets_overlap == 0.0
+    assert measure_pairs([("1, 2! 3?", "1, 2! 3?")]).alphabets_overlap == 0.0
+    assert measure_pairs([("abc 123", "123 猫")]).alphabets_overlap == 0.0
 
 
 def test_target_tokens_are_estimated_by_letters_and_ideographs() -> None:
-    (letters,), (ideographs,) = ([measure([("a", text)] * 100).tokens] for text in ("abcd" * 10, "猫" * 15))
+    (letters,), (ideographs,) = ([measure_pairs([("a", text)] * 100).tokens] for text in ("abcd" * 10, "猫" * 15))
     assert letters == ideographs == 1100  # ten and one for the end
 
 
 def test_all_pairs_are_counted_however_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attendo.runs.auto_config._LETTERS_LOOKED_AT", 3)
-    found = measure(iter([("a", "aaaa")] * 7))
+    monkeypatch.setattr("attendo.runs.auto_config._ALPHABET_LINES", 3)
+    found = measure_pairs(iter([("a", "aaaa")] * 7))
     assert (found.pairs, found.tokens, found.alphabets_overlap) == (7, 14, 1.0)
 
 
@@ -335,10 +339,10 @@ RUNNING = {"data": {"text": "a.txt"}}
 
 @pytest.mark.parametrize("characters", [0, 100, 60_000, 1_000_000, 10_000_000, 10**9])
 def test_every_amount_of_running_text_makes_a_whole_run(characters: int) -> None:
-    choices = choose(RUNNING, Amount(characters // 64, characters, 1.0, window=256))
-    config = RunConfig(**applied(RUNNING, choices))
+    choices = choose_settings(RUNNING, DataStats(characters // 64, characters, 1.0, window=256))
+    config = RunConfig(**apply_choices(RUNNING, choices))
     assert all(choice.reason for choice in choices)
-    assert config.network(8, 8).decoder_only
+    assert config.make_model_config(8, 8).decoder_only
     assert config.train.label_smoothing == 0.0
     assert config.train.best == "loss"
     assert config.train.batch_tokens >= config.data.window
@@ -350,10 +354,10 @@ def test_every_amount_of_running_text_makes_a_whole_run(characters: int) -> None
 
 def test_what_is_given_of_running_text_stays() -> None:
     given = {"data": {"text": "a.txt", "window": 100}, "tokenizer": {"kind": "bpe"}, "train": {"steps": 7}}
-    values = {choice.name: choice.value for choice in choose(given, Amount(10, 1000, 1.0, window=100))}
+    values = {choice.name: choice.value for choice in choose_settings(given, DataStats(10, 1000, 1.0, window=100))}
     assert not {"data.window", "tokenizer.kind", "train.steps"} & values.keys()
     assert values["tokenizer.size"] == 1000
-    going_on = choose({**RUNNING, "start_from": "model"}, Amount(10, 1000, 1.0, window=256))
+    going_on = choose_settings({**RUNNING, "start_from": "model"}, DataStats(10, 1000, 1.0, window=256))
     assert {choice.name.split(".")[0] for choice in going_on} <= {"train", "data"}
 
 
@@ -361,7 +365,10 @@ def test_a_model_that_goes_on_learns_from_running_text_for_fewer_epochs() -> Non
     for characters in (20_000, 1_000_000, 50_000_000):
         asked = {**RUNNING, "train": {"batch_tokens": 1024}}
         new, more = (
-            {choice.name: choice for choice in choose(given, Amount(characters // 64, characters, 1.0, window=256))}
+            {
+                choice.name: choice
+                for choice in choose_settings(given, DataStats(characters // 64, characters, 1.0, window=256))
+            }
             for given in (asked, {**asked, "start_from": "model"})
         )
         assert more["train.steps"].value < new["train.steps"].value or more["train.steps"].reason.startswith("3 epochs")

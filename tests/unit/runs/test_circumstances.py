@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from attendo.runs.config import RunConfig
-from attendo.runs.run_folder import facts, what_is_learned
+from attendo.runs.run_folder import checkpoint_facts, learning_relevant_config
 from attendo.train.config import TrainConfig
-from attendo.train.distributed import World
+from attendo.train.distributed import Distributed
 
 
 @pytest.mark.parametrize(("changed", "same"), [({"sharding": "full"}, True), ({"steps": 7}, False)])
@@ -26,12 +26,12 @@ def test_a_setting_that_did_not_exist_then_changes_nothing() -> None:
         train: Later = Later()
 
     values: dict[str, Any] = {"data": {"source": "a", "target": "b"}, "preset": "tiny", "train": {"steps": 7}}
-    assert what_is_learned(LaterRun(**values)) == what_is_learned(RunConfig(**values))
+    assert learning_relevant_config(LaterRun(**values)) == learning_relevant_config(RunConfig(**values))
     values["train"]["newer"] = 4
-    assert what_is_learned(LaterRun(**values))["train"] == {"steps": 7, "newer": 4, "peak_lr": 1e-3}
+    assert learning_relevant_config(LaterRun(**values))["train"] == {"steps": 7, "newer": 4, "peak_lr": 1e-3}
 
 
 def known_by(**train: Any) -> str:
     config = RunConfig(data={"source": "a", "target": "b"}, preset="tiny", train=train)
-    found: str = facts(config, "", torch.device("cpu"), World())["config_sha256"]
+    found: str = checkpoint_facts(config, "", torch.device("cpu"), Distributed())["config_sha256"]
     return found

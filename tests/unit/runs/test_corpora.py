@@ -11,7 +11,7 @@ from tiny import write_pairs
 from attendo.data.config import DataConfig
 from attendo.data.corpus_files import Corpus
 from attendo.demo_task import BuiltinTask
-from attendo.runs.corpora import BUILTIN_VALID, BuiltinCorpus, amount, corpora
+from attendo.runs.corpora import BUILTIN_VALID_PAIRS, BuiltinCorpus, make_corpora, measure_data
 from attendo.text.config import TokenizerConfig
 
 
@@ -20,22 +20,22 @@ def texts(corpus: Corpus) -> list[tuple[str, str]]:
 
 
 def test_the_builtin_task_makes_as_many_pairs_as_asked_for_and_the_same_each_time() -> None:
-    (corpus,), _ = corpora(DataConfig(task="builtin", pairs=300), seed=1)
+    (corpus,), _ = make_corpora(DataConfig(task="builtin", pairs=300), seed=1)
     rows = list(corpus.rows())
     assert [row.number for row in rows] == list(range(1, 301))
     assert (
         texts(corpus) == texts(corpus) == [(pair.source, pair.target) for pair in islice(BuiltinTask(1).train(), 300)]
     )
-    (other,), _ = corpora(DataConfig(task="builtin", pairs=300), seed=2)
+    (other,), _ = make_corpora(DataConfig(task="builtin", pairs=300), seed=2)
     assert texts(other) != texts(corpus)
 
 
 @pytest.mark.slow
 def test_what_the_builtin_task_validates_with_is_never_learned_from() -> None:
-    (learned,), valid = corpora(DataConfig(task="builtin", pairs=3000), seed=1)
+    (learned,), valid = make_corpora(DataConfig(task="builtin", pairs=3000), seed=1)
     assert valid is not None
     held_out = texts(valid)
-    assert len(held_out) == BUILTIN_VALID
+    assert len(held_out) == BUILTIN_VALID_PAIRS
     assert not {source for source, _ in texts(learned)} & {source for source, _ in held_out}
     assert valid.name != learned.name
 
@@ -57,7 +57,7 @@ def test_files_become_corpora_with_their_weights_and_tags(tmp_path: Path) -> Non
         valid_file="more.tsv",
         valid_tag="<2zh>",
     )
-    (first, second), valid = corpora(config, seed=1)
+    (first, second), valid = make_corpora(config, seed=1)
     assert (first.weight, second.weight) == (1.0, 2.5)
     assert len(texts(first)) == 40
     assert valid is not None
@@ -66,20 +66,20 @@ def test_files_become_corpora_with_their_weights_and_tags(tmp_path: Path) -> Non
 
 def test_without_validation_files_there_is_no_corpus_for_them(tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
-    assert corpora(DataConfig(source=source, target=target), seed=1)[1] is None
+    assert make_corpora(DataConfig(source=source, target=target), seed=1)[1] is None
 
 
 def test_all_good_lines_of_all_corpora_are_measured(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_bytes(b"a dog\tein Hund\nno second column\nbroken \xff\tx\nthe cat\tdie Katze\n")
     (tmp_path / "b.tsv").write_text("the house\tdas Haus\n")
-    found = amount(DataConfig(corpora=({"file": tmp_path / "a.tsv"}, {"file": tmp_path / "b.tsv"})), seed=1)
+    found = measure_data(DataConfig(corpora=({"file": tmp_path / "a.tsv"}, {"file": tmp_path / "b.tsv"})), seed=1)
     assert found.pairs == 3
     assert found.kind is None
     assert 0.5 < found.alphabets_overlap < 1
 
 
 def test_the_amount_of_the_builtin_task_is_that_of_its_pairs() -> None:
-    found = amount(DataConfig(task="builtin", pairs=200), seed=1)
+    found = measure_data(DataConfig(task="builtin", pairs=200), seed=1)
     assert found.pairs == 200
     assert found.alphabets_overlap < 0.1
 
@@ -96,7 +96,7 @@ def test_prepared_data_is_measured_by_its_index(
     tmp_path: Path, tokenizer: dict[str, Any], overlap: float, kind: str
 ) -> None:
     made = prepare_all(tmp_path / "data", ListCorpus(sentences(100)), tokenizer=TokenizerConfig(**tokenizer))
-    found = amount(DataConfig(prepared=tmp_path / "data"), seed=1)
+    found = measure_data(DataConfig(prepared=tmp_path / "data"), seed=1)
     assert (found.pairs, found.tokens) == (made.pairs, made.target_tokens + made.pairs)
     assert (found.alphabets_overlap, found.kind) == (overlap, kind)
 
@@ -104,5 +104,5 @@ def test_prepared_data_is_measured_by_its_index(
 def test_real_languages_are_told_alike_or_unlike(shared: Path) -> None:
     german = DataConfig(folder=shared / "data/multi30k", source="val.en.gz", target="val.de.gz")
     chinese = DataConfig(folder=shared / "data/tatoeba_en_zh", source="valid.en.gz", target="valid.zh.gz")
-    assert amount(german, seed=1).alphabets_overlap > 0.9
-    assert amount(chinese, seed=1).alphabets_overlap < 0.1
+    assert measure_data(german, seed=1).alphabets_overlap > 0.9
+    assert measure_data(chinese, seed=1).alphabets_overlap < 0.1

@@ -8,16 +8,16 @@ import torch
 
 from attendo.demo_task import STUDY_SENTENCES, BuiltinTask
 from attendo.explore.gold_alignment import HeadScore
-from attendo.runs.corpora import corpora
+from attendo.runs.corpora import make_corpora
 from attendo.runs.demo import (
-    SHOWN,
+    EXAMPLE_SENTENCE,
     DemoScores,
-    Translation,
-    attention_maps,
-    best_map,
+    DemoTranslation,
     demo_config,
     evaluate,
+    make_attention_maps,
     score_heads,
+    select_best_map,
     write_pictures,
 )
 from attendo.runs.run import Run
@@ -34,7 +34,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> TextModel:
         train={"steps": 2, "batch_tokens": 256, "warmup": 1, "samples": 0},
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attendo.runs.corpora.BUILTIN_VALID", 50)
+        patch.setattr("attendo.runs.corpora.BUILTIN_VALID_PAIRS", 50)
         run = Run.begin(config, tmp_path_factory.mktemp("demo") / "run", torch.device("cpu"))
         for _ in run.prepare():
             pass
@@ -63,7 +63,7 @@ def test_every_word_of_the_task_is_one_token_so_that_alignments_fit_attention() 
 @pytest.mark.slow
 def test_the_vocabulary_of_the_demo_has_every_word_of_the_held_out_pairs() -> None:
     config = demo_config()
-    (training,), valid = corpora(config.data, config.seed)
+    (training,), valid = make_corpora(config.data, config.seed)
     assert valid is not None
     rows = list(islice(training.rows(), 10_000))  # their words are among those of all rows
     source, target = build_tokenizers([row.source for row in rows], [row.target for row in rows], config.tokenizer)
@@ -78,8 +78,8 @@ def test_the_vocabulary_of_the_demo_has_every_word_of_the_held_out_pairs() -> No
 def test_scores_count_exact_answers_and_name_every_head(model: TextModel) -> None:
     scores = evaluate(model, BuiltinTask(1), count=40)
     assert len(scores.translations) == 40
-    assert scores.right == sum(each.text == each.pair.target for each in scores.translations)
-    assert scores.exact_match == scores.right / 40
+    assert scores.num_correct == sum(each.text == each.pair.target for each in scores.translations)
+    assert scores.exact_match == scores.num_correct / 40
     assert [(head.layer, head.head) for head in scores.heads.scores()] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert scores.best_head.accuracy == max(head.accuracy for head in scores.heads.scores())
     counted = sum(len({target for _, target in pair.alignment}) for pair in BuiltinTask(1).heldout(40))
@@ -94,8 +94,8 @@ def test_heads_score_the_same_whatever_the_batch(model: TextModel) -> None:
 
 def test_the_sentences_shown_begin_with_those_of_the_study_texts() -> None:
     pairs = [*BuiltinTask(1).heldout(50), *STUDY_SENTENCES]
-    scores = DemoScores(tuple(Translation(pair, pair.target) for pair in pairs), ())
-    shown = scores.shown(9)
+    scores = DemoScores(tuple(DemoTranslation(pair, pair.target) for pair in pairs), ())
+    shown = scores.select_examples(9)
     assert len(shown) == 9
     assert [each.pair.source for each in shown[:3]] == [pair.source for pair in pairs if pair in STUDY_SENTENCES][:3]
     assert len({each.pair.source for each in shown}) == 9
@@ -103,12 +103,12 @@ def test_the_sentences_shown_begin_with_those_of_the_study_texts() -> None:
 
 @pytest.mark.slow
 def test_maps_are_in_order_of_layer_and_head_with_rows_named_by_the_tokens_predicted(model: TextModel) -> None:
-    trace = model.trace(SHOWN)
-    maps = attention_maps(trace)
+    trace = model.trace(EXAMPLE_SENTENCE)
+    maps = make_attention_maps(trace)
     assert [each.title for each in maps] == [
         f"decoder layer {layer}, head {head}" for layer in (0, 1) for head in (0, 1)
     ]
-    chosen = best_map(trace, HeadScore(layer=1, head=0, right=1, counted=1))
+    chosen = select_best_map(trace, HeadScore(layer=1, head=0, right=1, counted=1))
     assert chosen.title == "decoder layer 1, head 0", "counted as everywhere"
     assert tuple(chosen.rows) == trace.target_pieces
     assert tuple(chosen.columns) == trace.source_pieces == ("I", "love", "natural", "language", "processing", "</s>")
@@ -117,7 +117,7 @@ def test_maps_are_in_order_of_layer_and_head_with_rows_named_by_the_tokens_predi
 
 def test_pictures_are_written_and_named(model: TextModel, tmp_path: Path) -> None:
     head = HeadScore(layer=0, head=1, right=1, counted=1)
-    pictures = write_pictures(tmp_path, model.trace(SHOWN), head, [("exact match", "1%")])
+    pictures = write_pictures(tmp_path, model.trace(EXAMPLE_SENTENCE), head, [("exact match", "1%")])
     assert [path.name for path in pictures] == ["attention.svg", "attention.html"]
     assert pictures[0].read_text("utf-8").startswith("<svg")
     page = pictures[1].read_text("utf-8")

@@ -16,7 +16,7 @@ from attendo.runs.corpora import PrefixedStream, with_prefixes
 from attendo.text import Words
 from attendo.text_model import load
 from attendo.train.config import TrainConfig
-from attendo.train.update import Learner
+from attendo.train.update import Updater
 from attendo.train.validation import Validator
 
 PREFIXES = {"source_prefix": ["<en>"], "target_prefix": ["<zh>", "<s2>"], "max_length_extra": 5}
@@ -38,7 +38,7 @@ def test_the_stream_has_them_in_every_batch_and_the_places_of_the_plain_one(tmp_
     with_both = PrefixedStream(data, 64, 1, 0.0, ((7,), (8, 9))).batches()
     for _ in range(5):
         meant, found = next(plain), next(with_both)
-        assert found.after == meant.after
+        assert found.next_position == meant.next_position
         assert found.batch.numbers == meant.batch.numbers
         assert found.batch.source_ids[:, 0].unique().tolist() == [7]
         assert found.batch.labels[:, :2].unique(dim=0).tolist() == [[8, 9]]
@@ -69,7 +69,7 @@ def test_a_model_keeps_them_and_learns_to_say_them(attendo: Command, old: Path, 
 def test_it_is_validated_with_them(old: Path) -> None:
     model = load(old, "cpu")
     pairs = list(zip(SOURCES, TARGETS, strict=True))
-    told = Validator(model, pairs, Learner(model.network, TrainConfig(batch_tokens=64)))(1)
+    told = Validator(model, pairs, Updater(model.network, TrainConfig(batch_tokens=64)))(1)
     scored = model.score_tokens(SOURCES, TARGETS)
     tokens = sum(len(each.pieces) for each in scored)
     assert scored[0].pieces[:2] == ("<zh>", "<s2>")

@@ -7,7 +7,7 @@ import pytest
 from error_codes import ErrorCheck, has_code
 
 from attendo.errors import UsageError
-from attendo.runs.config import RunConfig, to_toml, with_changes
+from attendo.runs.config import RunConfig, apply_changes_to_variant, to_toml
 from attendo.runs.recipe_config import Reproduce
 
 TEST = {"name": "test", "file": "{variant}.test.tsv", "metric": "bleu"}
@@ -60,7 +60,7 @@ def test_a_variant_may_have_settings_of_its_own() -> None:
 def test_what_is_set_for_a_run_stands_above_what_its_variant_has() -> None:
     common = {**VARIED, "train": {"steps": 3}, "variants": OWN}
     for variant in ("variant=dut", "variant = dut"):
-        config = RunConfig(**with_changes({**common}, ["train.steps=9", variant]))
+        config = RunConfig(**apply_changes_to_variant({**common}, ["train.steps=9", variant]))
         assert (config.train.steps, config.train.weight_decay) == (9, 0.5)
 
 

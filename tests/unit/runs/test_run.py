@@ -20,7 +20,7 @@ from attendo.errors import DataError, ModelError, UsageError
 from attendo.runs.config import RunConfig
 from attendo.runs.run import Run
 from attendo.text_model import load
-from attendo.train.checkpoint import Checkpoints, averaged_weights
+from attendo.train.checkpoint import Checkpoints, eval_weights
 from attendo.train.loop import Report, Saved, Skipped, Step, Validation
 
 CPU = torch.device("cpu")
@@ -69,7 +69,7 @@ def test_a_run_writes_its_settings_its_reports_its_checkpoints_and_its_model(tmp
     names = ["checkpoints", "data", "metrics.jsonl", "model", "run.json", "run.toml", "validation"]
     assert sorted(path.name for path in run.folder.iterdir()) == names
     again = RunConfig(**tomllib.loads((run.folder / "run.toml").read_text()))
-    assert again.network(9, 9) == run.config.network(9, 9)
+    assert again.make_model_config(9, 9) == run.config.make_model_config(9, 9)
     assert again.train == run.config.train.replace(peak_lr=1e-3)
     assert json.loads((run.folder / "run.json").read_text())["torch"] == torch.__version__
     written = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
@@ -195,11 +195,11 @@ def test_batches_made_otherwise_begin_their_part_of_the_data_again(tmp_path: Pat
     stepped = [report for report in islice(run.train(), 1) if isinstance(report, Step)]
     assert stepped
     run.save()
-    assert run.trainer.standing.position.batch
+    assert run.trainer.state.position.batch
     (changed,) = change
     other = config(tmp_path, train={"steps": 3, "batch_tokens": 32, **change})
     again = ready(Run.resume(tmp_path / "run", CPU, config=other))
-    assert again.trainer.standing.position.batch == 0
+    assert again.trainer.state.position.batch == 0
     assert any(f"train.{changed} is another" in warning for warning in again.warnings)
     same = ready(Run.resume(tmp_path / "run", CPU, config=other))
     assert not any(changed in warning for warning in same.warnings)
@@ -276,14 +276,14 @@ def test_damage_that_shows_while_training_is_told_in_the_same_way(
 
 def test_where_memory_runs_out_the_way_on_is_told_and_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = begun(config(tmp_path, train={"steps": 6}), tmp_path / "run")
-    learn = run.trainer.learner.update
+    learn = run.trainer.updater.update
 
     def too_much(batches: Any) -> Any:
         if run.trainer.step == 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return learn(batches)
 
-    monkeypatch.setattr(run.trainer.learner, "update", too_much)
+    monkeypatch.setattr(run.trainer.updater, "update", too_much)
     with pytest.raises(torch.OutOfMemoryError) as failed:
         list(run.train())
     advice = f"--resume {run.folder} --override --set train.batch_tokens=32 --set train.accumulate=2"
@@ -334,10 +334,10 @@ def test_the_model_has_the_weights_asked_for(tmp_path: Path, final: str, ema: fl
     train = {"final": final, "ema": ema, "steps": 5, "save_every": 1, "validate_every": 1, "average": 2, "peak_lr": 0.1}
     run = begun(config(tmp_path, train={**train, "warmup": 0}), tmp_path / "run")
     losses = iter([5.0, 4.0, 1.0, 2.0, 3.0])
-    run.trainer._validate_at = lambda step: Validation(step, next(losses))
+    run.trainer._validator = lambda step: Validation(step, next(losses))
     list(run.train())
     run.finish()
-    kept = {step: averaged_weights(run.checkpoints.load(step)) for step in run.checkpoints.steps()}
+    kept = {step: eval_weights(run.checkpoints.load(step)) for step in run.checkpoints.steps()}
     expected = {
         "best": lambda name: kept[3][name],
         "last": lambda name: kept[5][name],
@@ -406,7 +406,7 @@ def test_skipped_pairs_are_named_once_for_each_step(tmp_path: Path, monkeypatch:
     path = run.folder / "skipped.jsonl"
     lines = ['{"step": 2, "pairs": [5, 6]}', '{"step": 3, "pairs": [7]}']
     assert path.read_text().splitlines() == lines
-    run.trainer.learner.step = 2
+    run.trainer.updater.step = 2
     monkeypatch.setattr(run.trainer, "train", lambda stop_at: iter([]))
     list(run.train())
     assert path.read_text().splitlines() == lines[:1], "of later steps nothing is known any more"
@@ -420,7 +420,7 @@ def test_skipped_pairs_that_cannot_be_written_are_kept_until_they_can(
     (run.folder / ".tmp-skipped.jsonl").mkdir()
     for report in run.train():
         if report.step == 2:
-            assert "skipped.jsonl" in run.faults["SkippedFile"]
+            assert "skipped.jsonl" in run.faults["SkippedStepsFile"]
             (run.folder / ".tmp-skipped.jsonl").rmdir()
     assert run.faults == {}
     assert len((run.folder / "skipped.jsonl").read_text().splitlines()) == 2
@@ -490,7 +490,7 @@ def run_whose_second_step_is_best(folder: Path) -> tuple[Run, dict[str, torch.Te
     settings = config(folder, train={"save_every": 1, "validate_every": 2, "keep_last": 1, "peak_lr": 0.1})
     run = begun(settings, folder / "run")
     losses = iter([1.0, 2.0])
-    run.trainer._validate_at = lambda step: Validation(step, next(losses))
+    run.trainer._validator = lambda step: Validation(step, next(losses))
     list(run.train())
     assert Checkpoints(run.folder / "checkpoints").steps() == [2, 4]
     # Copies, because loaded tensors are the file itself, which tests damage.

@@ -15,9 +15,9 @@ from attendo.model.config import ModelConfig
 from attendo.runs.config import (
     RunConfig,
     apply_changes,
-    differing,
+    list_differences,
+    load_run_config,
     read_run_file,
-    stored_config,
     to_toml,
     toml_literal,
 )
@@ -61,7 +61,7 @@ def test_settings_written_as_toml_read_back_the_same(config: RunConfig, tmp_path
     expected = config.train if config.train.schedule == "noam" else config.train.replace(peak_lr=again.train.peak_lr)
     assert again.train == expected
     assert again.train.peak_lr == config.train.peak_lr or config.train.peak_lr is None
-    assert again.network(9, 9) == config.network(9, 9)
+    assert again.make_model_config(9, 9) == config.make_model_config(9, 9)
     assert to_toml(again) == to_toml(config)
 
 
@@ -209,7 +209,7 @@ def test_a_value_is_spelled_as_toml_reads_it(value: Any, literal: str) -> None:
 
 
 def test_the_network_gets_its_vocabularies_from_the_tokenizers() -> None:
-    network = RunConfig(data=FILES, preset="tiny", model={"dropout": 0.3}).network(11, 12)
+    network = RunConfig(data=FILES, preset="tiny", model={"dropout": 0.3}).make_model_config(11, 12)
     assert (network.source_vocab_size, network.target_vocab_size) == (11, 12)
     assert (network.d_model, network.dropout) == (128, 0.3)
 
@@ -242,17 +242,20 @@ def test_a_mistake_in_the_settings_of_a_run_names_them(attendo: Command, tmp_pat
     told = f"{tmp_path / 'run.toml'}: unknown setting data.tasks (did you mean task?)"
     assert attendo("train", "--resume", tmp_path).error == told
     with pytest.raises(UsageError, check=has_code("run_file_invalid")):
-        stored_config(tmp_path)
+        load_run_config(tmp_path)
 
 
 def test_what_differs_is_told_with_its_table() -> None:
     """By its table: tokenizer.dropout and model.dropout are written alike."""
     one = RunConfig(data=FILES, preset="tiny", model={"dropout": 0.1}, tokenizer={"dropout": 0.2})
     other = RunConfig(data=FILES, preset="tiny", model={"dropout": 0.2}, tokenizer={"dropout": 0.1})
-    assert differing(one, other) == ["tokenizer.dropout = 0.1", "model.dropout = 0.2"]
-    assert differing(one, one) == []
+    assert list_differences(one, other) == ["tokenizer.dropout = 0.1", "model.dropout = 0.2"]
+    assert list_differences(one, one) == []
     named = one.replace(about={"task": "generation"})
-    assert (differing(one, named), differing(named, one)) == (['about.task = "generation"'], ["no about.task"])
+    assert (list_differences(one, named), list_differences(named, one)) == (
+        ['about.task = "generation"'],
+        ["no about.task"],
+    )
 
 
 def test_prepared_data_brings_its_tokenizer() -> None:

@@ -59,7 +59,7 @@ def test_a_run_ends_in_a_model_that_continues_text(tmp_path: Path) -> None:
 def test_the_validation_loss_is_that_of_every_token_behind_the_first_of_its_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lm_text, "SHOWN", 3)
+    monkeypatch.setattr(lm_text, "MAX_VALID_EXCERPTS", 3)
     run = begun(run_of_text(tmp_path, train={"steps": 2}), tmp_path / "run")
     (validation,) = [report for report in run.train() if isinstance(report, Validation)]
     network, tokenizer = run.model.network.eval(), run.model.target_tokenizer
@@ -245,7 +245,7 @@ def test_the_doctor_sees_windows_that_are_not_the_text(tmp_path: Path, monkeypat
     run = begun(run_of_text(tmp_path), tmp_path / "run")
 
     def with_an_end(windows: Any, numbers: Any) -> Any:
-        return collate_sequences(windows.part(0, 0).of([()] * len(windows)), windows, numbers)
+        return collate_sequences(windows.slice_rows(0, 0).from_lists([()] * len(windows)), windows, numbers)
 
     monkeypatch.setattr(sampler, "collate_windows", with_an_end)
     levels = {finding.check: finding.level for finding in examine(run, quick=True)}
@@ -255,7 +255,7 @@ def test_the_doctor_sees_windows_that_are_not_the_text(tmp_path: Path, monkeypat
 @pytest.mark.slow
 def test_all_engines_are_verified(tmp_path: Path) -> None:
     run = begun(run_of_text(tmp_path), tmp_path / "run")
-    model = TextModel(replace(run.model.stored, generation={"max_length_extra": 5}))
+    model = TextModel(replace(run.model.stored_model, generation={"max_length_extra": 5}))
     compared = list(verify(model, [beginning for beginning, _ in run.data.valid[:2]]))
     assert all(each.equal for each in compared)
     assert {"cached", "fast", "decoder.0.self_attention", "output"} <= {each.path for each in compared}

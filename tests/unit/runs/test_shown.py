@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from attendo.data.config import DataConfig
-from attendo.decode.config import OF_A_SOURCE, GenerationConfig
+from attendo.decode.config import SOURCE_SETTINGS, GenerationConfig
 from attendo.model.config import VOCABULARIES, ModelConfig
-from attendo.runs.config import RunConfig, resolved
-from attendo.runs.config_reference import shown
+from attendo.runs.config import RunConfig, resolve_config
+from attendo.runs.config_reference import format_resolved_config
 from attendo.train.config import TrainConfig
 
 FILES = {"source": "a", "target": "b"}
@@ -19,12 +19,12 @@ FOLLOWING = ", by the other settings"
 
 def told(config: RunConfig, text: DataConfig | None = None) -> dict[str, Any]:
     """By table: the settings, with those that follow from others."""
-    lines = shown(config, text or config.data).splitlines()
+    lines = format_resolved_config(config, text or config.data).splitlines()
     return tomllib.loads("\n".join(line.removeprefix("# ").removesuffix(FOLLOWING) for line in lines))
 
 
 def read_back(config: RunConfig, text: DataConfig | None = None) -> RunConfig:
-    return RunConfig(**tomllib.loads(shown(config, text or config.data)))
+    return RunConfig(**tomllib.loads(format_resolved_config(config, text or config.data)))
 
 
 def test_every_setting_is_shown() -> None:
@@ -51,9 +51,9 @@ def test_what_is_shown_is_the_same_run(values: dict[str, Any]) -> None:
     config = RunConfig(**values)
     text = DataConfig(**FILES) if config.data.prepared else config.data
     again = read_back(config, text)
-    assert shown(again, text) == shown(config, text)
+    assert format_resolved_config(again, text) == format_resolved_config(config, text)
     for table in ("seed", "data", "model", "train"):
-        assert resolved(again)[table] == resolved(config)[table]
+        assert resolve_config(again)[table] == resolve_config(config)[table]
     assert again.tokenizer == config.tokenizer
     if config.start_from is None:
         assert GenerationConfig(**again.generation) == GenerationConfig(**config.generation)
@@ -75,7 +75,7 @@ def test_how_a_model_answers_because_of_its_data_is_shown() -> None:
     assert (cut["max_source"], cut["long_source"]) == (40, "cut")
     running = told(RunConfig(**TEXT))
     assert (running["generation"]["max_length_extra"], running["data"]["stride"]) == (32, 8)
-    assert not OF_A_SOURCE.keys() & running["generation"].keys()
+    assert not SOURCE_SETTINGS.keys() & running["generation"].keys()
     prepared = RunConfig(preset="tiny", data={"prepared": "p"}, model={"num_encoder_layers": 0})
     assert told_lines(prepared, RunConfig(**TEXT).data)["max_length_extra"] == "32"
 
@@ -86,13 +86,13 @@ def test_the_rate_that_noam_computes_is_shown() -> None:
 
 
 def test_what_comes_from_elsewhere_is_said_and_not_made_up() -> None:
-    prepared = shown(RunConfig(preset="tiny", data={"prepared": "p"}), DataConfig(**FILES))
+    prepared = format_resolved_config(RunConfig(preset="tiny", data={"prepared": "p"}), DataConfig(**FILES))
     assert "[tokenizer]\ndropout = 0.0\n# all else is as data.prepared was made\n" in prepared
-    going_on = shown(RunConfig(start_from="m", data=FILES), DataConfig(**FILES))
+    going_on = format_resolved_config(RunConfig(start_from="m", data=FILES), DataConfig(**FILES))
     assert "[model]\n# network and tokenizer are those of start_from\n" in going_on
     assert going_on.endswith("[generation]\n# all else is as the model of start_from has it\n")
 
 
 def told_lines(config: RunConfig, text: DataConfig) -> dict[str, str]:
-    lines = [line for line in shown(config, text).splitlines() if line.endswith(FOLLOWING)]
+    lines = [line for line in format_resolved_config(config, text).splitlines() if line.endswith(FOLLOWING)]
     return dict(line.removeprefix("# ").removesuffix(FOLLOWING).split(" = ") for line in lines)

@@ -15,11 +15,11 @@ from full_disk import room_for
 from attendo import atomic_files
 from attendo.errors import AttendoError, UsageError
 from attendo.runs import report_sinks
-from attendo.runs.report_sinks import MetricsFile, SampleFile, Sink, TensorBoard, to_line
-from attendo.train.loop import Report, Sample, Saved, SaveFailed, Skipped, Step, Stopped, Validation
+from attendo.runs.report_sinks import MetricsFile, SampleFile, Sink, TensorBoard, report_to_json
+from attendo.train.loop import Report, Saved, SaveFailed, Skipped, Step, Stopped, Validation, ValidationSample
 
 STEP = Step(1, 0, 5.5, 1e-3, 2.0, 100, 240, 10, 0.5)
-SAMPLES = (Sample("the cat", "猫", "猫 坐"), Sample("a dog", "狗", "狗"))
+SAMPLES = (ValidationSample("the cat", "猫", "猫 坐"), ValidationSample("a dog", "狗", "狗"))
 VALIDATION = Validation(2, 4.5, {"bleu": 31.25}, {"bleu": "tok:zh|version:2"}, True, SAMPLES)
 
 
@@ -72,7 +72,7 @@ def test_ours_are_sinks() -> None:
     ],
 )
 def test_a_report_is_one_line_with_its_kind_and_its_fields(report: Report, kind: str) -> None:
-    line = to_line(report)
+    line = report_to_json(report)
     assert line.endswith("\n")
     assert line.count("\n") == 1
     content = json.loads(line)
@@ -83,9 +83,9 @@ def test_a_report_is_one_line_with_its_kind_and_its_fields(report: Report, kind:
 
 
 def test_what_is_no_number_is_null() -> None:
-    line = json.loads(to_line(replace(STEP, loss=math.nan, norm=math.inf, skipped=True)))
+    line = json.loads(report_to_json(replace(STEP, loss=math.nan, norm=math.inf, skipped=True)))
     assert (line["loss"], line["norm"], line["lr"], line["skipped"]) == (None, None, 1e-3, True)
-    assert json.loads(to_line(replace(VALIDATION, scores={"bleu": math.nan})))["scores"] == {"bleu": None}
+    assert json.loads(report_to_json(replace(VALIDATION, scores={"bleu": math.nan})))["scores"] == {"bleu": None}
 
 
 def test_every_line_is_in_the_file_as_soon_as_it_is_written(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_wherever_a_crash_cut_the_file_it_is_resumed_whole(tmp_path: Path) -> No
 
 
 def test_a_last_line_that_lacks_only_its_end_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_text(to_line(step(1)) + to_line(step(2)).rstrip("\n"), "utf-8")
+    (tmp_path / "metrics.jsonl").write_text(report_to_json(step(1)) + report_to_json(step(2)).rstrip("\n"), "utf-8")
     write(tmp_path, [step(3)], 2)
     assert steps(tmp_path) == [1, 2, 3]
 
@@ -137,7 +137,7 @@ def test_a_last_line_that_lacks_only_its_end_is_kept(tmp_path: Path) -> None:
     "damage", [b"\0\0\0\n", b"[1]\n", b'{"step": "x"}\n', b"\xff\n", b"\n", b"[" * 100_000 + b"\n"]
 )
 def test_lines_that_nobody_can_read_go_when_a_run_is_resumed(tmp_path: Path, damage: bytes) -> None:
-    first, second = (to_line(step(number)).encode() for number in (1, 2))
+    first, second = (report_to_json(step(number)).encode() for number in (1, 2))
     (tmp_path / "metrics.jsonl").write_bytes(first + damage + second)
     write(tmp_path, [step(3)], 2)
     assert steps(tmp_path) == [1, 2, 3]
@@ -215,7 +215,7 @@ def test_closing_tries_once_more_and_does_not_raise(tmp_path: Path) -> None:
 def test_only_so_many_lines_wait_and_the_loss_is_not_kept_quiet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report_sinks, "WAITING", 3)
+    monkeypatch.setattr(report_sinks, "MAX_QUEUED_LINES", 3)
     sink = MetricsFile()
     sink.open(tmp_path, 0)
     with room_for(0):
@@ -272,7 +272,7 @@ def test_samples_that_cannot_be_written_do_not_end_the_run(tmp_path: Path) -> No
     assert sink.fault is not None
     assert "step-00000002.txt: File too large" in sink.fault
     assert list((tmp_path / "validation").iterdir()) == []
-    broken = Sample("half a letter \udce4", "x", "x")
+    broken = ValidationSample("half a letter \udce4", "x", "x")
     sink.write(replace(VALIDATION, samples=(broken,)))
     assert sink.fault is None
     assert "half a letter \\udce4" in (tmp_path / "validation" / "step-00000002.txt").read_text("utf-8")

@@ -14,7 +14,7 @@ from tiny import SOURCES, TARGETS, write_pairs
 import attendo
 from attendo.data.prepare import Preparing
 from attendo.errors import UsageError
-from attendo.runs.config import stored_config
+from attendo.runs.config import load_run_config
 from attendo.text import Words
 from attendo.train.loop import Saved, Step, Validation
 
@@ -114,7 +114,7 @@ def test_texts_in_memory_train_a_model_that_continues(tmp_path: Path) -> None:
     texts = ["to be or not to be, that is the question. " * 4] * 10
     model = attendo.train(texts=texts, out=tmp_path / "run", steps=1, **settings, **{"data.window": 16}).run()
     assert model.decoder_only
-    assert stored_config(tmp_path / "run").data.text == (tmp_path / "run" / "texts.jsonl")
+    assert load_run_config(tmp_path / "run").data.text == (tmp_path / "run" / "texts.jsonl")
 
 
 def test_a_network_of_ones_own_becomes_a_model_folder(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_network_of_ones_own_becomes_a_model_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, check=has_code("tokenizers_missing")):
         attendo.TextModel(network)
     with pytest.raises(UsageError, check=has_code("redundant_model_arguments")):
-        attendo.TextModel(model.stored, (source, target))
+        attendo.TextModel(model.stored_model, (source, target))
 
 
 def test_the_package_that_is_called_needs_no_torch_before() -> None:

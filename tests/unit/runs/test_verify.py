@@ -14,10 +14,10 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from attendo.cli.main import app
-from attendo.decode.frontier import Asked, Frontier
-from attendo.model.decoder_state import FixedState
+from attendo.decode.frontier import Frontier, RowLimits
+from attendo.model.decoder_state import StaticCacheState
 from attendo.runs import verify as recipe
-from attendo.runs.verify import PathComparison, Row, Told, compared, verify
+from attendo.runs.verify import ComparedHypothesis, PathComparison, ScoredHypothesis, compare_hypotheses, verify
 from attendo.text import EOS
 from attendo.text_model import TextModel
 
@@ -38,7 +38,7 @@ def lively(layers: int = 1, **changes: Any) -> TextModel:
     with torch.no_grad():
         model.network.output.weight.mul_(3.0)
         model.network.output.weight[EOS].mul_(2.0)
-    model.generation = model.generation.changed(max_length_extra=3, max_length_factor=1.0)
+    model.generation = model.generation.override(max_length_extra=3, max_length_factor=1.0)
     return model
 
 
@@ -62,24 +62,24 @@ def test_all_paths_of_a_network_agree(options: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_a_cache_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(self: FixedState, ids: Tensor, mask: Tensor | None) -> Any:
+    def forgetful(self: StaticCacheState, ids: Tensor, mask: Tensor | None) -> Any:
         state, seen = read(self, ids, mask)
         seen.visible[..., 0] = False
         return state, seen
 
-    read = FixedState.read
-    monkeypatch.setattr(FixedState, "read", forgetful)
+    read = StaticCacheState.read
+    monkeypatch.setattr(StaticCacheState, "read", forgetful)
     assert {each.path for each in wrong(lively(), SOURCES * 2)} == FAST
 
 
 @pytest.mark.slow
 def test_a_beam_that_follows_the_wrong_rows_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FixedState, "follow", lambda self, parents: self)
+    monkeypatch.setattr(StaticCacheState, "reorder", lambda self, parents: self)
     assert {(each.path, each.what) for each in wrong(lively())} == {("fast", "beam 4"), ("fast, one slot", "beam 4")}
 
 
 def test_a_score_that_is_not_that_of_the_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def generous(asked: Asked, width: int = 1, capacity: int | None = None) -> Frontier:
+    def generous(asked: RowLimits, width: int = 1, capacity: int | None = None) -> Frontier:
         begun = start(asked, width, capacity)
         return replace(begun, log_probability=begun.log_probability + 0.5)
 
@@ -88,15 +88,15 @@ def test_a_score_that_is_not_that_of_the_answer_is_found(monkeypatch: pytest.Mon
     assert "the score of an answer" in {each.path for each in wrong(lively())}
 
 
-GOOD = Row((5, 6), -1.0, -0.5)
+GOOD = ComparedHypothesis((5, 6), -1.0, -0.5)
 
 
-def beside(*found: Told, expected: tuple[Told, ...] = (GOOD, GOOD)) -> PathComparison:
-    return compared("fast", "beam 4", [(found, expected)], 0.1, lambda ids: " ".join(map(str, ids)))
+def beside(*found: ScoredHypothesis, expected: tuple[ScoredHypothesis, ...] = (GOOD, GOOD)) -> PathComparison:
+    return compare_hypotheses("fast", "beam 4", [(found, expected)], 0.1, lambda ids: " ".join(map(str, ids)))
 
 
 def test_a_tie_is_one_of_every_hypothesis_and_not_of_the_best_alone() -> None:
-    as_good, worse = Row((7,), -1.0, -0.45), Row((7,), -9.0, -9.0)
+    as_good, worse = ComparedHypothesis((7,), -1.0, -0.45), ComparedHypothesis((7,), -9.0, -9.0)
     assert (beside(GOOD, GOOD).different, beside(GOOD, GOOD).equal) == (0, True)
     assert (beside(GOOD, as_good).ties, beside(GOOD, as_good).equal) == (1, True)
     assert (beside(GOOD, worse).ties, beside(GOOD, worse).equal) == (0, False)
@@ -104,10 +104,13 @@ def test_a_tie_is_one_of_every_hypothesis_and_not_of_the_best_alone() -> None:
 
 
 def test_what_is_no_number_is_a_difference_and_nothing_beside_nothing_is_none() -> None:
-    not_a_number, nothing = Row(GOOD.ids, math.nan, math.nan), Row(GOOD.ids, -math.inf, -math.inf)
+    not_a_number, nothing = (
+        ComparedHypothesis(GOOD.ids, math.nan, math.nan),
+        ComparedHypothesis(GOOD.ids, -math.inf, -math.inf),
+    )
     assert not beside(GOOD, not_a_number).equal
     assert not beside(GOOD, not_a_number, expected=(GOOD, not_a_number)).equal
-    assert not beside(GOOD, Row((7,), math.nan, math.nan)).equal
+    assert not beside(GOOD, ComparedHypothesis((7,), math.nan, math.nan)).equal
     assert not beside(GOOD, nothing).equal
     assert beside(GOOD, nothing, expected=(GOOD, nothing)).equal
 
@@ -123,7 +126,7 @@ def test_scores_of_answers_that_were_all_cut_are_compared(monkeypatch: pytest.Mo
     model = lively()
     with torch.no_grad():
         model.network.output.weight[EOS].mul_(0.0)
-    model.generation = model.generation.changed(max_length_extra=1, max_length_factor=0.0)
+    model.generation = model.generation.override(max_length_extra=1, max_length_factor=0.0)
     scores = [each for each in verify(model, SOURCES) if each.path == "the score of an answer"]
     assert [(each.what, each.count, each.equal) for each in scores] == [
         (what, len(SOURCES), True) for what in recipe.STRATEGIES
@@ -162,7 +165,7 @@ def test_what_differs_is_shown_and_the_exit_code_says_so(tmp_path: Path, monkeyp
     command = ["verify", str(tmp_path / "model"), "--source", str(tmp_path / "some.txt"), "--device", "cpu"]
     right = CliRunner().invoke(app, command)
     assert (right.exit_code, "all paths agree" in right.stdout) == (0, True)
-    monkeypatch.setattr(FixedState, "follow", lambda self, parents: self)
+    monkeypatch.setattr(StaticCacheState, "reorder", lambda self, parents: self)
     found = CliRunner().invoke(app, command)
     assert found.exit_code == 1
     assert "differ" in found.stdout

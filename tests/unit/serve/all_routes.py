@@ -4,12 +4,12 @@ from typing import Any
 
 from fastapi.routing import iter_route_contexts
 
-from attendo.serve.http.middleware import Guard
+from attendo.serve.http.middleware import RequestGuard
 
 OPEN = {"/livez", "/readyz", "/health", "/metrics", "/", "/page/{path}", "/api/v1/openapi.json"}
 
 
-def routes_of(app: Guard) -> list[tuple[str, str]]:
+def routes_of(app: RequestGuard) -> list[tuple[str, str]]:
     """(method, path) with names in braces for what differs."""
     inside: Any = app.app
     found = [

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tiny import PATIENCE, SOURCES
 
-from attendo.serve.scheduling.worker import Batcher
+from attendo.serve.scheduling.worker import ModelWorker
 
 T = TypeVar("T")
 WORDS = sorted({word for text in SOURCES for word in text.split()})
@@ -21,7 +21,7 @@ def sentences(count: int, longest: int = 9) -> list[str]:
     return [" ".join(dice.choices(WORDS, k=dice.randint(1, longest))) for _ in range(count)]
 
 
-def asking(batcher: Batcher, work: Coroutine[Any, Any, T]) -> T:
+def asking(batcher: ModelWorker, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, with the batcher drained behind it and nothing left of either."""
 
     async def main() -> T:

@@ -6,17 +6,17 @@ from typing import Any
 from small_server import Asking, random_model
 from tiny import SOURCES, TARGETS
 
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
-from attendo.text.model_card import About
+from attendo.text.model_card import ModelCard
 from attendo.text_model import TextModel
 
 ENGLISH, CHINESE = SOURCES[1], TARGETS[1]
 KEY = "right-key-of-this-server"
 ABOUT = {
-    "forth": About(task="translation", source_language="en", target_language="zh"),
-    "back": About(task="translation", source_language="zh", target_language="en"),
-    "plain": About(),
+    "forth": ModelCard(task="translation", source_language="en", target_language="zh"),
+    "back": ModelCard(task="translation", source_language="zh", target_language="en"),
+    "plain": ModelCard(),
 }
 
 
@@ -27,5 +27,5 @@ def models() -> dict[str, TextModel]:
 
 
 def asking(*names: str, **settings: Any) -> Asking:
-    served = [NamedModel(name, models()[name], about=ABOUT[name]) for name in names or ABOUT]
+    served = [ModelSpec(name, models()[name], about=ABOUT[name]) for name in names or ABOUT]
     return Asking(*served, settings=ServeSettings(**settings))

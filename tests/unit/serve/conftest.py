@@ -3,7 +3,7 @@
 import pytest
 from small_server import Asking, random_model
 
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.text_model import TextModel
 
 
@@ -14,4 +14,4 @@ def small_model() -> TextModel:
 
 @pytest.fixture(scope="session")
 def server(small_model: TextModel) -> Asking:
-    return Asking(NamedModel("small", small_model))
+    return Asking(ModelSpec("small", small_model))

@@ -6,9 +6,9 @@ from typing import Any
 from small_server import Asking, random_model
 from tiny import SOURCES, TARGETS
 
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
-from attendo.text.model_card import About
+from attendo.text.model_card import ModelCard
 from attendo.text_model import TextModel
 
 ENGLISH, CHINESE = "the cat sat", "猫 坐 着"
@@ -29,15 +29,15 @@ def said(name: str, text: str = ENGLISH, **options: Any) -> str:
 
 
 ABOUT = {
-    "forth": About(task="translation", source_language="en", target_language="zh"),
-    "back": About(task="translation", source_language="zh", target_language="en"),
-    "short": About(task="summarization"),
-    "plain": About(),
+    "forth": ModelCard(task="translation", source_language="en", target_language="zh"),
+    "back": ModelCard(task="translation", source_language="zh", target_language="en"),
+    "short": ModelCard(task="summarization"),
+    "plain": ModelCard(),
 }
 
 
-def served(*names: str) -> list[NamedModel]:
-    return [NamedModel(name, models()[name], about=ABOUT[name]) for name in names or ABOUT]
+def served(*names: str) -> list[ModelSpec]:
+    return [ModelSpec(name, models()[name], about=ABOUT[name]) for name in names or ABOUT]
 
 
 def asking(*names: str, **settings: Any) -> Asking:

@@ -10,8 +10,8 @@ import uvicorn
 from tiny import PATIENCE
 
 from attendo.serve.http.connections import uvicorn_options
-from attendo.serve.http.middleware import Guard
-from attendo.serve.server import QUEUE, listening
+from attendo.serve.http.middleware import RequestGuard
+from attendo.serve.server import LISTEN_BACKLOG, bind
 
 PROMISED = 11.0  # seconds in which everybody is answered, or their connection closed: held by the slow tests
 
@@ -37,18 +37,18 @@ class Answer:
 
 
 @contextmanager
-def served(app: Guard) -> Iterator[int]:
+def served(app: RequestGuard) -> Iterator[int]:
     """The port. The lines that it writes go where those of the test go."""
-    options = {**uvicorn_options(app.office.settings), "log_config": None}
+    options = {**uvicorn_options(app.gateway.settings), "log_config": None}
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", timeout_graceful_shutdown=1, **options))
-    with listening("127.0.0.1", 0) as place:
+    with bind("127.0.0.1", 0) as place:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [place.socket]}, daemon=True)
         thread.start()
         try:
             while not server.started:
                 assert thread.is_alive()
                 threading.Event().wait(0.005)
-            place.socket.listen(QUEUE)
+            place.socket.listen(LISTEN_BACKLOG)
             yield place.socket.getsockname()[1]
         finally:
             server.should_exit = True

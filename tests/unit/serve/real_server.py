@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from attendo.serve.server import listening
+from attendo.serve.server import bind
 
 
 @contextmanager
@@ -16,7 +16,7 @@ def on_a_port(app: ASGIApp) -> Iterator[str]:
     """Its address, without a slash at the end."""
     config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_config=None, log_level="warning")
     server = uvicorn.Server(config)
-    with listening("127.0.0.1", 0) as place:
+    with bind("127.0.0.1", 0) as place:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [place.socket]}, daemon=True)
         thread.start()
         try:

@@ -12,14 +12,14 @@ from pydantic import BaseModel, ConfigDict
 from starlette.testclient import TestClient
 
 from attendo.serve.http import metrics
-from attendo.serve.http.access_log import Lines
-from attendo.serve.http.auth import admitted, bearer
-from attendo.serve.http.errors import Refusal, Shape, handle_errors
-from attendo.serve.http.metrics import Tally
-from attendo.serve.http.middleware import Guard
+from attendo.serve.http.access_log import LogFormatter
+from attendo.serve.http.auth import bearer_token, require_key
+from attendo.serve.http.errors import ApiError, ApiName, handle_errors
+from attendo.serve.http.metrics import ServerMetrics
+from attendo.serve.http.middleware import RequestGuard
 from attendo.serve.settings import ServeSettings
 
-PATHS: dict[Shape, str] = {
+PATHS: dict[ApiName, str] = {
     "ours": "/api/v1/small",
     "deepl": "/v2/translate",
     "openai": "/v1/chat/completions",
@@ -43,10 +43,10 @@ class SmallGate:
     def __init__(self, client: tuple[str, int] = LOCAL, models: tuple[Any, ...] = (), **settings: Any) -> None:
         self.office: Any = SimpleNamespace(
             settings=ServeSettings(**settings),
-            tally=Tally(),
+            metrics=ServerMetrics(),
             draining=False,
-            full=False,
-            shelf=SimpleNamespace(all=lambda: models),
+            is_full=False,
+            registry=SimpleNamespace(all=lambda: models),
         )
         app = FastAPI()
         for path in PATHS.values():
@@ -54,23 +54,23 @@ class SmallGate:
         app.get("/things/{name}")(self._thing)
         app.include_router(metrics.routes(self.office))
         handle_errors(app, ["text", "refuse", "fail"])
-        self.app = Guard(app, self.office)
+        self.app = RequestGuard(app, self.office)
         self.client = TestClient(self.app, base_url="http://localhost", client=client)
 
     async def _answer(self, request: Request, asked: Asked) -> dict[str, str]:
-        admitted(self.office, bearer(request))
+        require_key(self.office, bearer_token(request))
         if asked.refuse:
             values = {"waiting": 1, "most": 1, "host": "x", "detail": "x", "detail_zh": "x"}
-            raise Refusal(asked.refuse, {"param": "text"}, name="nobody", known="small", **values)
+            raise ApiError(asked.refuse, {"param": "text"}, name="nobody", known="small", **values)
         if asked.fail:
             raise ValueError(asked.fail)
-        self.office.tally.tokens("small", 3, 4)
+        self.office.metrics.count_tokens("small", 3, 4)
         return {"text": asked.text}
 
     async def _thing(self, name: str) -> dict[str, str]:
         return {"name": name}
 
-    def post(self, shape: Shape = "ours", headers: dict[str, str] | None = None, **asked: str) -> Any:
+    def post(self, shape: ApiName = "ours", headers: dict[str, str] | None = None, **asked: str) -> Any:
         return self.client.post(PATHS[shape], json=asked, headers=headers)
 
     def numbers(self) -> dict[str, float]:
@@ -84,7 +84,7 @@ def written(kind: Literal["text", "json"] = "text", level: int = logging.DEBUG) 
     """What a server would write about itself: everything but the lines of the clients in this process."""
     lines, root = io.StringIO(), logging.getLogger()
     handler = logging.StreamHandler(lines)
-    handler.setFormatter(Lines(kind))
+    handler.setFormatter(LogFormatter(kind))
     handler.addFilter(lambda record: not record.name.startswith(("httpx", "httpcore", "urllib3", "openai")))
     before = root.level
     root.addHandler(handler)

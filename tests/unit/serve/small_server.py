@@ -13,7 +13,7 @@ from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel
 from attendo.serve.app import create_app
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
 from attendo.text import EOS, Tokenizer, Words
 from attendo.text_model import TextModel
@@ -50,7 +50,7 @@ def random_model(seed: int = 0, hostile: bool = False, **changes: Any) -> TextMo
 class Asking:
     """Asks a server, and takes apart what it answers."""
 
-    def __init__(self, *models: NamedModel, settings: ServeSettings | None = None) -> None:
+    def __init__(self, *models: ModelSpec, settings: ServeSettings | None = None) -> None:
         self.app = create_app(models, settings)
         self.client = TestClient(self.app, base_url="http://localhost", raise_server_exceptions=True)
 
@@ -95,7 +95,7 @@ def parsed_events(text: str) -> Iterator[tuple[str, Any]]:
             yield name.removeprefix("event: "), json.loads(data.removeprefix("data: "))
 
 
-def finished_run(folder: Path, model: TextModel, steps: dict[int, TextModel]) -> NamedModel:
+def finished_run(folder: Path, model: TextModel, steps: dict[int, TextModel]) -> ModelSpec:
     """A run folder with a model, checkpoints of other weights, and what was measured."""
     model.save(folder / "model")
     checkpoints = Checkpoints(folder / "checkpoints")
@@ -108,4 +108,4 @@ def finished_run(folder: Path, model: TextModel, steps: dict[int, TextModel]) ->
     ]
     lines.append({"kind": "validation", "step": 3, "loss": 1.5, "scores": {"bleu": 12.5}, "best": True})
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
-    return NamedModel("run", model, folder / "model")
+    return ModelSpec("run", model, folder / "model")

@@ -7,7 +7,7 @@ import pytest
 from error_codes import has_code
 
 from attendo.errors import UsageError
-from attendo.serve.language_detection import detect, warm_up
+from attendo.serve.language_detection import detect_language, load_detector
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def without_package(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )  # fmt: skip
 def test_letters_tell_languages_apart(text: str, languages: list[str], language: str) -> None:
-    found = detect(text, languages)
+    found = detect_language(text, languages)
     assert found[0][0] == language
     assert found[0][1] > 0.5
     assert sorted(each for each, _ in found) == sorted(languages)
@@ -48,40 +48,40 @@ def test_letters_tell_languages_apart(text: str, languages: list[str], language:
 
 
 def test_confidence_is_the_share_of_the_text() -> None:
-    assert detect("猫猫猫 cat", ["en", "zh"]) == [("zh", 0.75), ("en", 0.25)]
-    assert detect("cafe\u0301s 猫", ["en", "zh"]) == [("en", 0.5), ("zh", 0.5)]
+    assert detect_language("猫猫猫 cat", ["en", "zh"]) == [("zh", 0.75), ("en", 0.25)]
+    assert detect_language("cafe\u0301s 猫", ["en", "zh"]) == [("en", 0.5), ("zh", 0.5)]
 
 
 @pytest.mark.usefixtures("without_package")
 @pytest.mark.parametrize("text", ["", "  \n", "123 + 4.5", "👍", "привет", "\u0301"])
 def test_where_nothing_can_be_told_all_have_no_confidence(text: str) -> None:
-    assert detect(text, ["zh", "en", "de"]) == [("zh", 0.0), ("en", 0.0), ("de", 0.0)]
+    assert detect_language(text, ["zh", "en", "de"]) == [("zh", 0.0), ("en", 0.0), ("de", 0.0)]
 
 
 def test_one_name_stands_for_its_variants() -> None:
-    assert detect("图书馆", ["en", "zh-Hant", "zh-Hans"]) == [("zh-Hant", 1.0), ("en", 0.0), ("zh-Hans", 0.0)]
+    assert detect_language("图书馆", ["en", "zh-Hant", "zh-Hans"]) == [("zh-Hant", 1.0), ("en", 0.0), ("zh-Hans", 0.0)]
 
 
 @pytest.mark.usefixtures("without_package")
 def test_languages_that_share_their_letters_need_the_package() -> None:
     with pytest.raises(UsageError, check=has_code("languages_share_script", languages="en, de")):
-        detect("Where is it?", ["en", "de", "zh"])
-    assert detect("在哪里？", ["en", "de", "zh"])[0] == ("zh", 1.0)
+        detect_language("Where is it?", ["en", "de", "zh"])
+    assert detect_language("在哪里？", ["en", "de", "zh"])[0] == ("zh", 1.0)
 
 
 def test_no_language_is_an_error() -> None:
     with pytest.raises(UsageError, check=has_code("no_language_served")):
-        detect("Where?", [])
+        detect_language("Where?", [])
 
 
 def test_the_package_decides_among_the_languages_served(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = {"fr": -1.0, "de": -20.0, "en": -30.0, "no": -90.0, "zh": -500.0}
     monkeypatch.setitem(sys.modules, "py3langid", SimpleNamespace(rank=lambda text: list(scores.items())))
-    found = detect("Wo ist die Bibliothek?", ["en", "zh", "de", "nb", "tlh"])
+    found = detect_language("Wo ist die Bibliothek?", ["en", "zh", "de", "nb", "tlh"])
     assert [language for language, _ in found] == ["de", "en", "nb", "zh", "tlh"]
     assert 0.8 < found[0][1] < 0.95  # it has doubts
     assert sum(confidence for _, confidence in found) == pytest.approx(1.0)
-    assert detect("Wo?", ["tlh", "sjn"]) == [("tlh", 0.5), ("sjn", 0.5)]
+    assert detect_language("Wo?", ["tlh", "sjn"]) == [("tlh", 0.5), ("sjn", 0.5)]
 
 
 @pytest.mark.parametrize(
@@ -102,17 +102,21 @@ def test_the_package_is_loaded_beforehand_where_it_will_be_needed(
     asked: list[str] = []
     package = SimpleNamespace(rank=lambda text: asked.append(text) or [("en", -1.0)])
     monkeypatch.setitem(sys.modules, "py3langid", package)
-    warm_up(languages)
+    load_detector(languages)
     assert bool(asked) == needed
 
 
 @pytest.mark.usefixtures("without_package")
 def test_nobody_needs_the_package_beforehand() -> None:
-    warm_up(["en", "de"])
+    load_detector(["en", "de"])
 
 
 def test_the_real_package_tells_german_from_english() -> None:
     pytest.importorskip("py3langid")
     english, german = "Where is the library, please?", "Wo ist bitte die Bibliothek?"
-    assert [detect(text, ["en", "de", "zh"])[0][0] for text in (english, german, "在哪里")] == ["en", "de", "zh"]
-    assert detect(german, ["en", "de"]) == detect(german, ["en", "de"])
+    assert [detect_language(text, ["en", "de", "zh"])[0][0] for text in (english, german, "在哪里")] == [
+        "en",
+        "de",
+        "zh",
+    ]
+    assert detect_language(german, ["en", "de"]) == detect_language(german, ["en", "de"])

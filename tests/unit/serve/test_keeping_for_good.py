@@ -12,23 +12,23 @@ from starlette.types import Message
 
 from attendo.serve import server as running
 from attendo.serve.app import create_app
-from attendo.serve.http.middleware import Guard
+from attendo.serve.http.middleware import RequestGuard
 from attendo.serve.ray_serve import Replica
 from attendo.serve.scheduling.health import Watchdog
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.scheduling.registry import ModelSpec
 
 MODULES = 10_000  # objects that there are many more of, as soon as torch is imported
 
 
 @pytest.fixture
-def app() -> Iterator[Guard]:
+def app() -> Iterator[RequestGuard]:
     gc.unfreeze()
-    yield create_app([NamedModel("small", random_model())])
+    yield create_app([ModelSpec("small", random_model())])
     gc.unfreeze()
 
 
 @pytest.mark.slow
-def test_of_a_server(app: Guard) -> None:
+def test_of_a_server(app: RequestGuard) -> None:
     kept: list[int] = []
 
     def begun() -> None:
@@ -36,14 +36,14 @@ def test_of_a_server(app: Guard) -> None:
         server.handle_exit(signal.SIGINT, None)
 
     config = uvicorn.Config(app, lifespan="off", log_config=None)
-    server = running._Server(config, app, Watchdog(app.office), begun)
-    with running.listening("127.0.0.1", 0) as place:
+    server = running._Server(config, app, Watchdog(app.gateway), begun)
+    with running.bind("127.0.0.1", 0) as place:
         server.run(sockets=[place.socket])
     assert kept[0] > MODULES
 
 
 @pytest.mark.slow
-def test_of_a_replica(app: Guard) -> None:
+def test_of_a_replica(app: RequestGuard) -> None:
     sent: list[tuple[str, int]] = []
 
     async def receive() -> Message:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.serve.languages import closest, code_of, name_of, name_zh
+from attendo.serve.languages import language_code, language_name, language_name_zh, match_language
 from attendo.text.model_card import LANGUAGES
 
 
@@ -39,38 +39,38 @@ from attendo.text.model_card import LANGUAGES
     ],
 )
 def test_a_tag_means_a_language(tag: str, code: str) -> None:
-    assert code_of(tag) == code
+    assert language_code(tag) == code
 
 
 @pytest.mark.parametrize(
     "tag", ["", "auto", "zz", "e", "english", "en-", "-en", "en--US", "ＥＮ", "en\n-us", "x" * 99_999]
 )
 def test_what_is_no_tag_means_none(tag: str) -> None:
-    assert code_of(tag) is None
-    assert closest(tag, ["en", "zh"]) is None
+    assert language_code(tag) is None
+    assert match_language(tag, ["en", "zh"]) is None
 
 
 def test_the_two_chinese_stand_for_each_other_where_one_is_missing() -> None:
-    assert [closest(tag, ["zh", "en"]) for tag in ("zh", "zt", "zh-Hans", "ZH-HANT")] == ["zh"] * 4
-    assert [closest(tag, ["zh", "zt"]) for tag in ("zh", "zt", "zh-Hans", "ZH-HANT")] == ["zh", "zt", "zh", "zt"]
-    assert closest("nb-NO", ["no"]) == "no"
-    assert closest("de", ["zh", "en"]) is None
+    assert [match_language(tag, ["zh", "en"]) for tag in ("zh", "zt", "zh-Hans", "ZH-HANT")] == ["zh"] * 4
+    assert [match_language(tag, ["zh", "zt"]) for tag in ("zh", "zt", "zh-Hans", "ZH-HANT")] == ["zh", "zt", "zh", "zt"]
+    assert match_language("nb-NO", ["no"]) == "no"
+    assert match_language("de", ["zh", "en"]) is None
 
 
 def test_languages_have_names() -> None:
-    assert [name_of(each) for each in ("en", "zh", "zt", "nb")] == [
+    assert [language_name(each) for each in ("en", "zh", "zt", "nb")] == [
         "English", "Chinese", "Chinese (traditional)", "Norwegian Bokmål",
     ]  # fmt: skip
-    assert [name_zh(each) for each in ("en", "zh", "zt")] == ["英语", "中文", "繁体中文"]
-    assert name_of("tlh") == name_zh("tlh") == "tlh"
+    assert [language_name_zh(each) for each in ("en", "zh", "zt")] == ["英语", "中文", "繁体中文"]
+    assert language_name("tlh") == language_name_zh("tlh") == "tlh"
 
 
 def test_whatever_a_model_may_say_of_itself_is_known() -> None:
-    assert {each for each in LANGUAGES if code_of(each) != each} == set()
-    assert all(name_of(each) != each and name_zh(each) != each for each in LANGUAGES)
+    assert {each for each in LANGUAGES if language_code(each) != each} == set()
+    assert all(language_name(each) != each and language_name_zh(each) != each for each in LANGUAGES)
 
 
 @given(st.text())
 def test_a_code_means_itself(tag: str) -> None:
-    code = code_of(tag)
-    assert code is None or code_of(code) == code == code_of(tag.upper().lower())
+    code = language_code(tag)
+    assert code is None or language_code(code) == code == language_code(tag.upper().lower())

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from attendo.errors import ModelError, UsageError
 from attendo.serve import ray_serve
-from attendo.serve.ray_serve import Arguments, LookedAfter, application, builder, deployment
+from attendo.serve.ray_serve import HealthCheckMixin, RayServeArguments, app_factory, application, deployment
 from attendo.serve.scheduling.health import Watchdog
 from attendo.serve.settings import LOOPBACK, ServeSettings
 
@@ -26,28 +26,28 @@ import json, os, sys, time, urllib.request
 from pathlib import Path
 import ray
 from ray import serve
-from attendo.serve import ray_deployment
+from attendo.serve import ray_serve
 from attendo.serve.ray_serve import Arguments, application
 
 def deadly(build):
     # In the process of each replica: a request with this most of tokens ends the thread that answers it.
     def built():
-        from attendo.decode.continuous_batch import Crowd
+        from attendo.decode.continuous_batch import ContinuousBatch
 
-        original = Crowd.advance
+        original = ContinuousBatch.step
 
-        def advance(self, waiting):
-            if any(each is not None and each.limit == 13 for each in (*self._serving, *waiting)):
+        def step(self, waiting):
+            if any(each is not None and each.max_length == 13 for each in (*self._requests, *waiting)):
                 raise SystemExit
             return original(self, waiting)
 
-        Crowd.advance = advance
+        ContinuousBatch.step = step
         return build()
 
     return built
 
-builder = ray_deployment.builder
-ray_deployment.builder = lambda *arguments: deadly(builder(*arguments))
+builder = ray_serve.app_factory
+ray_serve.app_factory = lambda *arguments: deadly(builder(*arguments))
 os.environ["ATTENDO_KEYS"] = "key-of-this-test"
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
 serve.start(http_options={"host": "127.0.0.1", "port": int(sys.argv[2])})
@@ -94,14 +94,14 @@ ray.shutdown()
 def test_what_travels_to_a_replica_makes_a_server_that_is_ready(tmp_path: Path) -> None:
     model = random_model()
     model.save(tmp_path / "model")
-    app = builder([tmp_path / "model"], ServeSettings(deadline_seconds=7.5), "cpu", ["en-zh"])()
+    app = app_factory([tmp_path / "model"], ServeSettings(deadline_seconds=7.5), "cpu", ["en-zh"])()
     with TestClient(app, base_url="http://localhost") as client:
         assert client.get("/readyz").json() == {"ready": True, "reason": None}
         answered = client.post("/api/v1/generate", json={"texts": [TEXT]}).json()
         assert answered["results"][0]["text"] == model.generate([TEXT])[0].text
         assert client.get("/languages").json()[0]["code"] == "en"
-        assert app._app.office.settings.deadline_seconds == 7.5
-    assert not app._app.office.shelf.all()[0].batcher.ready
+        assert app._app.gateway.settings.deadline_seconds == 7.5
+    assert not app._app.gateway.registry.all()[0].worker.is_ready
 
 
 @pytest.mark.slow
@@ -109,12 +109,12 @@ def test_S10_a_replica_whose_thread_dies_says_so_and_ends(tmp_path: Path, monkey
     ended: list[int] = []
     monkeypatch.setattr(Watchdog.__init__, "__defaults__", (ended.append,))
     random_model().save(tmp_path / "model")
-    app = builder([tmp_path / "model"], ServeSettings(), "cpu")()
-    looked_after = LookedAfter()
+    app = app_factory([tmp_path / "model"], ServeSettings(), "cpu")()
+    looked_after = HealthCheckMixin()
     looked_after.app = app
     with TestClient(app, base_url="http://localhost"):
         looked_after.check_health()
-        app._app.office.served(None).batcher._died = True
+        app._app.gateway.get_model(None).worker._died = True
         with pytest.raises(ModelError, match=r"the thread that computes for the model .* died"):
             looked_after.check_health()
         for _ in range(1_000):
@@ -130,7 +130,9 @@ def test_arguments_of_the_command_line_become_settings(tmp_path: Path, monkeypat
     monkeypatch.setenv("ATTENDO_KEYS", "from-the-environment")
     (tmp_path / "keys").write_text("from-the-file\n", "utf-8")
     names = {"languages": "en-zh,zh-en", "tasks": "translation,translation", "hosts": "Translate.example.org"}
-    application(Arguments(models="a, b", key_file=tmp_path / "keys", limits="waiting=7, deadline_seconds=2.5", **names))
+    application(
+        RayServeArguments(models="a, b", key_file=tmp_path / "keys", limits="waiting=7, deadline_seconds=2.5", **names)
+    )
     folders, settings, replicas, device, threads, languages, tasks = given
     assert (folders, replicas, device, threads) == ([Path("a"), Path("b")], 1, "cpu", 1)
     assert (languages, tasks) == (["en-zh", "zh-en"], ["translation"] * 2)
@@ -142,7 +144,7 @@ def test_arguments_of_the_command_line_become_settings(tmp_path: Path, monkeypat
         ('keys=["a"]', has_code("invalid_api_key", min_length=8)),
     ):
         with pytest.raises(UsageError, check=told):
-            application(Arguments(models="a", limits=wrong))
+            application(RayServeArguments(models="a", limits=wrong))
 
 
 def test_without_models_or_ray_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,9 +156,9 @@ def test_without_models_or_ray_it_says_what_is_missing(monkeypatch: pytest.Monke
         deployment([Path("x")])
     monkeypatch.setattr(ray_serve, "import_module", lambda name: None)
     with pytest.raises(UsageError, check=has_code("model_folders_missing")):
-        application(Arguments(models=" ,"))
+        application(RayServeArguments(models=" ,"))
     with pytest.raises(UsageError, check=has_code("settings_invalid")):
-        Arguments(model="x")
+        RayServeArguments(model="x")
 
 
 def test_a_deployment_has_room_for_the_queue_of_the_batcher_and_time_to_drain(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from attendo.interop.onnx.folder import to_onnx
 from attendo.serve import server, settings
 from attendo.serve.http.auth import read_keys
 from attendo.serve.http.connections import uvicorn_options
-from attendo.serve.http.middleware import Guard
+from attendo.serve.http.middleware import RequestGuard
 from attendo.serve.settings import LOOPBACK
 from attendo.text_model import load
 
@@ -30,18 +30,18 @@ def translator(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def started(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Guard, str]]:
+def started(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[RequestGuard, str]]:
     """The server that a command would run, and what it said on standard error."""
-    apps: list[Guard] = []
+    apps: list[RequestGuard] = []
 
-    def run(app: Guard, place: server.Place, begun: Callable[[], None], quiet: bool = False) -> int:
+    def run(app: RequestGuard, place: server.BoundSocket, on_ready: Callable[[], None], quiet: bool = False) -> int:
         apps.append(app)
-        begun()
+        on_ready()
         return 0
 
     monkeypatch.setattr(server, "serve", run)
 
-    def start(*arguments: str | Path) -> tuple[Guard, str]:
+    def start(*arguments: str | Path) -> tuple[RequestGuard, str]:
         outcome = attendo("serve", *arguments, "--port", "0")
         assert outcome.code == 0, outcome.errors
         assert outcome.output.startswith("http://")
@@ -62,16 +62,16 @@ def test_a_check_tells_what_would_be_served_and_ends(attendo: Command, translato
 
 
 def test_a_file_stands_for_options_that_are_not_given(
-    started: Callable[..., tuple[Guard, str]], attendo: Command, translator: Path, tmp_path: Path
+    started: Callable[..., tuple[RequestGuard, str]], attendo: Command, translator: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "server.toml"
     file.write_text(
         f'models = ["{translator}"]\nallow-host = ["x.org"]\nport = 1\ndeadline = 5.0\n[set]\nwaiting = 3\n', "utf-8"
     )
     app, _ = started("--config", file, "--deadline", "4")  # and --port 0
-    settings = app.office.settings
+    settings = app.gateway.settings
     assert (settings.waiting, settings.deadline_seconds, "x.org" in settings.hosts) == (3, 4.0, True)
-    assert app.office.pairs() == [("en", "zh")]
+    assert app.gateway.pairs() == [("en", "zh")]
     for content, told in (("prot = 1", "did you mean port"), ("port =", "is not TOML"), ('port = "x"', "port")):
         file.write_text(content, "utf-8")
         failed = attendo("serve", translator, "--config", file)
@@ -91,27 +91,27 @@ def test_a_check_needs_no_port(attendo: Command, translator: Path) -> None:
 
 
 def test_languages_and_tasks_are_given_for_each_model_in_order(
-    started: Callable[..., tuple[Guard, str]], translator: Path, model_folder: Path
+    started: Callable[..., tuple[RequestGuard, str]], translator: Path, model_folder: Path
 ) -> None:
     app, told = started(translator, model_folder, "--languages", "zh-Hans-en", "--languages", "EN-de")
-    assert app.office.pairs() == [("zh", "en"), ("en", "de")]
-    assert [each.about.task for each in app.office.shelf.all()] == ["translation"] * 2
+    assert app.gateway.pairs() == [("zh", "en"), ("en", "de")]
+    assert [each.about.task for each in app.gateway.registry.all()] == ["translation"] * 2
     assert "warning" not in told
     app, told = started(translator, model_folder, "--task", "translation", "--task", "summarization")
-    assert [each.about.task for each in app.office.shelf.all()] == ["translation", "summarization"]
-    assert app.office.pairs() == [("en", "zh")]
+    assert [each.about.task for each in app.gateway.registry.all()] == ["translation", "summarization"]
+    assert app.gateway.pairs() == [("en", "zh")]
     assert "warning" not in told
 
 
 def test_settings_are_those_that_were_given(
-    started: Callable[..., tuple[Guard, str]], translator: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    started: Callable[..., tuple[RequestGuard, str]], translator: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ATTENDO_KEYS", f"{KEY}, another-key")
     options = ("--deadline", "2.5", "--cors-origin", "https://a.example", "--cors-origin", "https://b.example")
     more = ("--documents-folder", tmp_path, "--metrics-open", "--log-format", "json", "--set", "waiting=7")
     more += ("--log-level", "warning")
     app, _ = started(translator, *options, *more)
-    settings = app.office.settings
+    settings = app.gateway.settings
     assert settings.keys == (KEY, "another-key")
     assert settings.cors_origins == ("https://a.example", "https://b.example")
     assert (settings.deadline_seconds, settings.waiting) == (2.5, 7)
@@ -121,36 +121,36 @@ def test_settings_are_those_that_were_given(
 
 
 def test_every_address_is_listened_to_by_the_name_that_it_is_called_by(
-    started: Callable[..., tuple[Guard, str]], translator: Path, tmp_path: Path
+    started: Callable[..., tuple[RequestGuard, str]], translator: Path, tmp_path: Path
 ) -> None:
     app, told = started(translator, "--host", "0.0.0.0", "--allow-host", "Translate.example.org")
-    assert app.office.settings.hosts == (*LOOPBACK, "translate.example.org")
+    assert app.gateway.settings.hosts == (*LOOPBACK, "translate.example.org")
     assert "warning: whoever reaches 0.0.0.0 can use this server" in told
     (tmp_path / "keys").write_text(f"# ours\n\n{KEY}\n", "utf-8")
     app, told = started(translator, "--host", "0.0.0.0", "--allow-host", "a.example", "--key-file", tmp_path / "keys")
-    assert app.office.settings.keys == (KEY,)
+    assert app.gateway.settings.keys == (KEY,)
     assert "warning" not in told
     assert KEY not in told
 
 
 def test_a_model_is_computed_in_the_precision_that_was_asked_for_and_never_compiled(
-    started: Callable[..., tuple[Guard, str]], tmp_path: Path
+    started: Callable[..., tuple[RequestGuard, str]], tmp_path: Path
 ) -> None:
     model = tiny_model()
-    model.stored.generation["compile"] = True
+    model.stored_model.generation["compile"] = True
     model.save(tmp_path / "one")
     app, _ = started(tmp_path / "one", "--precision", "bf16")
-    generation = app.office.served(None).model.generation
+    generation = app.gateway.get_model(None).model.generation
     assert (generation.precision, generation.compile, generation.max_length_extra) == ("bf16", False, 7)
 
 
 def test_an_exported_folder_is_served_as_what_its_model_is(
-    started: Callable[..., tuple[Guard, str]], attendo: Command, translator: Path, tmp_path: Path
+    started: Callable[..., tuple[RequestGuard, str]], attendo: Command, translator: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("onnxruntime")
     to_onnx(load(translator), tmp_path / "exported")
     app, told = started(tmp_path / "exported")
-    assert app.office.pairs() == [("en", "zh")]
+    assert app.gateway.pairs() == [("en", "zh")]
     assert "onnx on cpu" in told
     refused = attendo("serve", tmp_path / "exported", "--precision", "bf16", "--check")
     assert (refused.code, "--precision is for model folders" in refused.error) == (2, True)

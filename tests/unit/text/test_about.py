@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from attendo.errors import UsageError
-from attendo.text.model_card import LANGUAGES, About, languages_of
+from attendo.text.model_card import LANGUAGES, ModelCard, infer_model_card
 
 
 @pytest.mark.parametrize(
@@ -24,12 +24,12 @@ from attendo.text.model_card import LANGUAGES, About, languages_of
 def test_two_files_that_end_in_languages_are_a_translation(
     source: str, target: str, expected: tuple[str, str] | None
 ) -> None:
-    about = languages_of(Path(source), Path(target))
+    about = infer_model_card(Path(source), Path(target))
     if expected is None:
-        assert about == About()
-        assert about.told() == {}
+        assert about == ModelCard()
+        assert about.to_dict() == {}
     else:
-        assert about.told() == {
+        assert about.to_dict() == {
             "task": "translation",
             "source_language": expected[0],
             "target_language": expected[1],
@@ -47,4 +47,4 @@ def test_languages_are_those_of_ISO_639() -> None:
 )
 def test_what_cannot_be_meant_is_refused(values: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=next(iter(values))):
-        About(**values)
+        ModelCard(**values)

@@ -17,8 +17,8 @@ from attendo.errors import DataError
 from attendo.text import Bytes, Characters, SentencePiece, Words
 from attendo.text.config import TokenizerConfig
 from attendo.text.factory import build_tokenizers
-from attendo.text.sentencepiece import model_kind
-from attendo.text.tokenizer import label
+from attendo.text.sentencepiece import read_model_type
+from attendo.text.tokenizer import display_piece
 
 SOURCES = ["the cat sat on the mat", "<2de> do you like cats?"] * 4
 TARGETS = ["die Katze saß auf der Matte", "magst du Katzen?"] * 4
@@ -60,7 +60,7 @@ def test_the_tokenizers_are_of_the_kind_asked_for(kind: str, expected: type) -> 
     assert source.decode(source.encode(SOURCES[1])) == SOURCES[1]
     assert target.decode(target.encode(TARGETS[0])) == TARGETS[0]
     if isinstance(source, SentencePiece):
-        assert model_kind(source.model) == kind
+        assert read_model_type(source.model) == kind
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -151,7 +151,9 @@ def test_own_sentencepiece_models_cut_as_the_sentencepiece_library_does(own_mode
     for tokenizer, path, text in zip(tokenizers, own_models, (SOURCES[0], TARGETS[0]), strict=True):
         library = SentencePieceProcessor(model_file=str(path))
         ids = tokenizer.encode(text)
-        assert tokenizer.pieces(ids) == [label(piece.replace("▁", " ")) for piece in library.encode(text, out_type=str)]
+        assert tokenizer.pieces(ids) == [
+            display_piece(piece.replace("▁", " ")) for piece in library.encode(text, out_type=str)
+        ]
         assert tokenizer.decode(ids) == text
 
 

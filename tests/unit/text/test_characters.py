@@ -20,7 +20,7 @@ def test_ids_follow_frequency_and_then_the_character() -> None:
 
 
 def test_limit_counts_control_pieces() -> None:
-    characters = Characters.build(["cab", "cb", "c"], limit=6)
+    characters = Characters.build(["cab", "cb", "c"], max_size=6)
     assert characters.vocab_size == 6
     assert characters.unknown("abba") == ["a", "a"]
 

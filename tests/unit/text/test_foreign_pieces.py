@@ -8,9 +8,9 @@ from foreign_tokenizers import piece_names, pieces_model, some_lines, strange_te
 
 from attendo.errors import ModelError, UsageError
 from attendo.text import BOS, EOS, PAD, UNK, Tokenizer, load_tokenizer
-from attendo.text.byte_level_bpe import BytePairs, read_merges
-from attendo.text.imported_sentencepiece import ForeignPieces
-from attendo.text_model.constraints import banned_ways, prefix_ids
+from attendo.text.byte_level_bpe import ByteLevelBPE, read_merges
+from attendo.text.imported_sentencepiece import ImportedSentencePiece
+from attendo.text_model.constraints import banned_token_sequences, encode_prefix
 
 SYMBOLS = ("__en__", "__de__")
 MODEL = pieces_model(some_lines(), "bpe")
@@ -18,15 +18,15 @@ LINE = some_lines()[0]
 
 
 @pytest.fixture(scope="module")
-def pieces() -> ForeignPieces:
-    return ForeignPieces(MODEL, (*SYMBOLS, *piece_names(MODEL)[3:]), SYMBOLS)
+def pieces() -> ImportedSentencePiece:
+    return ImportedSentencePiece(MODEL, (*SYMBOLS, *piece_names(MODEL)[3:]), SYMBOLS)
 
 
 @pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> BytePairs:
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> ByteLevelBPE:
     folder = tmp_path_factory.mktemp("pairs")
     vocabulary = write_bart(folder)
-    return BytePairs(read_merges(folder / "merges.txt"), (*SYMBOLS, *list(vocabulary)[4:-1]), SYMBOLS)
+    return ByteLevelBPE(read_merges(folder / "merges.txt"), (*SYMBOLS, *list(vocabulary)[4:-1]), SYMBOLS)
 
 
 @pytest.fixture(params=["pieces", "pairs"])
@@ -64,7 +64,7 @@ def test_symbols_are_one_id_wherever_they_stand(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode("__en__") == [EOS + 1]
 
 
-def test_what_is_unknown_is_told(pieces: ForeignPieces, pairs: BytePairs) -> None:
+def test_what_is_unknown_is_told(pieces: ImportedSentencePiece, pairs: ByteLevelBPE) -> None:
     assert pieces.unknown("猫") == ["猫"]
     assert UNK in pieces.encode("猫")
     assert pieces.decode([UNK]) == "⁇"
@@ -88,7 +88,7 @@ def test_half_a_surrogate_pair_is_refused(tokenizer: Tokenizer) -> None:
         tokenizer.encode("\ud800")
 
 
-def test_halves_of_characters_are_shown(pairs: BytePairs) -> None:
+def test_halves_of_characters_are_shown(pairs: ByteLevelBPE) -> None:
     ids = pairs.encode("猫")
     assert len(ids) == 3
     assert pairs.pieces(ids) == ["\ufffd"] * 3
@@ -96,13 +96,13 @@ def test_halves_of_characters_are_shown(pairs: BytePairs) -> None:
 
 
 def test_a_prefix_leaves_its_last_space_to_what_follows(tokenizer: Tokenizer) -> None:
-    assert prefix_ids(tokenizer, f"{LINE} ") == tuple(tokenizer.encode(LINE))
+    assert encode_prefix(tokenizer, f"{LINE} ") == tuple(tokenizer.encode(LINE))
 
 
-def test_a_word_of_byte_pairs_is_banned_with_its_space(pairs: BytePairs) -> None:
+def test_a_word_of_byte_pairs_is_banned_with_its_space(pairs: ByteLevelBPE) -> None:
     """Without it, the same pieces may be the end of a longer word."""
     word = LINE.split()[1]
-    assert banned_ways(pairs, [word]) == (tuple(pairs.encode(f" {word}")),)
+    assert banned_token_sequences(pairs, [word]) == (tuple(pairs.encode(f" {word}")),)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_word_of_byte_pairs_is_banned_with_its_space(pairs: BytePairs) -> None
     ],
 )
 def test_damaged_pieces_are_refused(
-    pieces: ForeignPieces, tmp_path: Path, name: str, content: bytes | None, error: ErrorCheck
+    pieces: ImportedSentencePiece, tmp_path: Path, name: str, content: bytes | None, error: ErrorCheck
 ) -> None:
     pieces.save(tmp_path, "target")
     if content is None:
@@ -125,7 +125,7 @@ def test_damaged_pieces_are_refused(
         load_tokenizer(tmp_path, "target")
 
 
-def test_damaged_merges_are_refused(pairs: BytePairs, tmp_path: Path) -> None:
+def test_damaged_merges_are_refused(pairs: ByteLevelBPE, tmp_path: Path) -> None:
     pairs.save(tmp_path, "target")
     (tmp_path / "target.merges.txt").write_text("a b c\n")
     with pytest.raises(ModelError, check=has_code("merge_not_a_pair", line="'a b c'")):

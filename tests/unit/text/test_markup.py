@@ -10,8 +10,8 @@ import pytest
 from error_codes import has_code
 
 from attendo.errors import UsageError
-from attendo.text.markup import Kind, Markup, Outline
-from attendo.text.markup.segments import Units
+from attendo.text.markup import Markup, MarkupFormat, TagRules
+from attendo.text.markup.segments import WordSpans
 
 Links = list[tuple[int, int]]
 
@@ -94,7 +94,7 @@ def word_places(text: str) -> list[int]:
         ("xml", "<名>yes</名>", ["yes"]),
     ],
 )
-def test_a_text_is_taken_out_of_its_tags(kind: Kind, document: str, texts: list[str]) -> None:
+def test_a_text_is_taken_out_of_its_tags(kind: MarkupFormat, document: str, texts: list[str]) -> None:
     assert Markup(document, kind).texts == texts
 
 
@@ -121,7 +121,7 @@ def test_a_text_is_taken_out_of_its_tags(kind: Kind, document: str, texts: list[
     ],
 )
 def test_tags_and_placeholders_stand_in_the_translation(document: str, translation: str, expected: str) -> None:
-    assert Markup(document, "html").translated([translation]) == expected
+    assert Markup(document, "html").insert_translations([translation]) == expected
 
 
 @pytest.mark.parametrize(
@@ -136,67 +136,69 @@ def test_tags_and_placeholders_stand_in_the_translation(document: str, translati
 def test_with_links_tags_follow_their_words(document: str, expected: str) -> None:
     markup = Markup(document, "html")
     (text,) = markup.texts
-    assert markup.translated([f"{' ' * 9}{backwards(text)} "], [shifted(links_backwards(text), 9)]) == expected
+    assert markup.insert_translations([f"{' ' * 9}{backwards(text)} "], [shifted(links_backwards(text), 9)]) == expected
 
 
 def test_what_went_to_several_places_takes_the_longest() -> None:
     markup = Markup("x <b>one two</b> y <i>three</i>", "html")
     links = [(2, 0), (11, 2), (2, 4), (6, 6), (13, 8)]  # b a i, of which b stands in two places
-    assert markup.translated(["1 y 1 2 3"], [links]) == "1 y <b>1 2</b> <i>3</i>"
+    assert markup.insert_translations(["1 y 1 2 3"], [links]) == "1 y <b>1 2</b> <i>3</i>"
 
 
 def test_what_went_nowhere_takes_a_word_that_no_other_has() -> None:
     markup = Markup("one <b>two</b> <i>three</i> %s four", "html")
     assert markup.texts == ["one two three four"]
-    assert markup.translated(["A B"], [[(0, 0), (14, 2)]]) == "<b>A</b> %s <i>B</i>"
-    assert markup.translated(["A B"], [[(4, 0), (4, 2)]]) == "<b>A B</b><i></i> %s"
-    assert markup.translated([""], [[]]) == "<b></b><i></i>%s"
+    assert markup.insert_translations(["A B"], [[(0, 0), (14, 2)]]) == "<b>A</b> %s <i>B</i>"
+    assert markup.insert_translations(["A B"], [[(4, 0), (4, 2)]]) == "<b>A B</b><i></i> %s"
+    assert markup.insert_translations([""], [[]]) == "<b></b><i></i>%s"
 
 
 def test_a_placeholder_stays_out_of_an_element_that_it_was_not_in() -> None:
     markup = Markup("<b>one two</b> %s three", "html")
-    assert markup.translated(["TWO ONE"], [[(4, 0), (0, 4)]]) == "<b>TWO ONE</b> %s"
+    assert markup.insert_translations(["TWO ONE"], [[(4, 0), (0, 4)]]) == "<b>TWO ONE</b> %s"
 
 
 def test_tags_stand_between_words_and_between_signs_of_scripts_without_spaces() -> None:
-    units = Units.of("नमस्ते, e\u0301t\u0301e ไม่ 가나 日本x1。")
+    units = WordSpans.from_text("नमस्ते, e\u0301t\u0301e ไม่ 가나 日本x1。")
     words = [units.text[begin:end] for begin, end in zip(units.begins, units.ends, strict=True)]
     assert words == ["नमस्ते", ",", "e\u0301t\u0301e", "ไ", "ม่", "가나", "日", "本", "x1", "。"]
 
 
 @pytest.mark.parametrize("kind", ["html", "xml"])
-def test_names_that_are_ignored_are_kept_as_they_are(kind: Kind) -> None:
+def test_names_that_are_ignored_are_kept_as_they_are(kind: MarkupFormat) -> None:
     document = 'Open <x id="1">{0}</x> and <x id="2"/> now'
-    markup = Markup(document, kind, ignored=["x"])
+    markup = Markup(document, kind, ignored_tags=["x"])
     assert markup.texts == ["Open and now"]
-    assert markup.translated(["OPEN AND NOW"]) == 'OPEN <x id="1">{0}</x> AND <x id="2"/> NOW'
+    assert markup.insert_translations(["OPEN AND NOW"]) == 'OPEN <x id="1">{0}</x> AND <x id="2"/> NOW'
     assert ("not" in Markup("a <X>not</X> b", kind, ["x"]).texts[0]) == (kind == "xml")  # names of HTML have no case
 
 
 @pytest.mark.parametrize(
     ("document", "kind", "outline", "texts"),
     [
-        ("<a>one</a><a>two</a>", "xml", Outline(), ["one", "two"]),
-        ("<a>one</a><a>two</a>", "xml", Outline(joining=frozenset("a")), ["onetwo"]),
-        ("<a>one</a> <a>two</a>", "xml", Outline(found_out=False), ["one two"]),
-        ("<a>one</a> <c>two</c>", "xml", Outline(frozenset("c"), found_out=False), ["one", "two"]),
-        ("one <c>two</c> three", "xml", Outline(), ["one two three"]),
-        ("one <c>two</c> three", "xml", Outline(dividing=frozenset("c")), ["one", "two", "three"]),
-        ("one <b>two</b> three", "html", Outline(dividing=frozenset("B")), ["one", "two", "three"]),
-        ("<p>one</p> <P>two</P>", "html", Outline(joining=frozenset("p")), ["one two"]),
+        ("<a>one</a><a>two</a>", "xml", TagRules(), ["one", "two"]),
+        ("<a>one</a><a>two</a>", "xml", TagRules(non_splitting_tags=frozenset("a")), ["onetwo"]),
+        ("<a>one</a> <a>two</a>", "xml", TagRules(outline_detection=False), ["one two"]),
+        ("<a>one</a> <c>two</c>", "xml", TagRules(frozenset("c"), outline_detection=False), ["one", "two"]),
+        ("one <c>two</c> three", "xml", TagRules(), ["one two three"]),
+        ("one <c>two</c> three", "xml", TagRules(splitting_tags=frozenset("c")), ["one", "two", "three"]),
+        ("one <b>two</b> three", "html", TagRules(splitting_tags=frozenset("B")), ["one", "two", "three"]),
+        ("<p>one</p> <P>two</P>", "html", TagRules(non_splitting_tags=frozenset("p")), ["one two"]),
     ],
 )
-def test_what_is_known_of_tags_comes_first(document: str, kind: Kind, outline: Outline, texts: list[str]) -> None:
-    markup = Markup(document, kind, outline=outline)
+def test_what_is_known_of_tags_comes_first(
+    document: str, kind: MarkupFormat, outline: TagRules, texts: list[str]
+) -> None:
+    markup = Markup(document, kind, rules=outline)
     assert markup.texts == texts
-    assert markup.translated(texts) == document
-    upper = markup.translated([text.upper() for text in texts])
+    assert markup.insert_translations(texts) == document
+    upper = markup.insert_translations([text.upper() for text in texts])
     assert upper.count("<") == document.count("<")
 
 
 @pytest.mark.parametrize("kind", ["html", "xml"])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_no_input_is_lost_or_read_again_and_again(name: str, kind: Kind) -> None:
+def test_no_input_is_lost_or_read_again_and_again(name: str, kind: MarkupFormat) -> None:
     """X11, by counting the lines that are run: twice the input, twice the lines."""
     counts = []
     for size in (600, 1200):
@@ -208,20 +210,20 @@ def test_no_input_is_lost_or_read_again_and_again(name: str, kind: Kind) -> None
 @pytest.mark.parametrize("name", HOSTILE)
 def test_five_thousand_characters_of_anything_come_back(name: str) -> None:
     document = HOSTILE[name](5000)
-    assert Markup(document, "html").translated(Markup(document, "html").texts) == document
+    assert Markup(document, "html").insert_translations(Markup(document, "html").texts) == document
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["html", "xml"])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_five_thousand_characters_take_less_than_fifty_milliseconds(name: str, kind: Kind) -> None:
+def test_five_thousand_characters_take_less_than_fifty_milliseconds(name: str, kind: MarkupFormat) -> None:
     assert seconds(HOSTILE[name](5000), kind) < 0.05
 
 
 @pytest.mark.slow
 def test_a_hundred_thousand_nested_tags_are_no_trouble() -> None:
     document = "<b>" * 10**5 + "deep" + "</b>" * 10**5
-    assert Markup(document, "html").translated(["DEEP"]) == document.replace("deep", "DEEP")
+    assert Markup(document, "html").insert_translations(["DEEP"]) == document.replace("deep", "DEEP")
 
 
 def test_nothing_is_expanded() -> None:
@@ -229,32 +231,35 @@ def test_nothing_is_expanded() -> None:
     document = f"<!DOCTYPE r [<!ENTITY e0 SYSTEM 'file:///etc/passwd'>{entities}]><r>a &e9; b</r>"
     markup = Markup(document, "xml")
     assert markup.texts == ["a b"]
-    assert markup.translated(["A B"]) == document.replace("a &e9; b", "A &e9; B")
+    assert markup.insert_translations(["A B"]) == document.replace("a &e9; b", "A &e9; B")
 
 
 def test_what_cannot_be_meant_is_told() -> None:
     with pytest.raises(UsageError, check=has_code("markup_kind_unknown", kind="pdf", known="html or xml")):
         Markup("x", "pdf")  # type: ignore[arg-type]
     with pytest.raises(UsageError, check=has_code("translation_count_mismatch", count=1, expected=2)):
-        Markup("<p>a<p>b", "html").translated(["a"])
+        Markup("<p>a<p>b", "html").insert_translations(["a"])
 
 
-def there_and_back(document: str, kind: Kind) -> None:
+def there_and_back(document: str, kind: MarkupFormat) -> None:
     markup = Markup(document, kind)
-    assert markup.translated(markup.texts) == document
+    assert markup.insert_translations(markup.texts) == document
     new = [f"y {text[::-1]}" for text in markup.texts]
-    tags = [markup.translated(new), markup.translated(new, [[(at, at) for at in range(len(text))] for text in new])]
+    tags = [
+        markup.insert_translations(new),
+        markup.insert_translations(new, [[(at, at) for at in range(len(text))] for text in new]),
+    ]
     for tag in ("<b>", "</b>", "<i>", "</i>", "%s", "<!--", "<script>"):
         assert [each.count(tag) for each in tags] == [document.count(tag)] * 2
 
 
-def seconds(document: str, kind: Kind) -> float:
+def seconds(document: str, kind: MarkupFormat) -> float:
     """Of this process, there and back without links, the least of some: others may be computing too."""
     taken = []
     for _ in range(5):
         begin = time.process_time()
         markup = Markup(document, kind)
-        markup.translated(markup.texts)
+        markup.insert_translations(markup.texts)
         taken.append(time.process_time() - begin)
     return min(taken)
 

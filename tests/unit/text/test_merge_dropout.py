@@ -18,10 +18,10 @@ from sentencepiece import SentencePieceTrainer
 from attendo import keyed_random
 from attendo.errors import UsageError
 from attendo.text import EOS, SentencePiece, bpe_dropout
-from attendo.text.bpe_dropout import MergeDropout, MergeTable
-from attendo.text.sentencepiece import Piece, PieceKind, pieces
+from attendo.text.bpe_dropout import BPEDropout, MergeTable
+from attendo.text.sentencepiece import PieceType, SentencePieceEntry, iter_pieces
 
-ROUND = keyed_random.keys("round", 1)
+ROUND = keyed_random.make_keys("round", 1)
 SYMBOLS = ("<2de>", "ca")
 TEXTS = [
     "the cat sat on the mat",
@@ -88,7 +88,7 @@ def across_spaces() -> SentencePiece:
 def ambiguous() -> SentencePiece:
     """Of three letters nearly every two make a piece: which merge comes first decides."""
     letters = np.array(list("aaabbc "))[
-        (keyed_random.uniform(keyed_random.keys(np.arange(2000, dtype=np.uint64))) * 7).astype(int)
+        (keyed_random.uniform(keyed_random.make_keys(np.arange(2000, dtype=np.uint64))) * 7).astype(int)
     ]
     return SentencePiece.train(["".join(letters)], 320)
 
@@ -103,8 +103,8 @@ def ragged(ids: Any, offsets: Any) -> list[list[int]]:
 
 
 def recut(tokenizer: SentencePiece, rate: float, texts: list[str], seed: int = 0) -> list[list[int]]:
-    keys = keyed_random.keys(seed, np.arange(len(texts), dtype=np.uint64))
-    return ragged(*MergeDropout(tokenizer, rate)(*flat(tokenizer.encode_many(texts)), keys, ROUND))
+    keys = keyed_random.make_keys(seed, np.arange(len(texts), dtype=np.uint64))
+    return ragged(*BPEDropout(tokenizer, rate)(*flat(tokenizer.encode_many(texts)), keys, ROUND))
 
 
 @pytest.mark.parametrize("model", [mixed, across_spaces])
@@ -141,7 +141,7 @@ def untouched(ids: list[int]) -> list[int]:
 @given(texts=some.lists(ANY_TEXT, min_size=1, max_size=4), rate=some.floats(0.05, 0.9), seed=some.integers(0, 99))
 def test_one_word_at_a_time_in_plain_python_gives_the_same(texts: list[str], rate: float, seed: int) -> None:
     tokenizer = mixed()
-    keys = keyed_random.keys(seed, np.arange(len(texts), dtype=np.uint64))
+    keys = keyed_random.make_keys(seed, np.arange(len(texts), dtype=np.uint64))
     expected = [
         plainly(tokenizer, rate, tokenizer.encode(text), keys[number : number + 1]) for number, text in enumerate(texts)
     ]
@@ -149,8 +149,8 @@ def test_one_word_at_a_time_in_plain_python_gives_the_same(texts: list[str], rat
 
 
 def plainly(tokenizer: SentencePiece, rate: float, ids: list[int], key: Any) -> list[int]:
-    rows = list(pieces(tokenizer.model))
-    numbers = {row.text: number for number, row in enumerate(rows) if row.kind == PieceKind.NORMAL}
+    rows = list(iter_pieces(tokenizer.model))
+    numbers = {row.text: number for number, row in enumerate(rows) if row.type == PieceType.NORMAL}
     beside = {pair for text in numbers for pair in pairwise(text)}
     result: list[int] = []
     at = 0
@@ -164,28 +164,32 @@ def plainly(tokenizer: SentencePiece, rate: float, ids: list[int], key: Any) -> 
         ):
             at += 1
         word = ids[begin:at]
-        if rows[word[0]].kind != PieceKind.NORMAL:
+        if rows[word[0]].type != PieceType.NORMAL:
             result += word
             continue
-        variant = keyed_random.keys(key, "variant", begin) % np.uint64(bpe_dropout.VARIANTS)
+        variant = keyed_random.make_keys(key, "variant", begin) % np.uint64(bpe_dropout.MAX_VARIANTS)
         placed = np.array([each + (place << 32) for place, each in enumerate(word)], np.uint64)
-        draws = keyed_random.keys(ROUND, keyed_random.keys(keyed_random.keys(0, placed).sum(keepdims=True), variant))
+        draws = keyed_random.make_keys(
+            ROUND, keyed_random.make_keys(keyed_random.make_keys(0, placed).sum(keepdims=True), variant)
+        )
         characters = [each for piece in word for each in rows[piece].text]
         result += [numbers[piece] for piece in merged(characters, numbers, rows, (rate, draws))]
     return result
 
 
-def both_normal(at: int, ids: list[int], rows: list[Piece]) -> bool:
-    return rows[ids[at - 1]].kind == rows[ids[at]].kind == PieceKind.NORMAL
+def both_normal(at: int, ids: list[int], rows: list[SentencePieceEntry]) -> bool:
+    return rows[ids[at - 1]].type == rows[ids[at]].type == PieceType.NORMAL
 
 
-def merged(word: list[str], numbers: dict[str, int], rows: list[Piece], chance: tuple[float, Any]) -> list[str]:
+def merged(
+    word: list[str], numbers: dict[str, int], rows: list[SentencePieceEntry], chance: tuple[float, Any]
+) -> list[str]:
     rate, key = chance
     step = 0
     while True:
         possible, place = [], 0
         for at in range(len(word) - 1):
-            draw = keyed_random.uniform(keyed_random.keys(key, place) + np.uint64(step))[0]
+            draw = keyed_random.uniform(keyed_random.make_keys(key, place) + np.uint64(step))[0]
             if word[at] + word[at + 1] in numbers and draw >= rate:
                 possible.append((-rows[numbers[word[at] + word[at + 1]]].score, at))
             place += len(word[at])
@@ -201,7 +205,7 @@ def letters() -> SentencePiece:
     """Its pieces of letters are eb, ab, cd and ebc; b and c stand side by side in ebc, but are no piece."""
     texts = ["<x>ab"] * 10 + ["<x>cd"] * 8 + ["<x>eb"] * 6 + ["<x>ebc"] * 5
     tokenizer = SentencePiece.train(texts, 4 + 1 + 256 + 6 + 4, "bpe", ["<x>"])
-    assert sorted(row.text for row in pieces(tokenizer.model) if row.kind == PieceKind.NORMAL) == [
+    assert sorted(row.text for row in iter_pieces(tokenizer.model) if row.type == PieceType.NORMAL) == [
         *("a", "ab", "b", "c", "cd", "d", "e", "eb", "ebc", "▁")
     ]
     return tokenizer
@@ -217,10 +221,13 @@ def near(expected: dict[str, float], rounds: int) -> Any:
 
 
 def shares(text: str, rate: float, rounds: int, count: int = 20) -> dict[str, float]:
-    dropout, (ids, offsets) = MergeDropout(letters(), rate), flat(letters().encode_many([f"<x>{text}"] * count))
+    dropout, (ids, offsets) = BPEDropout(letters(), rate), flat(letters().encode_many([f"<x>{text}"] * count))
     cut: Counter[str] = Counter()
     for number in range(rounds):
-        of_round, keys = keyed_random.keys(number), keyed_random.keys(number, np.arange(count, dtype=np.uint64))
+        of_round, keys = (
+            keyed_random.make_keys(number),
+            keyed_random.make_keys(number, np.arange(count, dtype=np.uint64)),
+        )
         cut.update("|".join(letters().pieces(each[1:])) for each in ragged(*dropout(ids, offsets, keys, of_round)))
     return {way: number / cut.total() for way, number in cut.items()}
 
@@ -248,15 +255,15 @@ def test_words_that_cannot_meet_are_refused_independently(rounds: int) -> None:
 
 def test_a_sentence_is_cut_alike_alone_and_among_others(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [*TEXTS, "", "the", "", *TEXTS]
-    keys = keyed_random.keys(3, np.arange(len(texts), dtype=np.uint64))
-    dropout = MergeDropout(mixed(), 0.4)
+    keys = keyed_random.make_keys(3, np.arange(len(texts), dtype=np.uint64))
+    dropout = BPEDropout(mixed(), 0.4)
     ids, offsets = flat(mixed().encode_many(texts))
     together = ragged(*dropout(ids, offsets, keys, ROUND))
     alone = [
         ragged(*dropout(ids, offsets[each : each + 2], keys[each : each + 1], ROUND))[0] for each in range(len(texts))
     ]
     assert together == alone
-    monkeypatch.setattr(bpe_dropout, "_PIECES_AT_ONCE", 20)
+    monkeypatch.setattr(bpe_dropout, "_MAX_BATCH_PIECES", 20)
     assert ragged(*dropout(ids, offsets, keys, ROUND)) == together
 
 
@@ -270,13 +277,13 @@ def test_the_same_key_cuts_alike_and_another_differently() -> None:
 def test_a_word_that_is_met_often_is_cut_in_a_few_ways_a_round_and_in_others_in_the_next() -> None:
     texts = ["processing"] * 1000
     ids, offsets = flat(mixed().encode_many(texts))
-    keys = keyed_random.keys(np.arange(len(texts), dtype=np.uint64))
+    keys = keyed_random.make_keys(np.arange(len(texts), dtype=np.uint64))
     rounds = [
-        {tuple(each) for each in ragged(*MergeDropout(mixed(), 0.5)(ids, offsets, keys, keyed_random.keys(number)))}
+        {tuple(each) for each in ragged(*BPEDropout(mixed(), 0.5)(ids, offsets, keys, keyed_random.make_keys(number)))}
         for number in range(20)
     ]
-    assert all(4 < len(ways) <= bpe_dropout.VARIANTS for ways in rounds)
-    assert len(set().union(*rounds)) > bpe_dropout.VARIANTS
+    assert all(4 < len(ways) <= bpe_dropout.MAX_VARIANTS for ways in rounds)
+    assert len(set().union(*rounds)) > bpe_dropout.MAX_VARIANTS
 
 
 def test_no_word_becomes_another_that_happens_to_have_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,16 +292,16 @@ def test_no_word_becomes_another_that_happens_to_have_its_number(monkeypatch: py
     def few(numbers: Any, starts: Any) -> Any:
         return sums(numbers, starts) % np.uint64(16)
 
-    sums = bpe_dropout._sums
+    sums = bpe_dropout._sum_runs
     tokenizer, texts = mixed(), ["the cat", "natural language", "on mat", "love"]
-    monkeypatch.setattr(bpe_dropout, "_sums", few)
+    monkeypatch.setattr(bpe_dropout, "_sum_runs", few)
     for text, ids in zip(texts, recut(tokenizer, 0.3, texts), strict=True):
         assert tokenizer.decode(ids) == text
 
 
 def test_nothing_in_is_nothing_out() -> None:
     no_keys = np.zeros(0, np.uint64)
-    ids, offsets = MergeDropout(mixed(), 0.1)(np.zeros(0, np.int32), np.zeros(1, np.int64), no_keys, ROUND)
+    ids, offsets = BPEDropout(mixed(), 0.1)(np.zeros(0, np.int32), np.zeros(1, np.int64), no_keys, ROUND)
     assert (ids.tolist(), offsets.tolist(), ids.dtype, offsets.dtype) == ([], [0], np.int32, np.int64)
     assert recut(mixed(), 0.1, ["", ""]) == [[], []]
 
@@ -302,37 +309,37 @@ def test_nothing_in_is_nothing_out() -> None:
 def test_the_arrays_handed_in_are_left_alone() -> None:
     ids, offsets = flat(mixed().encode_many(TEXTS))
     before = ids.copy()
-    MergeDropout(mixed(), 0.5)(ids, offsets, keyed_random.keys(np.arange(len(TEXTS), dtype=np.uint64)), ROUND)
+    BPEDropout(mixed(), 0.5)(ids, offsets, keyed_random.make_keys(np.arange(len(TEXTS), dtype=np.uint64)), ROUND)
     assert np.array_equal(ids, before)
 
 
 def test_only_a_bpe_model_has_merges() -> None:
     with pytest.raises(UsageError, check=has_code("dropout_without_merges", kind="unigram")):
-        MergeDropout(SentencePiece.train(TEXTS, 300, "unigram"), 0.1)
+        BPEDropout(SentencePiece.train(TEXTS, 300, "unigram"), 0.1)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, float("nan")])
 def test_a_rate_that_cannot_be_is_named(rate: float) -> None:
     with pytest.raises(UsageError, check=has_code("dropout_out_of_range", rate=rate)):
-        MergeDropout(mixed(), rate)
+        BPEDropout(mixed(), rate)
 
 
 def test_a_sentence_without_a_key_is_named() -> None:
     with pytest.raises(UsageError, check=has_code("dropout_key_count_mismatch", keys=1, sentences=2)):
-        MergeDropout(mixed(), 0.1)(*flat([[7], [8]]), keyed_random.keys(1), ROUND)
+        BPEDropout(mixed(), 0.1)(*flat([[7], [8]]), keyed_random.make_keys(1), ROUND)
 
 
 def test_a_piece_with_a_character_that_is_no_piece_stays_whole() -> None:
-    rows = [Piece(text, -number, PieceKind.NORMAL) for number, text in enumerate(["ab", "a", "aab", "aa"])]
-    table = MergeTable.of(rows)
-    ids, edges = table.apart(np.array([3, 0, 2], np.int32), np.array([0, 1, 3]))
+    rows = [SentencePieceEntry(text, -number, PieceType.NORMAL) for number, text in enumerate(["ab", "a", "aab", "aa"])]
+    table = MergeTable.from_pieces(rows)
+    ids, edges = table.split_into_characters(np.array([3, 0, 2], np.int32), np.array([0, 1, 3]))
     assert (ids.tolist(), edges.tolist()) == ([1, 1, 0, 2], [0, 2, 4])
-    assert table.join(np.array([1, 1], np.int32), np.array([1, 0], np.int32)).tolist() == [3, -1]
+    assert table.merge(np.array([1, 1], np.int32), np.array([1, 0], np.int32)).tolist() == [3, -1]
 
 
 def test_unused_pieces_are_refused() -> None:
     with pytest.raises(UsageError, check=has_code("dropout_with_unused_piece", piece="ab")):
-        MergeTable.of([Piece("ab", 0.0, PieceKind.UNUSED)])
+        MergeTable.from_pieces([SentencePieceEntry("ab", 0.0, PieceType.UNUSED)])
 
 
 def test_a_corpus_is_cut_exactly_without_refusals_and_longer_with_them(shared: Path) -> None:

@@ -7,7 +7,7 @@ from error_codes import ErrorCheck, has_code
 
 from attendo.errors import UsageError
 from attendo.text import BOS, EOS, Bytes, Characters, SentencePiece, Tokenizer, Words, load_tokenizer
-from attendo.text.tokenizer import checked_symbols, split_at
+from attendo.text.tokenizer import split_at_symbols, validate_special_tokens
 
 SYMBOLS = ("<2de>", "<2", "ab", "<sep>")
 TEXTS = ["the cat sat on the mat", "<2de> xa bx xa bx xabx<sep>the </s> <pad>"] * 5
@@ -88,10 +88,10 @@ def test_many_texts_are_encoded_as_each_alone(tokenizer: Tokenizer) -> None:
 
 
 def test_symbols_count_in_the_size() -> None:
-    assert Words.build(TEXTS, limit=10, symbols=SYMBOLS).vocab_size == 10
+    assert Words.build(TEXTS, max_size=10, symbols=SYMBOLS).vocab_size == 10
     with pytest.raises(UsageError, check=has_code("vocabulary_too_small", size=9, minimum=10)):
-        Words.build(TEXTS, limit=9, symbols=SYMBOLS)
-    assert Characters.build(TEXTS, limit=9, symbols=SYMBOLS).vocab_size == 9
+        Words.build(TEXTS, max_size=9, symbols=SYMBOLS)
+    assert Characters.build(TEXTS, max_size=9, symbols=SYMBOLS).vocab_size == 9
     with pytest.raises(UsageError, check=has_code("vocabulary_below_character_count", size=100)):
         SentencePiece.train(TEXTS, 100, "bpe", SYMBOLS)
 
@@ -124,7 +124,7 @@ def test_the_characters_of_a_symbol_are_not_learnt() -> None:
 )
 def test_a_symbol_that_cannot_be_is_named(symbols: list[str], error: ErrorCheck) -> None:
     with pytest.raises(UsageError, check=error):
-        checked_symbols(symbols)
+        validate_special_tokens(symbols)
     with pytest.raises(UsageError, check=error):
         Bytes(symbols)
     for build in (Words.build, Characters.build):
@@ -135,9 +135,9 @@ def test_a_symbol_that_cannot_be_is_named(symbols: list[str], error: ErrorCheck)
 
 
 def test_text_and_symbols_come_by_turns() -> None:
-    assert split_at("a<x><y>", ("<x>", "<y>")) == ["a", "<x>", "", "<y>", ""]
-    assert split_at("", ("<x>",)) == [""]
-    assert split_at("<x>", ()) == ["<x>"]
+    assert split_at_symbols("a<x><y>", ("<x>", "<y>")) == ["a", "<x>", "", "<y>", ""]
+    assert split_at_symbols("", ("<x>",)) == [""]
+    assert split_at_symbols("<x>", ()) == ["<x>"]
 
 
 def test_signs_of_patterns_in_symbols_are_plain_text() -> None:

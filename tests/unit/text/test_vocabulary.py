@@ -5,7 +5,7 @@ from error_codes import has_code
 
 from attendo.errors import DataError
 from attendo.text import CONTROL_PIECES, UNK
-from attendo.text.words import Vocabulary, most_frequent
+from attendo.text.words import Vocabulary, build_vocabulary
 
 
 def test_control_pieces_are_counted_but_not_found() -> None:
@@ -20,9 +20,9 @@ def test_an_entry_is_found_by_its_id() -> None:
 
 
 def test_pieces_that_are_always_in_stand_first_and_once() -> None:
-    assert most_frequent(["a", "b", "b", "a", "z", "a"], limit=None, always=("z",)).entries == ("z", "a", "b")
+    assert build_vocabulary(["a", "b", "b", "a", "z", "a"], max_size=None, required=("z",)).entries == ("z", "a", "b")
 
 
 def test_nothing_to_count_is_an_error() -> None:
     with pytest.raises(DataError, check=has_code("vocabulary_text_empty")):
-        most_frequent([], limit=None)
+        build_vocabulary([], max_size=None)

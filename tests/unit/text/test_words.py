@@ -5,7 +5,7 @@ from error_codes import has_code
 
 from attendo.errors import DataError, UsageError
 from attendo.text import BOS, EOS, PAD, UNK, Tokenizer, Words
-from attendo.text.words import cut
+from attendo.text.words import split_pieces
 
 ENGLISH = "Do you like cats?"
 
@@ -28,7 +28,7 @@ ENGLISH = "Do you like cats?"
     ],
 )
 def test_text_is_cut_before_spaces_and_around_signs(text: str, pieces: list[str]) -> None:
-    assert cut(text) == pieces
+    assert split_pieces(text) == pieces
 
 
 def test_ids_follow_frequency_and_then_the_text() -> None:
@@ -41,7 +41,7 @@ def test_the_order_of_lines_does_not_matter() -> None:
 
 
 def test_limit_counts_control_pieces_and_keeps_the_most_frequent() -> None:
-    words = Words.build(["b a c", "c b", "c"], limit=7)
+    words = Words.build(["b a c", "c b", "c"], max_size=7)
     assert words.vocab_size == 7
     assert words.unknown("a b c") == ["a"]
 
@@ -99,7 +99,7 @@ def test_half_a_surrogate_pair_is_refused_when_building_and_unknown_when_encodin
 
 def test_a_limit_without_room_for_a_word_names_the_least() -> None:
     with pytest.raises(UsageError, check=has_code("vocabulary_too_small", size=5, minimum=6)):
-        Words.build([ENGLISH], limit=5)
+        Words.build([ENGLISH], max_size=5)
 
 
 def test_words_are_a_tokenizer() -> None:

@@ -10,7 +10,7 @@ from running import ALPHABET, continuer
 
 from attendo.errors import UsageError
 from attendo.text import BOS, EOS, PAD, SentencePiece, Words
-from attendo.text.newlines import LINE
+from attendo.text.newlines import NEWLINE_SYMBOL
 from attendo.text_model import TextModel, TooLongError, load
 
 TEXTS = ["abc", "", "hi. mp", "d\n\ne"]
@@ -101,7 +101,7 @@ def test_a_score_is_of_the_continuation_alone_and_of_no_end() -> None:
 
 
 def test_a_score_cuts_the_whole_text_not_its_halves() -> None:
-    pieces = SentencePiece.train(["the cat sat", "a cat", "the mat"] * 5, 300, "bpe", (LINE,))
+    pieces = SentencePiece.train(["the cat sat", "a cat", "the mat"] * 5, 300, "bpe", (NEWLINE_SYMBOL,))
     model = continuer(tokenizer=pieces)
     (inside,) = model.score_tokens(["the c"], ["at"])
     assert inside.pieces == tuple(pieces.pieces(pieces.encode("the cat")[1:]))
@@ -139,7 +139,7 @@ def test_alternatives_and_trees_are_of_what_follows() -> None:
     assert words[0].log_probability >= words[1].log_probability
     assert model.alternatives("", count=1)
     (tree,) = model.search_tree("ab", beam=2)
-    assert {tuple(tree.ids(node)[:2]) for node in tree.answers} == {tuple(model.target_tokenizer.encode("ab"))}
+    assert {tuple(tree.ids(node)[:2]) for node in tree.final_nodes} == {tuple(model.target_tokenizer.encode("ab"))}
 
 
 def test_a_trace_has_no_source() -> None:
@@ -188,7 +188,7 @@ def test_settings_of_the_folder_that_speak_of_a_source_are_refused() -> None:
 
 
 def test_lines_that_end_in_two_characters_are_the_same_text() -> None:
-    pieces = SentencePiece.train(["the cat sat", "a cat", "the mat"] * 5, 300, "bpe", (LINE,))
+    pieces = SentencePiece.train(["the cat sat", "a cat", "the mat"] * 5, 300, "bpe", (NEWLINE_SYMBOL,))
     for model, text in ((continuer(), "ab\ncd\n"), (continuer(tokenizer=pieces), "the cat\na\n")):
         given = text.replace("\n", "\r\n")
         one, other = model.generate([text, given])
@@ -200,9 +200,9 @@ def test_lines_that_end_in_two_characters_are_the_same_text() -> None:
 
 
 def test_behind_a_line_break_another_line_begins() -> None:
-    model = continuer(tokenizer=Words.build(["a b c"], symbols=(LINE,)))
-    assert model.generate(["a b\n"])[0].pieces[:3] == ("a", "b", LINE)
-    assert model.generate(["a b\n "])[0].pieces[:3] == ("a", "b", LINE)
+    model = continuer(tokenizer=Words.build(["a b c"], symbols=(NEWLINE_SYMBOL,)))
+    assert model.generate(["a b\n"])[0].pieces[:3] == ("a", "b", NEWLINE_SYMBOL)
+    assert model.generate(["a b\n "])[0].pieces[:3] == ("a", "b", NEWLINE_SYMBOL)
     assert model.generate(["a b "])[0].source_tokens == 2
 
 
@@ -212,8 +212,8 @@ def test_a_score_is_the_sum_that_the_network_gives_by_hand(kind: str) -> None:
     lines = ["the cat sat", "a cat", "the mat", "a mat sat"] * 5
     tokenizers: dict[str, Any] = {
         "characters": None,
-        "pieces": SentencePiece.train(lines, 300, "bpe", (LINE,)),
-        "words": Words.build(lines, symbols=(LINE,)),
+        "pieces": SentencePiece.train(lines, 300, "bpe", (NEWLINE_SYMBOL,)),
+        "words": Words.build(lines, symbols=(NEWLINE_SYMBOL,)),
     }
     model = continuer(tokenizer=tokenizers[kind], positions="learned", max_length=64)
     pairs = [("the cat", " sat\na"), ("a", " mat"), ("", "the cat"), ("the mat sat\n", "a cat sat on it"), ("a", "")]
@@ -265,15 +265,15 @@ def test_a_space_at_the_end_is_left_to_the_word_that_follows() -> None:
 
 
 def test_line_breaks_survive_a_tokenizer_that_knows_none() -> None:
-    pieces = SentencePiece.train(["the cat sat", "a cat", "the mat"] * 5, 300, "bpe", (LINE,))
+    pieces = SentencePiece.train(["the cat sat", "a cat", "the mat"] * 5, 300, "bpe", (NEWLINE_SYMBOL,))
     model = continuer(tokenizer=pieces)
     result = model.generate(["the cat\na mat\n\nthe"], max_length=30)[0]
     assert result.text.startswith("the cat\na mat\n\nthe")
-    assert result.pieces.count(LINE) == 3 + result.text.count("\n", 18)
+    assert result.pieces.count(NEWLINE_SYMBOL) == 3 + result.text.count("\n", 18)
 
 
 def test_a_saved_model_says_the_same(tmp_path: Path) -> None:
-    model = continuer(tokenizer=Words.build([ALPHABET], symbols=(LINE,)))
+    model = continuer(tokenizer=Words.build([ALPHABET], symbols=(NEWLINE_SYMBOL,)))
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert again.decoder_only

@@ -10,7 +10,7 @@ from lively import lively_model, sentences
 from attendo.errors import UsageError
 from attendo.text import EOS
 from attendo.text_model import TextModel
-from attendo.text_model.inputs import LineMaker
+from attendo.text_model.inputs import SourceEncoder
 
 ASKED: list[dict[str, Any]] = [
     {"like": "fairseq", "beam": 3, "n_best": 3, "max_length": 5},
@@ -55,7 +55,7 @@ def test_a_stream_joined_is_the_answer(model: TextModel, asked: dict[str, Any]) 
 def test_the_answers_are_in_the_tree(model: TextModel, asked: dict[str, Any]) -> None:
     text = sentences(1)[0]
     (tree,) = model.search_tree(text, **asked)
-    left = {tuple(token for token in tree.ids(node) if token != EOS) for node in tree.answers}
+    left = {tuple(token for token in tree.ids(node) if token != EOS) for node in tree.final_nodes}
     assert left >= {each.ids for each in model.generate([text], **asked)[0].hypotheses}
 
 
@@ -84,12 +84,12 @@ def test_the_score_is_made_of_its_parts(model: TextModel, asked: dict[str, Any])
 def test_an_answer_that_may_not_end_has_all_the_tokens_that_system_allows(
     model: TextModel, asked: dict[str, Any], tokens: int, cut: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_end_before_it(self: LineMaker, *sizes: int) -> tuple[int, int]:
+    def no_end_before_it(self: SourceEncoder, *sizes: int) -> tuple[int, int]:
         limit, _ = limits(self, *sizes)
         return limit, limit + int(self._config.at_limit == "free")
 
-    limits = LineMaker._limits
-    monkeypatch.setattr(LineMaker, "_limits", no_end_before_it)
+    limits = SourceEncoder._limits
+    monkeypatch.setattr(SourceEncoder, "_limits", no_end_before_it)
     (result,) = model.generate(["the cat sat"], **asked)
     assert (len(result.ids), result.cut) == (tokens, cut)
 
@@ -109,7 +109,7 @@ def test_an_end_that_the_limit_forced_is_told_and_stays_in_the_score(model: Text
 
 def test_a_trace_of_an_answer_that_the_limit_ended_has_its_end(model: TextModel) -> None:
     ending = TextModel(
-        replace(model.stored, generation={"at_limit": "end", "max_length_factor": 0, "max_length_extra": 1})
+        replace(model.stored_model, generation={"at_limit": "end", "max_length_factor": 0, "max_length_extra": 1})
     )
     (best,) = ending.generate(["the cat sat"])[0].hypotheses
     assert (best.cut, ending.trace("the cat sat").target_ids) == (True, (*best.ids, EOS))

@@ -8,8 +8,8 @@ from tiny import tiny_model
 
 from attendo.text import Bytes, SentencePiece, Tokenizer, Words
 from attendo.text.markup import Markup
-from attendo.text_model import Alignment, Hypothesis, Score
-from attendo.text_model.alignment import links_of
+from attendo.text_model import Alignment, Hypothesis, HypothesisScore
+from attendo.text_model.alignment import link_characters
 
 
 @cache
@@ -29,8 +29,8 @@ def test_a_link_is_between_the_last_characters_of_two_tokens(kind: str, text: st
     ids = tuple(tokenizer.encode(text))
     before = 1  # a token of the language, which no text has
     weights = torch.eye(len(ids), before + len(ids) + 1).roll(before, dims=1)
-    answer = Hypothesis(text, ids, (), Score(0.0), False, alignment=Alignment(weights))
-    links = links_of(answer, text, tokenizer, tokenizer)
+    answer = Hypothesis(text, ids, (), HypothesisScore(0.0), False, alignment=Alignment(weights))
+    links = link_characters(answer, text, tokenizer, tokenizer)
     assert links is not None
     assert len(links) == len(ids)
     assert [one for one, _ in links] == [other for _, other in links]
@@ -43,8 +43,8 @@ def test_what_looked_at_no_word_of_the_text_has_no_link() -> None:
     tokenizer = tokenizer_of("words")
     ids = tuple(tokenizer.encode("the small cats"))
     looks = torch.tensor([[1.0, 0, 0, 0, 0], [0, 0, 1.0, 0, 0], [0, 0, 0, 0, 1.0]])  # the language, small, eos
-    answer = Hypothesis("the small cats", ids, (), Score(0.0), False, alignment=Alignment(looks))
-    assert links_of(answer, "the small cats", tokenizer, tokenizer) == [(8, 8)]
+    answer = Hypothesis("the small cats", ids, (), HypothesisScore(0.0), False, alignment=Alignment(looks))
+    assert link_characters(answer, "the small cats", tokenizer, tokenizer) == [(8, 8)]
 
 
 def test_a_model_tells_where_tags_go() -> None:
@@ -52,9 +52,9 @@ def test_a_model_tells_where_tags_go() -> None:
     markup = Markup("<p>the <b>cat</b> sat</p>", "html")
     (result,) = model.generate(markup.texts, alignments=True)
     tokenizers = model.source_tokenizer, model.target_tokenizer
-    links = links_of(result.best, markup.texts[0], *tokenizers)
+    links = link_characters(result.best, markup.texts[0], *tokenizers)
     assert links
-    answer = markup.translated([result.text], [links])
+    answer = markup.insert_translations([result.text], [links])
     assert answer.replace("<b>", "").replace("</b>", "") == f"<p>{result.text}</p>"
     assert answer.count("<b>") == answer.count("</b>") == 1
-    assert links_of(model.generate(markup.texts)[0].best, markup.texts[0], *tokenizers) is None
+    assert link_characters(model.generate(markup.texts)[0].best, markup.texts[0], *tokenizers) is None

@@ -14,8 +14,8 @@ from tiny import Command
 import attendo.decode.engines
 import attendo.text_model.alignment
 import attendo.text_model.scoring
-from attendo.decode.engines import LessAtOnceWarning
-from attendo.decode.static_batch import Slots
+from attendo.decode.engines import ReducedBatchWarning
+from attendo.decode.static_batch import StaticBatch
 from attendo.text_model import TextModel
 
 FULL = "CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has 1.50 GiB of which 0 are free. Process 5 has much"
@@ -36,21 +36,21 @@ class Memory:
         self.made: list[int] = []
         memory, left, there = self, steps, torch.OutOfMemoryError
 
-        class Few(Slots):
-            def __init__(self, network: Any, strategy: Any, rules: Any, sizes: Any, compiled: bool = False) -> None:
-                memory.made.append(sizes.count)
-                if sizes.count * strategy.width > rows:
+        class Few(StaticBatch):
+            def __init__(self, network: Any, strategy: Any, rules: Any, shape: Any, compiled: bool = False) -> None:
+                memory.made.append(shape.count)
+                if shape.count * strategy.width > rows:
                     raise there(FULL)
-                super().__init__(network, strategy, rules, sizes, compiled)
+                super().__init__(network, strategy, rules, shape, compiled)
 
-            def advance(self, waiting: Any) -> Any:
+            def step(self, waiting: Any) -> Any:
                 nonlocal left
                 if left is not None and (left := left - 1) < 0:
                     left = None
                     raise there(FULL)
-                return super().advance(waiting)
+                return super().step(waiting)
 
-        monkeypatch.setattr(attendo.decode.engines, "Slots", Few)
+        monkeypatch.setattr(attendo.decode.engines, "StaticBatch", Few)
 
 
 def told(model: TextModel, **options: Any) -> list[tuple[Any, ...]]:
@@ -68,7 +68,7 @@ def test_answers_are_the_same_where_fewer_fit_side_by_side(
     model, how = lively_model(), {"engine": "fast", "batch_tokens": 512, **options}
     expected = told(model, **how)
     memory = Memory(monkeypatch, rows=8)
-    with pytest.warns(LessAtOnceWarning, match=r"for 512 source positions side by side: going on with \d+ \(batch_"):
+    with pytest.warns(ReducedBatchWarning, match=r"for 512 source positions side by side: going on with \d+ \(batch_"):
         assert told(lively_model(), **how) == expected
     assert memory.made[0] == memory.made[1], "what was kept goes first"
     assert memory.made[-1] < memory.made[0]
@@ -89,7 +89,7 @@ def test_what_was_answered_before_memory_ran_out_is_not_asked_again(monkeypatch:
 def test_less_at_once_stays_so_and_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = lively_model()
     memory = Memory(monkeypatch, rows=8)
-    with pytest.warns(LessAtOnceWarning):
+    with pytest.warns(ReducedBatchWarning):
         expected = told(model, engine="fast", batch_tokens=512)
     memory.made.clear()
     with warnings.catch_warnings():
@@ -113,7 +113,7 @@ def test_other_faults_are_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
         calls.append(1)
         raise RuntimeError("shapes do not fit")
 
-    monkeypatch.setattr(attendo.decode.engines, "Slots", fault)
+    monkeypatch.setattr(attendo.decode.engines, "StaticBatch", fault)
     with pytest.raises(RuntimeError, match="shapes do not fit"):
         told(lively_model(), engine="fast")
     assert calls == [1]
@@ -145,16 +145,16 @@ def test_a_text_that_never_fits_leaves_the_others_as_quick_as_before(monkeypatch
 def test_what_other_engines_keep_is_given_up_before_a_size_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the same model here; of any other one too."""
     model, other = lively_model(), lively_model()
-    held: WeakSet[Slots] = WeakSet()
+    held: WeakSet[StaticBatch] = WeakSet()
 
-    class Counted(Slots):
-        def __init__(self, network: Any, strategy: Any, rules: Any, sizes: Any, compiled: bool = False) -> None:
+    class Counted(StaticBatch):
+        def __init__(self, network: Any, strategy: Any, rules: Any, shape: Any, compiled: bool = False) -> None:
             if len(held) >= 2:
                 raise torch.OutOfMemoryError(FULL)
-            super().__init__(network, strategy, rules, sizes, compiled)
+            super().__init__(network, strategy, rules, shape, compiled)
             held.add(self)
 
-    monkeypatch.setattr(attendo.decode.engines, "Slots", Counted)
+    monkeypatch.setattr(attendo.decode.engines, "StaticBatch", Counted)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.generate(["the cat"], engine="fast")

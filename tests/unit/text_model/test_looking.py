@@ -8,7 +8,7 @@ from error_codes import has_code
 from lively import lively_model, sentences
 
 from attendo.errors import ModelError
-from attendo.text_model.alignment import AlignmentHead, aligned
+from attendo.text_model.alignment import AlignmentHead, align
 
 TEXTS = sentences(4)
 
@@ -20,7 +20,7 @@ def test_a_named_head_is_the_one_looked_at() -> None:
     for layer in range(2):
         for head in range(2):
             named = {"alignment_head": {"layer": layer, "head": head, "error_rate": 0.1}}
-            for text, result in zip(TEXTS, aligned(results, sources, model.networks, 64, named), strict=True):
+            for text, result in zip(TEXTS, align(results, sources, model.networks, 64, named), strict=True):
                 if "⁇" not in result.text:
                     expected = model.trace(text, result.text).cross[layer, head][: len(result.ids)]
                     assert result.alignment is not None
@@ -32,13 +32,13 @@ def test_without_one_it_is_the_mean_of_the_last_layer_and_so_in_an_ensemble() ->
     results = model.generate(TEXTS)
     sources = [model.source_tokenizer.encode(text) for text in TEXTS]
     named = {"alignment_head": {"layer": 0, "head": 1}}
-    plain = aligned(results, sources, model.networks, 64, {"exact_match": 1.0})
+    plain = align(results, sources, model.networks, 64, {"exact_match": 1.0})
     text, result = next(pair for pair in zip(TEXTS, plain, strict=True) if "⁇" not in pair[1].text)
     expected = model.trace(text, result.text).cross[-1].mean(dim=0)[: len(result.ids)]
     assert result.alignment is not None
     torch.testing.assert_close(result.alignment.weights, expected, atol=1e-5, rtol=0)
     both = [model.network, other.network]
-    for one, two in zip(aligned(results, sources, both, 64, named), aligned(results, sources, both, 64), strict=True):
+    for one, two in zip(align(results, sources, both, 64, named), align(results, sources, both, 64), strict=True):
         assert one.alignment is not None
         assert two.alignment is not None
         assert torch.equal(one.alignment.weights, two.alignment.weights)
@@ -46,8 +46,8 @@ def test_without_one_it_is_the_mean_of_the_last_layer_and_so_in_an_ensemble() ->
 
 def test_the_head_is_read_from_the_scores() -> None:
     config = lively_model().network.config
-    assert AlignmentHead.stored({}, config) is None
-    found = AlignmentHead.stored({"alignment_head": {"layer": 1, "head": 0}}, config)
+    assert AlignmentHead.from_scores({}, config) is None
+    found = AlignmentHead.from_scores({"alignment_head": {"layer": 1, "head": 0}}, config)
     assert found == AlignmentHead(1, 0)
     assert found.site == "decoder.1.cross"
 
@@ -57,7 +57,7 @@ def test_the_head_is_read_from_the_scores() -> None:
 )
 def test_a_head_that_is_not_there_is_told(named: Any) -> None:
     with pytest.raises(ModelError, check=has_code("alignment_head_out_of_range", layers=2, heads=2)):
-        AlignmentHead.stored({"alignment_head": named}, lively_model().network.config)
+        AlignmentHead.from_scores({"alignment_head": named}, lively_model().network.config)
 
 
 def test_answers_are_aligned_by_the_head_that_the_model_names() -> None:

@@ -12,14 +12,14 @@ from tiny import SOURCES, TARGETS
 from attendo.text import EOS, Bytes, SentencePiece, Words
 from attendo.text_model import TextModel
 from attendo.text_model.constraints import (
-    banned_ways,
-    behind_a_space,
-    goes_on,
-    held,
-    holds,
-    inside,
-    required_ways,
-    written,
+    banned_token_sequences,
+    contains,
+    contains_each,
+    encode_after_space,
+    encode_without_space,
+    extends_last_word,
+    find_phrase_ids,
+    required_token_sequences,
 )
 
 KINDS = [lively_model, pieces_model, bytes_model, characters_model]
@@ -28,7 +28,9 @@ KINDS = [lively_model, pieces_model, bytes_model, characters_model]
 def frequent(texts: list[str]) -> str:
     """A word that stands in several answers, or a sign where there are no words."""
     for parts in ([{*text.split()} for text in texts], [{*text} for text in texts]):
-        words = [word for each in parts for word in each if word.isalnum() and any(holds(text, word) for text in texts)]
+        words = [
+            word for each in parts for word in each if word.isalnum() and any(contains(text, word) for text in texts)
+        ]
         if words:
             return max(sorted({*words}), key=words.count)
     raise AssertionError("these answers have nothing to ban")
@@ -40,11 +42,11 @@ def test_what_is_banned_is_never_said(make: Callable[[], TextModel], beam: int) 
     model, texts = make(), sentences(6, longest=4)
     answers = [result.text for result in model.generate(texts, beam=beam, max_length=8)]
     banned = frequent(answers)
-    free = [text for text in answers if not holds(text, banned)]
+    free = [text for text in answers if not contains(text, banned)]
     found = model.generate(texts, beam=beam, n_best=beam, ban=[banned], max_length=8)
     assert len(free) < len(answers)
-    assert not any(holds(each.text, banned) for result in found for each in result.hypotheses)
-    assert [r.text for r, text in zip(found, answers, strict=True) if not holds(text, banned)] == free or beam > 1
+    assert not any(contains(each.text, banned) for result in found for each in result.hypotheses)
+    assert [r.text for r, text in zip(found, answers, strict=True) if not contains(text, banned)] == free or beam > 1
 
 
 @pytest.mark.short(2)
@@ -55,45 +57,45 @@ def test_a_ban_is_kept_also_where_a_phrase_is_written_as_no_tokenizer_would(
     model, texts = make(), sentences(6, longest=4)
     banned = frequent([result.text for result in model.generate(texts, max_length=8)])
     expected = [result.text for result in model.generate(texts, ban=[banned], max_length=8)]
-    monkeypatch.setattr("attendo.text_model.generation.banned_ways", lambda tokenizer, phrases: ())
+    monkeypatch.setattr("attendo.text_model.generation.banned_token_sequences", lambda tokenizer, phrases: ())
     found = model.generate(texts, ban=[banned], max_length=8)
-    assert not any(holds(result.text, banned) for result in found)
+    assert not any(contains(result.text, banned) for result in found)
     assert len(found) == len(expected)
 
 
 def test_the_ids_that_wrote_a_phrase_are_found() -> None:
     model = pieces_model()
-    ways = banned_ways(model.target_tokenizer, ["cat"])
+    ways = banned_token_sequences(model.target_tokenizer, ["cat"])
     assert all(model.target_tokenizer.decode(way).strip() == "cat" for way in ways)
-    spelled = tuple(piece for letter in "cat" for piece in inside(model.target_tokenizer, letter))
-    assert written(model.target_tokenizer, (*spelled, *spelled), "catcat") == (*spelled, *spelled)
-    assert not holds(model.target_tokenizer.decode((*spelled, *spelled)), "cat")
+    spelled = tuple(piece for letter in "cat" for piece in encode_without_space(model.target_tokenizer, letter))
+    assert find_phrase_ids(model.target_tokenizer, (*spelled, *spelled), "catcat") == (*spelled, *spelled)
+    assert not contains(model.target_tokenizer.decode((*spelled, *spelled)), "cat")
 
 
 def test_a_longer_word_does_not_hold_a_shorter_one() -> None:
-    assert holds("the cat sat", "cat")
-    assert holds("a cat", "cat")
-    assert holds("(cat)", "cat")
-    assert not holds("scattered cats", "cat")
-    assert not holds("scattered", "cat")
-    assert holds("这只猫坐下了", "猫")
-    assert holds("C++ is", "C++")
-    assert holds("我爱NLP处理", "NLP")
-    assert held("einer kleinen", ("ein",)) == (False,)
-    assert held("ein einer ein", ("ein", "ein", "ein")) == (True, True, False)
-    assert held("猫 狗 猫", ("猫", "猫", "猫", "狗")) == (True, True, False, True)
+    assert contains("the cat sat", "cat")
+    assert contains("a cat", "cat")
+    assert contains("(cat)", "cat")
+    assert not contains("scattered cats", "cat")
+    assert not contains("scattered", "cat")
+    assert contains("这只猫坐下了", "猫")
+    assert contains("C++ is", "C++")
+    assert contains("我爱NLP处理", "NLP")
+    assert contains_each("einer kleinen", ("ein",)) == (False,)
+    assert contains_each("ein einer ein", ("ein", "ein", "ein")) == (True, True, False)
+    assert contains_each("猫 狗 猫", ("猫", "猫", "猫", "狗")) == (True, True, False, True)
 
 
 def test_a_phrase_is_written_behind_a_space_or_inside() -> None:
     pieces = SentencePiece.train([*SOURCES, "the cat (cat)"] * 4, 330)
-    assert pieces.decode([*pieces.encode("the"), *behind_a_space(pieces, "cat")]) == "the cat"
-    assert pieces.decode([*pieces.encode("the"), *inside(pieces, "cat")]) == "thecat"
+    assert pieces.decode([*pieces.encode("the"), *encode_after_space(pieces, "cat")]) == "the cat"
+    assert pieces.decode([*pieces.encode("the"), *encode_without_space(pieces, "cat")]) == "thecat"
     words = Words.build(["the cat (cat)"])
-    assert words.decode([*words.encode("the"), *behind_a_space(words, "cat")]) == "the cat"
-    assert words.decode([*words.encode("the ("), *inside(words, "cat")]) == "the (cat"
-    assert len(banned_ways(words, ["cat"])) == 2
-    assert banned_ways(words, ["zebra"]) == ()
-    assert banned_ways(Bytes(), ["猫"]) == (tuple(Bytes().encode("猫")),)
+    assert words.decode([*words.encode("the"), *encode_after_space(words, "cat")]) == "the cat"
+    assert words.decode([*words.encode("the ("), *encode_without_space(words, "cat")]) == "the (cat"
+    assert len(banned_token_sequences(words, ["cat"])) == 2
+    assert banned_token_sequences(words, ["zebra"]) == ()
+    assert banned_token_sequences(Bytes(), ["猫"]) == (tuple(Bytes().encode("猫")),)
 
 
 def test_of_two_ways_to_write_what_must_be_said_the_better_answer_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,8 +107,8 @@ def test_of_two_ways_to_write_what_must_be_said_the_better_answer_is_taken(monke
     both = model.generate(texts, **options)
     one_way = []
     for way in (0, 1):
-        only = lambda tokenizer, phrases, way=way: [required_ways(tokenizer, phrases)[way]]  # noqa: E731
-        monkeypatch.setattr("attendo.text_model.inputs.required_ways", only)
+        only = lambda tokenizer, phrases, way=way: [required_token_sequences(tokenizer, phrases)[way]]  # noqa: E731
+        monkeypatch.setattr("attendo.text_model.inputs.required_token_sequences", only)
         one_way.append(model.generate(texts, **options))
     for found, first, second in zip(both, *one_way, strict=True):
         assert (first.cut, -first.score) != (second.cut, -second.score)
@@ -116,8 +118,8 @@ def test_of_two_ways_to_write_what_must_be_said_the_better_answer_is_taken(monke
 
 def test_in_scripts_without_spaces_both_ways_are_tried() -> None:
     pieces = SentencePiece.train([*(text.replace(" ", "") for text in TARGETS)] * 4, 330)
-    assert len(required_ways(pieces, ["猫"])) == 2
-    assert len(required_ways(pieces, ["NLP"])) == 1
+    assert len(required_token_sequences(pieces, ["猫"])) == 2
+    assert len(required_token_sequences(pieces, ["NLP"])) == 1
     model = model_of(pieces)
     for result in model.generate(["我爱", "猫坐着"], beam=4, constraints=["狗跑", "猫"]):
         assert result.constraints == (True, True)
@@ -202,18 +204,18 @@ def test_where_a_space_is_a_token_a_word_begins_behind_it_or_at_the_beginning(ma
 
 def test_a_token_goes_on_with_a_word_or_begins_another(german: TextModel) -> None:
     pieces = german.target_tokenizer
-    ein = behind_a_space(pieces, "ein")
-    assert goes_on(pieces, ein, inside(pieces, "e")[0])
-    for other in (behind_a_space(pieces, "Mann")[0], pieces.encode(".")[-1], EOS):
-        assert not goes_on(pieces, ein, other)
+    ein = encode_after_space(pieces, "ein")
+    assert extends_last_word(pieces, ein, encode_without_space(pieces, "e")[0])
+    for other in (encode_after_space(pieces, "Mann")[0], pieces.encode(".")[-1], EOS):
+        assert not extends_last_word(pieces, ein, other)
 
 
 def test_a_ban_leaves_open_what_stands_inside_a_longer_word(german: TextModel) -> None:
     pieces = german.target_tokenizer
     whole = tuple(pieces.encode("Mannschaft"))
-    for way in banned_ways(pieces, ["schaft"]):
+    for way in banned_token_sequences(pieces, ["schaft"]):
         assert not any(whole[n : n + len(way)] == way for n in range(len(whole)))
-    assert any(pieces.decode(way).endswith("schaft") for way in banned_ways(pieces, ["schaft"]))
+    assert any(pieces.decode(way).endswith("schaft") for way in banned_token_sequences(pieces, ["schaft"]))
     for result in german.generate(sentences(4, longest=4), beam=3, ban=["schaft", "ein"], max_length=12):
-        assert not holds(result.text, "schaft")
-        assert not holds(result.text, "ein")
+        assert not contains(result.text, "schaft")
+        assert not contains(result.text, "ein")

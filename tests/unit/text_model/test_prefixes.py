@@ -10,8 +10,8 @@ from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel
 from attendo.text import BOS, Words
-from attendo.text_model import TextModel, Wishes, load
-from attendo.text_model.inputs import LineMaker
+from attendo.text_model import GenerateOptions, TextModel, load
+from attendo.text_model.inputs import SourceEncoder
 
 TEXTS = ["the cat sat", "a dog ran"]
 
@@ -25,7 +25,9 @@ def model_with(**generation: object) -> TextModel:
 def test_they_stand_before_source_and_answer() -> None:
     plain, model = model_with(), model_with(source_prefix=["<en>"], target_prefix=["<de>"])
     words = model.source_tokenizer
-    ((line,),) = LineMaker(Wishes(), model.generation, words, words, model.runtime.longest).of(TEXTS[:1])
+    ((line,),) = SourceEncoder(
+        GenerateOptions(), model.generation, words, words, model.runtime.max_sequence_length
+    ).encode(TEXTS[:1])
     assert line.source == tuple(words.encode(f"<en> {TEXTS[0]}"))
     assert line.prefix == tuple(words.encode("<de>"))
     (result,) = model.generate(TEXTS[:1])

@@ -11,7 +11,7 @@ def test_models_answers_and_traces_are_shown_in_one_line() -> None:
     model = tiny_model()
     assert repr(model).startswith("<TextModel: encoder-decoder, ")
     assert "parameters, 17 and 18 tokens, torch on cpu>" in repr(model)
-    named = TextModel(replace(model.stored, about={"source_language": "en", "target_language": "zh"}))
+    named = TextModel(replace(model.stored_model, about={"source_language": "en", "target_language": "zh"}))
     assert repr(named).startswith("<TextModel: en→zh, encoder-decoder, ")
     assert "decoder-only" in repr(without_source())
     (result,) = model.generate(["the cat. a dog."], split=True, beam=2, n_best=2, max_length=3)

@@ -10,8 +10,8 @@ from tiny import tiny_model
 
 from attendo.errors import UsageError
 from attendo.text_model import TextModel, TooLongError
-from attendo.text_model.results import plain_result
-from attendo.text_model.sentence_splitting import joined, sentences
+from attendo.text_model.results import result_to_dict
+from attendo.text_model.sentence_splitting import join_texts, split_sentences
 
 
 @pytest.mark.parametrize(
@@ -32,12 +32,12 @@ from attendo.text_model.sentence_splitting import joined, sentences
     ],
 )
 def test_sentences_end_where_people_end_them(text: str, expected: list[str]) -> None:
-    assert sentences(text) == expected
+    assert split_sentences(text) == expected
 
 
 @pytest.mark.parametrize("text", ["." * 5000, "a." * 2500, "。" * 5000, "! " * 2500, '."' * 2500])
 def test_no_text_loses_a_character(text: str) -> None:
-    assert "".join("".join(sentences(text)).split()) == "".join(text.split())
+    assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_no_text_loses_a_character(text: str) -> None:
     ],
 )
 def test_answers_are_joined_as_their_script_has_it(texts: list[str], whole: str) -> None:
-    assert joined(texts) == whole
+    assert join_texts(texts) == whole
 
 
 def test_a_source_that_is_too_long_is_named() -> None:
@@ -70,7 +70,7 @@ def test_a_text_of_several_sentences_is_split_also_where_it_could_be_read_whole(
     assert [each.ids for each in several.sentences] == [
         each.ids for each in model.generate(["the cat.", "a dog.", "I love NLP"])
     ]
-    assert several.text == joined([each.text for each in several.sentences])
+    assert several.text == join_texts([each.text for each in several.sentences])
     assert several.ids == sum((each.ids for each in several.sentences), ())
     assert several.log_probability == pytest.approx(sum(each.log_probability for each in several.sentences))
     assert several.cut == any(each.cut for each in several.sentences)
@@ -106,7 +106,7 @@ def test_texts_are_split_by_default_where_the_model_learned_from_single_sentence
 
 
 def test_an_older_folder_is_judged_by_its_sample() -> None:
-    stored = lively_model().stored
+    stored = lively_model().stored_model
     for source, splits in (("the cat.", True), ("the cat", None), ("the cat. a dog.", False)):
         assert TextModel(replace(stored, sample=[(source, "猫")] * 20)).reads_single_sentences is splits
     assert TextModel(replace(stored, sample=[("the cat.", "猫")] * 5)).reads_single_sentences is None
@@ -116,7 +116,7 @@ def test_lines_of_a_text_stay_lines() -> None:
     model = with_about(SINGLE)
     (found,) = model.generate(["the cat.\n\na dog. I love NLP\n"])
     first, second, third = (each.text for each in found.sentences)
-    assert found.text == f"{first}\n\n{joined([second, third])}"
+    assert found.text == f"{first}\n\n{join_texts([second, third])}"
 
 
 def test_several_answers_are_the_best_combinations_of_those_to_the_sentences() -> None:
@@ -125,8 +125,8 @@ def test_several_answers_are_the_best_combinations_of_those_to_the_sentences() -
     assert found.text == model.generate(["the cat. a dog."], split=True, beam=4)[0].text
     first, second = ([each.text for each in part.hypotheses] for part in found.sentences)
     told = [each.text for each in found.hypotheses]
-    assert told[0] == joined([first[0], second[0]])
-    assert told[1] in (joined([first[0], second[1]]), joined([first[1], second[0]]))
+    assert told[0] == join_texts([first[0], second[0]])
+    assert told[1] in (join_texts([first[0], second[1]]), join_texts([first[1], second[0]]))
     assert len({*told}) == 3
 
 
@@ -154,11 +154,11 @@ def test_constraints_keep_a_text_whole_and_the_result_says_so() -> None:
     model = with_about(SINGLE)
     one, several = model.generate(["the cat.", "the cat. a dog."], beam=3, constraints=["猫"])
     assert (one.unsplit, several.unsplit, several.joined) == (0, 2, False)
-    assert plain_result(several, several=False)["unsplit"] == 2
+    assert result_to_dict(several, all_hypotheses=False)["unsplit"] == 2
 
 
 def with_about(about: dict[str, Any]) -> TextModel:
-    return TextModel(replace(lively_model().stored, about=about))
+    return TextModel(replace(lively_model().stored_model, about=about))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def with_about(about: dict[str, Any]) -> TextModel:
 def test_what_may_be_an_abbreviation_ends_a_sentence_where_the_next_word_says_so(
     text: str, expected: list[str]
 ) -> None:
-    assert sentences(text) == expected
+    assert split_sentences(text) == expected
 
 
 def test_learned_positions_are_a_limit_too() -> None:
@@ -199,8 +199,8 @@ def test_of_a_source_that_is_too_long_the_first_tokens_can_be_read_and_the_resul
     alike = model.generate(["the cat saw a dog", "the cat saw", "the cat saw me"], max_source=3, long_source="cut")
     assert [each.source_left_out for each in alike] == [2, 0, 1]
     assert {each.ids for each in alike} == {long.ids}
-    assert plain_result(long, several=False)["source_left_out"] == 2
-    assert "source_left_out" not in plain_result(short, several=False)
+    assert result_to_dict(long, all_hypotheses=False)["source_left_out"] == 2
+    assert "source_left_out" not in result_to_dict(short, all_hypotheses=False)
 
 
 def test_what_is_scored_is_read_as_what_is_answered() -> None:

@@ -12,7 +12,7 @@ from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel
 from attendo.text import Words
 from attendo.text_model import TextModel
-from attendo.text_model.text_model import UntaggedWarning
+from attendo.text_model.text_model import MissingTagWarning
 
 TAGGED = [("<en> the cat sat", "x"), ("<de> the dog", "y")]
 
@@ -25,11 +25,11 @@ def model_with(*sample: tuple[str, str]) -> TextModel:
 
 def test_it_is_said_which_tags_there_are_and_not_what_was_asked() -> None:
     message = "a tag before every text, such as <de>, <en>: begin each with one, and a space"
-    with pytest.warns(UntaggedWarning, match=message) as caught:
+    with pytest.warns(MissingTagWarning, match=message) as caught:
         model_with(*TAGGED).generate(["<de> the dog", "the cat"])
     (only,) = caught
     assert "cat" not in str(only.message)
-    with pytest.warns(UntaggedWarning):
+    with pytest.warns(MissingTagWarning):
         list(model_with(*TAGGED).stream("the cat"))
 
 

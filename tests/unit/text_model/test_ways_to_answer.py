@@ -50,7 +50,7 @@ def test_a_tree_ends_in_the_answer(options: dict[str, int]) -> None:
         options = {"max_length": 7, **options}
         result, trees = model.generate([text], **options)[0], model.search_tree(text, **options)
         assert [(tree.sentence, tree.group) for tree in trees] == [(0, n) for n in range(options.get("groups", 1))]
-        answers = [tuple(tree.ids(node)) for tree in trees for node in tree.answers]
+        answers = [tuple(tree.ids(node)) for tree in trees for node in tree.final_nodes]
         assert result.ids in [ids if result.cut else ids[:-1] for ids in answers]
 
 

@@ -6,12 +6,12 @@ from typing import Any
 import torch
 
 from attendo.data.batch import Batch, Example, collate
-from attendo.data.sampler import START, BatchStream, Placed, Position
+from attendo.data.sampler import START_POSITION, BatchStream, BatchWithPosition, Position
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.train.config import TrainConfig
-from attendo.train.distributed import World
-from attendo.train.update import Learner
+from attendo.train.distributed import Distributed
+from attendo.train.update import Updater
 
 SIZES: dict[str, Any] = {
     "vocab_size": 17,
@@ -43,10 +43,10 @@ def config(**changes: Any) -> TrainConfig:
     return TrainConfig(**{**usual, **changes})
 
 
-def learner(settings: TrainConfig | None = None, world: World | None = None, **sizes: Any) -> Learner:
+def learner(settings: TrainConfig | None = None, world: Distributed | None = None, **sizes: Any) -> Updater:
     """Always with the same first weights."""
     network = Transformer(ModelConfig(**{**SIZES, **sizes}), torch.Generator().manual_seed(0))
-    return Learner(network, settings or config(), world or World())
+    return Updater(network, settings or config(), world or Distributed())
 
 
 class ListStream(BatchStream):
@@ -57,7 +57,9 @@ class ListStream(BatchStream):
         self.taken = 0
         self.closed = False
 
-    def batches(self, position: Position = START, workers: int = 0, pin: bool = False) -> Generator[Placed, None, None]:
+    def batches(
+        self, position: Position = START_POSITION, workers: int = 0, pin: bool = False
+    ) -> Generator[BatchWithPosition, None, None]:
         epoch, place = position.epoch, position.batch
         try:
             while True:
@@ -66,6 +68,6 @@ class ListStream(BatchStream):
                 place += 1
                 if place == len(self.list):
                     epoch, place = epoch + 1, 0
-                yield Placed(here, Position(epoch, 0, place))
+                yield BatchWithPosition(here, Position(epoch, 0, place))
         finally:
             self.closed = True

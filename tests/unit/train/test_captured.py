@@ -9,8 +9,8 @@ from learning import BATCH, BOTH, OTHER, learner
 
 from attendo.data.batch import Batch
 from attendo.train import compilation
-from attendo.train.compilation import CapturedPasses
-from attendo.train.update import Learner
+from attendo.train.compilation import CudaGraphedPass
+from attendo.train.update import Updater
 
 
 class Pretended:
@@ -40,10 +40,10 @@ class Pretended:
 
 @pytest.fixture(autouse=True)
 def from_the_first_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilation, "_WARM_UP", 0)
+    monkeypatch.setattr(compilation, "_WARMUP_PASSES", 0)
 
 
-def capturing() -> tuple[Learner, Pretended]:
+def capturing() -> tuple[Updater, Pretended]:
     """As a learner on a GPU is made. While something is recorded nothing is done, and nothing can be compiled."""
     made, recorder = learner(), Pretended()
     compiled: set[tuple[int, ...]] = set()
@@ -54,15 +54,15 @@ def capturing() -> tuple[Learner, Pretended]:
             assert shape in compiled
             return
         compiled.add(shape)
-        made._learn_as_it_comes(batch)
+        made._forward_backward(batch)
 
-    made.captures, made._learn = True, CapturedPasses(learn, recorder)
+    made.uses_cuda_graphs, made._run_pass = True, CudaGraphedPass(learn, recorder)
     for weight in made.network.parameters():
         weight.grad = torch.zeros_like(weight)
     return made, recorder
 
 
-def learned_alike(one: Learner, other: Learner) -> bool:
+def learned_alike(one: Updater, other: Updater) -> bool:
     pairs = zip(one.network.parameters(), other.network.parameters(), strict=True)
     return all(torch.equal(here, there) for here, there in pairs)
 
@@ -87,7 +87,7 @@ def test_every_pass_is_learned_from_once_however_it_is_done() -> None:
 
 def test_a_batch_is_not_changed_by_those_that_come_after_it() -> None:
     made, _ = capturing()
-    first = BATCH.repeated(1)
+    first = BATCH.repeat(1)
     turned = Batch(BATCH.source_ids.flip(0), BATCH.source_mask, BATCH.target_ids.flip(0), BATCH.labels.flip(0))
     for batch in (first, first, turned):
         made.update([batch])
@@ -96,8 +96,8 @@ def test_a_batch_is_not_changed_by_those_that_come_after_it() -> None:
 
 
 def test_the_first_passes_and_shapes_beyond_the_most_run_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilation, "_WARM_UP", 3)
-    monkeypatch.setattr(compilation, "_MOST_GRAPHS", 1)
+    monkeypatch.setattr(compilation, "_WARMUP_PASSES", 3)
+    monkeypatch.setattr(compilation, "_MAX_GRAPHS", 1)
     made, recorder = capturing()
     for batch in (BATCH, BATCH, OTHER, BATCH, OTHER, OTHER, BATCH):
         made.update([batch])

@@ -36,7 +36,7 @@ def test_what_was_saved_is_loaded(checkpoints: Checkpoints) -> None:
 
 def test_nothing_is_found_where_nothing_was_saved(checkpoints: Checkpoints) -> None:
     assert checkpoints.steps() == []
-    assert checkpoints.newest() is None
+    assert checkpoints.load_newest() is None
 
 
 def test_the_newest_is_the_highest_step_and_other_names_are_none(checkpoints: Checkpoints) -> None:
@@ -45,9 +45,9 @@ def test_the_newest_is_the_highest_step_and_other_names_are_none(checkpoints: Ch
     for name in ("step-7", "step-00000011.bak", ".tmp-step-00000012", "notes"):
         (checkpoints.folder / name).mkdir()
     assert checkpoints.steps() == [9, 10, 100_000_000]
-    found = checkpoints.newest()
+    found = checkpoints.load_newest()
     assert found is not None
-    assert (found.snapshot.step, found.folder.name, found.passed_over) == (100_000_000, "step-100000000", ())
+    assert (found.snapshot.step, found.folder.name, found.skipped_reasons) == (100_000_000, "step-100000000", ())
 
 
 def test_tensors_that_are_not_contiguous_and_tied_ones_are_saved(checkpoints: Checkpoints) -> None:

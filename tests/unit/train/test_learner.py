@@ -9,15 +9,15 @@ from error_codes import ErrorCheck, has_code
 from learning import BATCH, BOTH, OTHER, SHORT, batch, config, learner
 
 from attendo.errors import UsageError
-from attendo.train.config import Part
-from attendo.train.distributed import World
-from attendo.train.loss import summed_loss, training_loss
-from attendo.train.update import Learner, pick_compile, pick_precision, uses_capture
+from attendo.train.config import NetworkPart
+from attendo.train.distributed import Distributed
+from attendo.train.loss import cross_entropy_sum, training_loss
+from attendo.train.update import Updater, pick_compile, pick_precision, should_capture
 
 CPU = torch.device("cpu")
 
 
-def weights(of: Learner) -> torch.Tensor:
+def weights(of: Updater) -> torch.Tensor:
     return torch.cat([weight.detach().flatten() for weight in of.network.parameters()])
 
 
@@ -41,7 +41,7 @@ def test_small_batches_of_unequal_length_learn_as_one_large_batch(changes: dict[
 def test_the_first_loss_is_that_of_the_untrained_network() -> None:
     trained = learner(config(label_smoothing=0.2))
     logits = learner().network(BATCH.source_ids, BATCH.target_ids, BATCH.source_mask)
-    expected = summed_loss(logits, BATCH.labels, 0.2).item()
+    expected = cross_entropy_sum(logits, BATCH.labels, 0.2).item()
     assert float(trained.update([BATCH]).loss) == pytest.approx(expected, rel=1e-6)
 
 
@@ -78,15 +78,15 @@ def test_the_loss_falls() -> None:
 
 def test_fp16_doubles_its_loss_scale_after_many_good_steps_and_halves_it_after_a_bad_one() -> None:
     trained = learner(config(precision="fp16"))
-    first = float(trained.scale)
+    first = float(trained.loss_scale)
     trained.good_steps.fill_(1998)
     trained.update([BATCH])
-    assert (float(trained.scale), float(trained.good_steps)) == (first, 1999)
+    assert (float(trained.loss_scale), float(trained.good_steps)) == (first, 1999)
     trained.update([BATCH])
-    assert (float(trained.scale), float(trained.good_steps)) == (2 * first, 0)
-    trained.scale.fill_(1e38)
+    assert (float(trained.loss_scale), float(trained.good_steps)) == (2 * first, 0)
+    trained.loss_scale.fill_(1e38)
     assert float(trained.update([BATCH]).skipped) == 1
-    assert float(trained.scale) == pytest.approx(0.5e38)
+    assert float(trained.loss_scale) == pytest.approx(0.5e38)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
@@ -98,7 +98,7 @@ def test_other_precisions_learn_nearly_the_same(precision: str) -> None:
         assert float(other.norm) == pytest.approx(float(one.norm), rel=0.2)
         assert float(other.skipped) == 0
     assert all(weight.dtype == torch.float32 for weight in rough.network.parameters())
-    assert float(exact.scale) == 1.0
+    assert float(exact.loss_scale) == 1.0
 
 
 def test_auto_is_fp32_on_a_cpu() -> None:
@@ -109,11 +109,11 @@ def test_auto_is_fp32_on_a_cpu() -> None:
 
 def test_capture_needs_one_process_on_a_gpu() -> None:
     with pytest.raises(UsageError, check=has_code("capture_not_supported")):
-        uses_capture(config(capture="on"), CPU, World())
-    assert not uses_capture(config(capture="auto"), CPU, World())
-    assert uses_capture(config(capture="auto"), torch.device("cuda"), World())
-    assert not uses_capture(config(capture="auto"), torch.device("cuda"), World(0, 2))
-    assert not uses_capture(config(capture="off"), torch.device("cuda"), World())
+        should_capture(config(capture="on"), CPU, Distributed())
+    assert not should_capture(config(capture="auto"), CPU, Distributed())
+    assert should_capture(config(capture="auto"), torch.device("cuda"), Distributed())
+    assert not should_capture(config(capture="auto"), torch.device("cuda"), Distributed(0, 2))
+    assert not should_capture(config(capture="off"), torch.device("cuda"), Distributed())
 
 
 def test_compiling_is_left_to_gpus_unless_asked_for() -> None:
@@ -151,14 +151,14 @@ def test_every_update_shows_on_the_weights_for_whoever_keeps_copies_of_them(chan
         (("output",), {"output"}),
     ],
 )
-def test_frozen_parts_keep_their_bits_and_the_others_change(parts: tuple[Part, ...], fixed: set[str]) -> None:
+def test_frozen_parts_keep_their_bits_and_the_others_change(parts: tuple[NetworkPart, ...], fixed: set[str]) -> None:
     frozen = learner(config(freeze=parts, weight_decay=0.1, ema=0.9), tie="none")
     before = {name: weight.clone() for name, weight in frozen.network.named_parameters()}
     for _ in range(3):
         frozen.update([BATCH, OTHER])
-    assert frozen.average is not None
+    assert frozen.ema is not None
     for name, weight in frozen.network.named_parameters():
-        same = torch.equal(weight, before[name]) and torch.equal(frozen.average.weights[name], before[name])
+        same = torch.equal(weight, before[name]) and torch.equal(frozen.ema.weights[name], before[name])
         assert same == (name.split(".")[0] in fixed), name
 
 
@@ -184,7 +184,7 @@ def test_the_gradients_of_other_parts_are_those_without_freezing() -> None:
     ],
 )
 def test_freezing_nothing_or_everything_is_refused(
-    parts: tuple[Part, ...], sizes: dict[str, Any], error: ErrorCheck
+    parts: tuple[NetworkPart, ...], sizes: dict[str, Any], error: ErrorCheck
 ) -> None:
     with pytest.raises(UsageError, check=error):
         learner(config(freeze=parts), **sizes)

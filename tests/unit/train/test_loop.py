@@ -12,7 +12,7 @@ from error_codes import has_code
 from learning import BATCH, OTHER, ListStream, config, learner
 
 from attendo.train.checkpoint import Checkpoints
-from attendo.train.distributed import World
+from attendo.train.distributed import Distributed
 from attendo.train.loop import (
     DivergedError,
     Report,
@@ -97,7 +97,7 @@ def test_a_step_tells_what_was_done(trainer: Trainers) -> None:
     }
     assert [step.epoch for step in steps] == list(range(6))
     assert [step.seconds for step in steps] == sorted(step.seconds for step in steps)
-    assert made.standing.tokens == sum(step.tokens for step in steps)
+    assert made.state.tokens == sum(step.tokens for step in steps)
 
 
 def test_a_run_ends_where_patience_does(trainer: Trainers) -> None:
@@ -105,7 +105,7 @@ def test_a_run_ends_where_patience_does(trainer: Trainers) -> None:
     reports = list(made.train())
     assert reports[-1] == Stopped(6, "no better loss in 2 validations")
     assert made.step == 6
-    assert (made.standing.best, made.standing.best_step, made.standing.since_best) == (2.0, 2, 2)
+    assert (made.state.best, made.state.best_step, made.state.since_best) == (2.0, 2, 2)
     again = list(made.train())
     assert again == [reports[-1]], "it has not become more patient"
 
@@ -114,14 +114,14 @@ def test_a_loss_that_falls_while_the_score_stays_the_same_is_an_improvement(trai
     made = trainer((6.5, 6.3, 6.1, 5.9, 6.0, 6.0), steps=100, validate_every=2, patience=2, best="exact_match")
     reports = list(made.train())
     assert reports[-1] == Stopped(12, "no better exact_match in 2 validations")
-    assert (made.standing.best, made.standing.best_loss, made.standing.best_step) == (0.0, 5.9, 8)
+    assert (made.state.best, made.state.best_loss, made.state.best_step) == (0.0, 5.9, 8)
 
 
 def test_a_run_that_patience_ends_is_saved_where_it_ends(trainer: Trainers, tmp_path: Path) -> None:
     settings = {"steps": 100, "validate_every": 2, "save_every": 50, "patience": 2}
     reports = list(trainer((2.0, 3.0), **settings).train())
     assert told(reports)[-3:] == [("Validation", 6), ("Saved", 6), ("Stopped", 6)]
-    found = Checkpoints(tmp_path / "run").newest()
+    found = Checkpoints(tmp_path / "run").load_newest()
     assert found is not None
     resumed = trainer((2.0, 3.0), **settings)
     resumed.restore(found.snapshot)
@@ -132,14 +132,14 @@ def test_where_more_is_better_the_best_is_the_highest(trainer: Trainers) -> None
     made = trainer((1.0, 9.0), best="bleu", validate_every=2)
     best = [report.best for report in made.train() if isinstance(report, Validation)]
     assert best == [True, True, True]
-    assert made.standing.best == 6.0
+    assert made.state.best == 6.0
 
 
 def test_what_is_best_is_decided_by_the_leading_process(trainer: Trainers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(World, "told", lambda world, value: value + 0.5)
+    monkeypatch.setattr(Distributed, "broadcast", lambda world, value: value + 0.5)
     trained = trainer()
     list(trained.train())
-    assert trained.standing.best == 2.5
+    assert trained.state.best == 2.5
 
 
 def test_training_stops_when_nobody_listens(trainer: Trainers) -> None:
@@ -155,7 +155,7 @@ def test_training_stops_when_nobody_listens(trainer: Trainers) -> None:
 
 def test_the_place_in_the_data_is_that_of_the_next_batch(trainer: Trainers) -> None:
     made = trainer()
-    places = [(made.standing.position.epoch, made.standing.position.batch) for _ in islice(made.train(), 3)]
+    places = [(made.state.position.epoch, made.state.position.batch) for _ in islice(made.train(), 3)]
     assert places == [(0, 1), (1, 0), (1, 1)]
 
 
@@ -166,7 +166,7 @@ def test_a_validation_that_an_interruption_came_before_is_made_up_for(trainer: T
             break
     first.save()
     second = trainer((2.0,))
-    found = Checkpoints(tmp_path / "run").newest()
+    found = Checkpoints(tmp_path / "run").load_newest()
     assert found is not None
     assert second.restore(found.snapshot)
     assert told(list(second.train()))[:2] == [("Validation", 4), ("Step", 5)]
@@ -189,32 +189,32 @@ def test_the_time_without_a_batch_is_told(trainer: Trainers, monkeypatch: pytest
 def test_steps_reported_together_are_the_same_steps(trainer: Trainers) -> None:
     """As on a GPU, which is waited for once for several steps."""
     alone, grouped = (trainer(dropout=0.2, steps=12, folder=name) for name in ("alone", "grouped"))
-    grouped._together = 10
+    grouped._report_interval = 10
     reports = []
     for made in (alone, grouped):
         torch.manual_seed(0)
         reports.append([each for each in made.train() if not isinstance(each, Saved)])
     for one, other in zip(*reports, strict=True):
         assert vars(one) | {"seconds": 0, "waited": 0} == vars(other) | {"seconds": 0, "waited": 0}
-    assert alone.standing.tokens == grouped.standing.tokens
+    assert alone.state.tokens == grouped.state.tokens
 
 
 def test_within_a_group_it_is_told_when_all_was_told_and_the_counters_are_whole_throughout(trainer: Trainers) -> None:
     made = trainer(None, steps=100, save_every=100)
-    made._together = 5
+    made._report_interval = 5
     for report in islice(made.train(), 10):
-        assert made.all_told == (report.step % 5 == 0)
+        assert made.all_reported == (report.step % 5 == 0)
         assert made.step == 5 * ((report.step + 4) // 5)
-        assert made.standing.tokens == (made.step // 2) * (BATCH.tokens + OTHER.tokens) + (made.step % 2) * BATCH.tokens
+        assert made.state.tokens == (made.step // 2) * (BATCH.tokens + OTHER.tokens) + (made.step % 2) * BATCH.tokens
 
 
 def test_a_group_ends_at_the_step_where_somebody_wants_to_stop(trainer: Trainers) -> None:
     made = trainer(None, steps=100, save_every=100)
-    made._together = 10
+    made._report_interval = 10
     for report in made.train(stop_at=7):
         if report.step == 7:
             break
-    assert (made.step, made.all_told) == (7, True)
+    assert (made.step, made.all_reported) == (7, True)
 
 
 def test_a_skipped_step_is_told_with_its_pairs_before_it_is_all_told(
@@ -225,10 +225,10 @@ def test_a_skipped_step_is_told_with_its_pairs_before_it_is_all_told(
     reports = made.train()
     step = next(reports)
     assert isinstance(step, Step)
-    assert (step.skipped, step.loss != step.loss, made.all_told) == (True, True, False)
+    assert (step.skipped, step.loss != step.loss, made.all_reported) == (True, True, False)
     assert next(reports) == Skipped(1, BATCH.numbers + OTHER.numbers)
-    assert made.all_told
-    assert (made.standing.skipped, made.standing.tokens) == (1, 0)
+    assert made.all_reported
+    assert (made.state.skipped, made.state.tokens) == (1, 0)
 
 
 def test_too_many_skipped_steps_in_a_row_end_the_run_and_say_what_to_change(

@@ -10,7 +10,7 @@ from torch import Tensor
 from attendo.data.batch import Example, collate
 from attendo.model.transformer import Transformer
 from attendo.text import PAD
-from attendo.train.loss import summed_divergence, summed_loss
+from attendo.train.loss import cross_entropy_sum, divergence_sum
 
 VOCABULARY = 7
 
@@ -40,19 +40,19 @@ def test_the_loss_is_the_formula_summed_over_tokens(logits: Tensor, labels: Tens
             # The label gets 1 - ε, and ε is spread evenly over the whole vocabulary.
             expected -= (1 - smoothing) * log_probabilities[label]
             expected -= smoothing * sum(log_probabilities) / VOCABULARY
-    assert summed_loss(logits, labels, smoothing).item() == pytest.approx(expected, rel=1e-5)
+    assert cross_entropy_sum(logits, labels, smoothing).item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_by_default_nothing_is_smoothed(logits: Tensor, labels: Tensor) -> None:
-    assert torch.equal(summed_loss(logits, labels), summed_loss(logits, labels, 0.0))
+    assert torch.equal(cross_entropy_sum(logits, labels), cross_entropy_sum(logits, labels, 0.0))
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_E32_columns_of_padding_change_nothing(logits: Tensor, labels: Tensor, smoothing: float) -> None:
     wider_logits = torch.cat((logits, torch.full((3, 4, VOCABULARY), 50.0)), dim=1).requires_grad_()
     wider_labels = torch.cat((labels, torch.full((3, 4), PAD)), dim=1)
-    loss = summed_loss(wider_logits, wider_labels, smoothing)
-    assert torch.equal(loss, summed_loss(logits, labels, smoothing))
+    loss = cross_entropy_sum(wider_logits, wider_labels, smoothing)
+    assert torch.equal(loss, cross_entropy_sum(logits, labels, smoothing))
     loss.backward()
     assert wider_logits.grad is not None
     assert not wider_logits.grad[wider_labels == PAD].any()
@@ -60,16 +60,18 @@ def test_E32_columns_of_padding_change_nothing(logits: Tensor, labels: Tensor, s
 
 
 def test_E24_the_loss_takes_logits_not_probabilities(logits: Tensor, labels: Tensor) -> None:
-    torch.testing.assert_close(summed_loss(logits + 5.0, labels), summed_loss(logits, labels))
-    right = summed_loss(50.0 * torch.nn.functional.one_hot(labels, VOCABULARY), labels)
+    torch.testing.assert_close(cross_entropy_sum(logits + 5.0, labels), cross_entropy_sum(logits, labels))
+    right = cross_entropy_sum(50.0 * torch.nn.functional.one_hot(labels, VOCABULARY), labels)
     assert right.item() == pytest.approx(0.0, abs=1e-6)
-    assert summed_loss(logits.softmax(-1), labels).item() != pytest.approx(summed_loss(logits, labels).item(), rel=0.01)
+    assert cross_entropy_sum(logits.softmax(-1), labels).item() != pytest.approx(
+        cross_entropy_sum(logits, labels).item(), rel=0.01
+    )
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_pieces_of_a_batch_sum_to_the_whole(logits: Tensor, labels: Tensor, smoothing: float) -> None:
-    pieces = sum(summed_loss(logits[n : n + 1], labels[n : n + 1], smoothing) for n in range(3))
-    torch.testing.assert_close(pieces, summed_loss(logits, labels, smoothing))
+    pieces = sum(cross_entropy_sum(logits[n : n + 1], labels[n : n + 1], smoothing) for n in range(3))
+    torch.testing.assert_close(pieces, cross_entropy_sum(logits, labels, smoothing))
 
 
 def test_a_sentence_costs_the_same_alone_and_beside_a_longer_one(small_network: Callable[..., Transformer]) -> None:
@@ -78,7 +80,7 @@ def test_a_sentence_costs_the_same_alone_and_beside_a_longer_one(small_network: 
     costs = []
     for examples in ([short], [long], [short, long]):
         batch = collate(examples)
-        costs.append(summed_loss(network(batch.source_ids, batch.target_ids, batch.source_mask), batch.labels))
+        costs.append(cross_entropy_sum(network(batch.source_ids, batch.target_ids, batch.source_mask), batch.labels))
     torch.testing.assert_close(costs[0] + costs[1], costs[2])
 
 
@@ -93,12 +95,12 @@ def test_the_divergence_is_the_formula_computed_by_hand() -> None:
             for x, y in (*zip(p, q, strict=True), *zip(q, p, strict=True))
         )
     )
-    found = summed_divergence(first, second, torch.tensor([[1, 1, PAD]]))
+    found = divergence_sum(first, second, torch.tensor([[1, 1, PAD]]))
     assert float(found) == pytest.approx(expected / 2, rel=1e-5)
 
 
 def test_the_divergence_is_symmetric_and_zero_between_equals(logits: Tensor, labels: Tensor) -> None:
     other = logits.flip(0)
-    assert float(summed_divergence(logits, logits, labels)) == 0.0
-    torch.testing.assert_close(summed_divergence(logits, other, labels), summed_divergence(other, logits, labels))
-    assert float(summed_divergence(logits, other, labels)) > 0
+    assert float(divergence_sum(logits, logits, labels)) == 0.0
+    torch.testing.assert_close(divergence_sum(logits, other, labels), divergence_sum(other, logits, labels))
+    assert float(divergence_sum(logits, other, labels)) > 0

@@ -7,14 +7,14 @@ import torch
 from learning import BATCH, config, learner
 from torch import nn
 
-from attendo.train.optimizer import MovingAverage
+from attendo.train.optimizer import EMA
 
 NO, YES = torch.tensor(0.0), torch.tensor(1.0)
 
 
 def test_it_is_the_plain_loop() -> None:
     network = nn.Linear(3, 2)
-    average = MovingAverage(network, decay=0.7)
+    average = EMA(network, decay=0.7)
     expected = network.weight.flatten().tolist()
     for step in range(1, 40):
         with torch.no_grad():
@@ -28,7 +28,7 @@ def test_it_is_the_plain_loop() -> None:
 
 def test_a_skipped_step_changes_no_bit_of_it() -> None:
     network = nn.Linear(3, 2)
-    average = MovingAverage(network, decay=0.9)
+    average = EMA(network, decay=0.9)
     with torch.no_grad():
         network.weight.mul_(2)
     before = average.weights["weight"].clone()
@@ -42,12 +42,12 @@ def test_its_weights_stand_in_for_a_while_and_those_learned_come_back_to_the_las
     trained = learner(config(ema=0.5))
     for _ in range(3):
         trained.update([BATCH])
-    assert trained.average is not None
+    assert trained.ema is not None
     before = {name: weight.detach().clone() for name, weight in trained.network.named_parameters()}
-    with suppress(RuntimeError), trained.weights():
+    with suppress(RuntimeError), trained.eval_weights():
         inside = {name: weight.detach().clone() for name, weight in trained.network.named_parameters()}
         raise RuntimeError
-    assert all(torch.equal(inside[name], trained.average.weights[name]) for name in inside)
+    assert all(torch.equal(inside[name], trained.ema.weights[name]) for name in inside)
     assert not any(torch.equal(inside[name], before[name]) for name in inside if inside[name].dim() > 1)
     assert all(torch.equal(weight, before[name]) for name, weight in trained.network.named_parameters())
 
@@ -55,16 +55,14 @@ def test_its_weights_stand_in_for_a_while_and_those_learned_come_back_to_the_las
 def test_at_the_end_the_network_keeps_them() -> None:
     trained = learner(config(ema=0.5))
     trained.update([BATCH])
-    trained.end()
-    assert trained.average is not None
-    assert all(
-        torch.equal(weight, trained.average.weights[name]) for name, weight in trained.network.named_parameters()
-    )
+    trained.finalize()
+    assert trained.ema is not None
+    assert all(torch.equal(weight, trained.ema.weights[name]) for name, weight in trained.network.named_parameters())
 
 
 def test_without_one_the_learned_weights_are_those_that_count() -> None:
     trained = learner(config())
-    assert trained.average is None
+    assert trained.ema is None
     before = [weight.detach().clone() for weight in trained.network.parameters()]
-    with trained.weights():
+    with trained.eval_weights():
         assert all(map(torch.equal, before, trained.network.parameters()))

@@ -8,16 +8,16 @@ from learning import BATCH, OTHER, config, learner
 from torch import nn
 
 from attendo.data.batch import Batch
-from attendo.train.loss import summed_loss
+from attendo.train.loss import cross_entropy_sum
 from attendo.train.optimizer import (
-    expected_tensors,
+    expected_optimizer_tensors,
     learning_rate,
     load_optimizer_tensors,
     make_optimizer,
     optimizer_tensors,
     set_rate,
 )
-from attendo.train.update import Learner
+from attendo.train.update import Updater
 
 
 def plain_step(network: nn.Module, optimizer: torch.optim.Optimizer, batches: Sequence[Batch], clip: float) -> float:
@@ -26,7 +26,7 @@ def plain_step(network: nn.Module, optimizer: torch.optim.Optimizer, batches: Se
     tokens = sum(batch.tokens for batch in batches)
     for batch in batches:
         logits = network(batch.source_ids, batch.target_ids, batch.source_mask)
-        (summed_loss(logits, batch.labels, 0.1) / tokens).backward()
+        (cross_entropy_sum(logits, batch.labels, 0.1) / tokens).backward()
     norm = nn.utils.clip_grad_norm_(network.parameters(), clip) if clip else 0.0
     optimizer.step()
     return float(norm)
@@ -65,7 +65,7 @@ def test_vectors_do_not_decay_and_matrices_do() -> None:
 def test_its_memory_is_named_after_the_weights_and_goes_into_another_one() -> None:
     first = updated(learner(), 2)
     tensors = optimizer_tensors(first.optimizer, first.network)
-    expected = expected_tensors(first.network)
+    expected = expected_optimizer_tensors(first.network)
     assert tensors.keys() == expected.keys()
     assert all(tensors[name].shape == expected[name].shape for name in tensors)
     assert {float(tensor) for name, tensor in tensors.items() if name.startswith("step/")} == {2.0}
@@ -90,7 +90,7 @@ def test_loaded_tensors_are_copies() -> None:
     assert all(torch.equal(kept[name], before[name]) for name in kept)
 
 
-def updated(each: Learner, times: int) -> Learner:
+def updated(each: Updater, times: int) -> Updater:
     for _ in range(times):
         each.update([BATCH])
     return each

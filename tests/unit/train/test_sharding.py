@@ -8,29 +8,29 @@ import torch
 import torch.distributed as dist
 from learning import BATCH, OTHER, config, learner
 
-from attendo.data.batch import Batch, Sequences, collate_windows
+from attendo.data.batch import Batch, RaggedArray, collate_windows
 from attendo.model.transformer import Transformer
-from attendo.train.checkpoint import Snapshot, Standing, averaged_weights, take_snapshot
+from attendo.train.checkpoint import Snapshot, TrainState, eval_weights, take_snapshot
 from attendo.train.config import TrainConfig
-from attendo.train.distributed import World
-from attendo.train.sharding import Sharded
-from attendo.train.update import Learner
+from attendo.train.distributed import Distributed
+from attendo.train.sharding import FSDPWeights
+from attendo.train.update import Updater
 
 
 @pytest.fixture
 def parted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Learners hold parts."""
 
-    def held(network: Transformer, config: TrainConfig, world: World) -> Sharded:
-        return Sharded(network, world)
+    def held(network: Transformer, config: TrainConfig, world: Distributed) -> FSDPWeights:
+        return FSDPWeights(network, world)
 
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    monkeypatch.setattr("attendo.train.update.held", held)
+    monkeypatch.setattr("attendo.train.update.place_weights", held)
     yield
     dist.destroy_process_group()
 
 
-WINDOWS = [collate_windows(Sequences.of([[5, 6, 7, 8], [9, 10, 11, 12]]), first_is_given=False)]
+WINDOWS = [collate_windows(RaggedArray.from_lists([[5, 6, 7, 8], [9, 10, 11, 12]]), first_is_given=False)]
 
 
 @pytest.mark.slow
@@ -59,24 +59,24 @@ def test_every_kind_of_network_learns_in_parts(
 @pytest.mark.usefixtures("parted")
 def test_the_network_itself_takes_up_memory_only_while_it_is_looked_at() -> None:
     trained = learner(config(ema=0.5))
-    average = averaged_weights(updated(trained, [BATCH]))
+    average = eval_weights(updated(trained, [BATCH]))
     sizes = {name: weight.nbytes for name, weight in trained.network.named_parameters()}
     assert taken_up(trained) == dict.fromkeys(sizes, 0)
-    with trained.weights():
+    with trained.eval_weights():
         assert taken_up(trained) == sizes
         assert all(torch.equal(weight, average[name]) for name, weight in trained.network.named_parameters())
     assert taken_up(trained) == dict.fromkeys(sizes, 0)
-    trained.end()
+    trained.finalize()
     assert taken_up(trained) == sizes
     assert all(torch.equal(weight, average[name]) for name, weight in trained.network.named_parameters())
 
 
-def taken_up(trained: Learner) -> dict[str, int]:
+def taken_up(trained: Updater) -> dict[str, int]:
     return {name: weight.untyped_storage().nbytes() for name, weight in trained.network.named_parameters()}
 
 
-def updated(trained: Learner, batches: list[Batch]) -> Snapshot:
+def updated(trained: Updater, batches: list[Batch]) -> Snapshot:
     torch.manual_seed(5)
     for _ in range(3):
         trained.update(batches)
-    return take_snapshot(trained, Standing(), {})
+    return take_snapshot(trained, TrainState(), {})

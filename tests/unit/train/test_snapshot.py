@@ -9,7 +9,7 @@ from error_codes import ErrorCheck, has_code
 from learning import BATCH, BOTH, OTHER, config, learner
 
 from attendo.errors import ModelError
-from attendo.train.checkpoint import Snapshot, Standing, averaged_weights, restore, take_snapshot
+from attendo.train.checkpoint import Snapshot, TrainState, eval_weights, restore, take_snapshot
 
 
 def taken(**changes: Any) -> Snapshot:
@@ -17,7 +17,7 @@ def taken(**changes: Any) -> Snapshot:
     torch.manual_seed(5)
     for _ in range(3):
         trained.update([BATCH, OTHER])
-    snapshot = take_snapshot(trained, Standing(tokens=42), {"known": True})
+    snapshot = take_snapshot(trained, TrainState(tokens=42), {"known": True})
     copied = {
         part: {name: tensor.clone() for name, tensor in getattr(snapshot, part).items()}
         for part in ("model", "optimizer", "random")
@@ -33,7 +33,7 @@ def test_a_restored_learner_goes_on_as_the_first_would_have(changes: dict[str, A
         again = learner(config(**changes), dropout=0.2)
         torch.manual_seed(seed)
         standing, exact = restore(again, snapshot)
-        assert (again.step, standing, exact) == (3, Standing(tokens=42), True)
+        assert (again.step, standing, exact) == (3, TrainState(tokens=42), True)
         again.update([BOTH])
         ends.append(take_snapshot(again, standing, {}))
     for part in ("model", "optimizer", "random"):
@@ -44,7 +44,7 @@ def test_a_restored_learner_goes_on_as_the_first_would_have(changes: dict[str, A
 
 
 def test_a_snapshot_of_before_the_first_step_restores_too() -> None:
-    snapshot = take_snapshot(learner(), Standing(), {})
+    snapshot = take_snapshot(learner(), TrainState(), {})
     assert snapshot.optimizer.keys() == {"loss_scale", "good_steps"}
     again = learner()
     restore(again, snapshot)
@@ -76,8 +76,8 @@ def test_tensors_that_do_not_fit_are_told_before_anything_is_changed(
 
 def test_the_weights_of_a_model_are_the_averaged_ones_where_there_are_such() -> None:
     plain, averaged = taken(), taken(ema=0.5)
-    assert averaged_weights(plain) is plain.model
-    found = averaged_weights(averaged)
+    assert eval_weights(plain) is plain.model
+    found = eval_weights(averaged)
     assert found.keys() == averaged.model.keys()
     assert all(torch.equal(found[name], averaged.optimizer[f"average/{name}"]) for name in found)
     assert any(not torch.equal(found[name], averaged.model[name]) for name in found)

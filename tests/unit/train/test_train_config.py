@@ -42,6 +42,6 @@ def test_the_score_that_decides_is_computed_once_whether_asked_for_or_not() -> N
 
 
 def test_averaging_keeps_as_many_checkpoints_as_it_needs() -> None:
-    assert TrainConfig(keep_last=2, average=5).checkpoints_kept == 2
-    assert TrainConfig(keep_last=2, average=5, final="average").checkpoints_kept == 5
-    assert TrainConfig(keep_last=7, average=5, final="average").checkpoints_kept == 7
+    assert TrainConfig(keep_last=2, average=5).num_checkpoints_to_keep == 2
+    assert TrainConfig(keep_last=2, average=5, final="average").num_checkpoints_to_keep == 5
+    assert TrainConfig(keep_last=7, average=5, final="average").num_checkpoints_to_keep == 7

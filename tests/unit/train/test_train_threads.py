@@ -14,7 +14,7 @@ from attendo.nn.cpu_threads import THROTTLE, OtherLoad
 from attendo.runs import run as run_module
 from attendo.runs.config import RunConfig
 from attendo.runs.run import Run
-from attendo.runs.verify_resume import _same_threads
+from attendo.runs.verify_resume import _threads_option
 from attendo.train import threads as threads_module
 from attendo.train.threads import choose_threads
 
@@ -68,8 +68,8 @@ def test_the_fastest_number_is_chosen_and_where_it_is_close_more_on_idle_cores_a
         threads_module, "_time_passes", lambda learner, batch, counts, load: tuple(taken[count] for count in counts)
     )
     for free, chosen in ((True, idle), (False, contended)):
-        monkeypatch.setattr(OtherLoad, "leaves", lambda self, threads, free=free: free)
-        assert choose_threads(learner(), most=4) == chosen
+        monkeypatch.setattr(OtherLoad, "has_cores_for", lambda self, threads, free=free: free)
+        assert choose_threads(learner(), max_threads=4) == chosen
 
 
 @pytest.mark.parametrize("sizes", [{}, {"positions": "learned", "max_length": 6}, {"num_encoder_layers": 0}])
@@ -77,7 +77,7 @@ def test_the_trial_changes_nothing_that_is_learned(sizes: dict[str, Any]) -> Non
     tried, untried = learner(dropout=0.3, **sizes), learner(dropout=0.3, **sizes)
     torch.manual_seed(5)
     threads = torch.get_num_threads()
-    assert choose_threads(tried, most=1) == 1
+    assert choose_threads(tried, max_threads=1) == 1
     assert torch.get_num_threads() == threads
     if not sizes.get("num_encoder_layers", 1):
         return
@@ -92,7 +92,7 @@ def test_the_choice_is_recorded_before_the_first_step(monkeypatch: pytest.Monkey
     run = begin_with(monkeypatch, tmp_path, threads=2)
     assert torch.get_num_threads() == 2
     assert json.loads((run.folder / "run.json").read_bytes())["threads"] == 2
-    assert _same_threads(run.folder) == ["--threads", "2"]
+    assert _threads_option(run.folder) == ["--threads", "2"]
 
 
 @pytest.mark.parametrize("steps", [0, 2])

@@ -6,8 +6,8 @@ from tiny import SOURCES, TARGETS, tiny_model
 
 from attendo.data.batch import Example, collate
 from attendo.train.config import TrainConfig
-from attendo.train.loss import summed_loss
-from attendo.train.update import Learner
+from attendo.train.loss import cross_entropy_sum
+from attendo.train.update import Updater
 from attendo.train.validation import Validator, validation_loss
 
 PAIRS = list(zip(SOURCES, TARGETS, strict=True))
@@ -16,14 +16,15 @@ BATCHES = [collate([Example([5, 6, 7], [7, 6, 5]), Example([8, 9], [9, 8])]), co
 
 def validator(dropout: float = 0.0, old: list[tuple[str, str]] | None = None, **changes: object) -> Validator:
     model = tiny_model(dropout=dropout)
-    learner = Learner(model.network, TrainConfig(**{"batch_tokens": 12, **changes}))
+    learner = Updater(model.network, TrainConfig(**{"batch_tokens": 12, **changes}))
     return Validator(model, PAIRS, learner, old or [])
 
 
 def test_the_loss_is_per_token_over_all_batches_and_never_smoothed() -> None:
     network = tiny_model().network
     total = sum(
-        summed_loss(network(each.source_ids, each.target_ids, each.source_mask), each.labels).item() for each in BATCHES
+        cross_entropy_sum(network(each.source_ids, each.target_ids, each.source_mask), each.labels).item()
+        for each in BATCHES
     )
     expected = total / sum(batch.tokens for batch in BATCHES)
     assert validation_loss(network, BATCHES) == pytest.approx(expected, rel=1e-5)
@@ -61,13 +62,13 @@ def test_without_scores_only_the_samples_are_decoded(monkeypatch: pytest.MonkeyP
 
 def test_the_averaged_weights_are_those_that_are_validated() -> None:
     made = validator(ema=0.9)
-    assert made.learner.average is not None
+    assert made.updater.ema is not None
     before = made(1).loss
     with torch.no_grad():
         for weight in made.model.network.parameters():
             weight.add_(0.3)
     assert made(1).loss == before
-    for weight in made.learner.average.weights.values():
+    for weight in made.updater.ema.weights.values():
         weight.add_(0.3)
     assert made(1).loss != before
 

@@ -4,23 +4,28 @@ import pytest
 import torch
 from torch import nn
 
-from attendo.train.distributed import World, joined
+from attendo.train.distributed import Distributed, init_distributed
 
 CPU = torch.device("cpu")
 
 
 def test_one_process_leads_and_agrees_with_itself() -> None:
-    world = World()
-    assert world.leads
-    assert not World(1, 2).leads
-    assert (world.agreed(True), world.agreed(False), world.any(True), world.any(False)) == (True, False, True, False)
-    assert world.told(0.1) == 0.1
+    world = Distributed()
+    assert world.is_main
+    assert not Distributed(1, 2).is_main
+    assert (world.broadcast_bool(True), world.broadcast_bool(False), world.any(True), world.any(False)) == (
+        True,
+        False,
+        True,
+        False,
+    )
+    assert world.broadcast(0.1) == 0.1
     tensor = torch.tensor([1.0, 2.0])
     assert torch.equal(world.sum(tensor), tensor)
-    assert world.gathered(tensor) == [tensor]
-    world.wait()
+    assert world.all_gather(tensor) == [tensor]
+    world.barrier()
     network = nn.Linear(2, 2)
-    assert world.wrapped(network) is network
+    assert world.wrap_ddp(network) is network
 
 
 @pytest.mark.parametrize("size", [None, "1"])
@@ -28,6 +33,6 @@ def test_without_others_nothing_is_joined(monkeypatch: pytest.MonkeyPatch, size:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     if size is not None:
         monkeypatch.setenv("WORLD_SIZE", size)
-    with joined(CPU) as (world, device):
-        assert (world, device) == (World(), CPU)
+    with init_distributed(CPU) as (world, device):
+        assert (world, device) == (Distributed(), CPU)
         assert not torch.distributed.is_initialized()

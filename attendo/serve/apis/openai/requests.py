@@ -5,14 +5,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from attendo.serve.http.bodies import Count, ModelName, Seed
-from attendo.serve.http.errors import Refusal, suggest
+from attendo.serve.http.bodies import ModelName, PositiveInt, Seed
+from attendo.serve.http.errors import ApiError, suggest
 
-Stop = Annotated[str, Field(min_length=1, max_length=500)]
-_SHOWN = 100  # characters of a name
+StopSequence = Annotated[str, Field(min_length=1, max_length=500)]
+_MAX_SHOWN_CHARACTERS = 100  # characters of a name
 
 # What cannot be done here, each with the values by which nothing is asked for.
-UNMET: dict[str, Sequence[Any]] = {
+UNSUPPORTED: dict[str, Sequence[Any]] = {
     "tools": ([],),
     "tool_choice": ("none", "auto"),
     "functions": ([],),
@@ -31,48 +31,48 @@ UNMET: dict[str, Sequence[Any]] = {
     "best_of": (1,),
 }
 # What says who asks, how long to keep what is said, or how to think: no answer here is other with it.
-HARMLESS = (
+WITHOUT_EFFECT = (
     *("user", "safety_identifier", "metadata", "store", "service_tier", "parallel_tool_calls", "tool_prompt"),
     *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
     *("prediction", "reasoning_effort", "verbosity"),
 )
 
 
-class _Part(BaseModel):
+class _OpenAIObject(BaseModel):
     """Of what is named by its type, texts can be read."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
 
-class StreamOptions(_Part):
+class StreamOptions(_OpenAIObject):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None  # of which there is none
 
 
-class Wanted(_Part):
+class CommonParams(_OpenAIObject):
     """What a chat and a completion have in common; null is as if left out."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True, allow_inf_nan=False)
 
     model: ModelName | None = None
-    max_tokens: Count | None = None
+    max_tokens: PositiveInt | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    n: Count | None = None
-    stop: Stop | Annotated[list[Stop], Field(max_length=4)] | None = None
+    n: PositiveInt | None = None
+    stop: StopSequence | Annotated[list[StopSequence], Field(max_length=4)] | None = None
     seed: Seed | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
     @property
-    def most_tokens(self) -> tuple[str, int | None]:
+    def named_token_limit(self) -> tuple[str, int | None]:
         """By the name that it goes by."""
         return "max_tokens", self.max_tokens
 
     @property
-    def stops(self) -> tuple[str, ...]:
+    def stop_sequences(self) -> tuple[str, ...]:
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
     @property
@@ -84,39 +84,39 @@ class Wanted(_Part):
     def with_usage(self) -> bool:
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
-    def check_met(self) -> None:
+    def check_supported(self) -> None:
         """Refuses what somebody would wait for in vain."""
         given = {name: value for name, value in (self.model_extra or {}).items() if value is not None}
         for name, value in given.items():
-            if name not in UNMET and name not in HARMLESS:
-                raise self._unknown(name[:_SHOWN])
-            if name in UNMET and not _among(value, UNMET[name]):
-                raise Refusal("unmet_parameter", {"param": name}, name=name)
+            if name not in UNSUPPORTED and name not in WITHOUT_EFFECT:
+                raise self._unknown_parameter(name[:_MAX_SHOWN_CHARACTERS])
+            if name in UNSUPPORTED and not _is_one_of(value, UNSUPPORTED[name]):
+                raise ApiError("unmet_parameter", {"param": name}, name=name)
         if self.stream and (self.n or 1) > 1:
-            raise Refusal("one_stream", {"param": "n"}, count=self.n)
+            raise ApiError("one_stream", {"param": "n"}, count=self.n)
 
-    def _unknown(self, name: str) -> Refusal:
-        return Refusal(
+    def _unknown_parameter(self, name: str) -> ApiError:
+        return ApiError(
             "unknown_parameter", {"param": name}, name=name, suggestion=suggest(name, [*type(self).model_fields])
         )
 
 
-class TextPart(_Part):
+class TextPart(_OpenAIObject):
     type: Literal["text"]
     text: str
 
 
-Content = Annotated[
+MessageContent = Annotated[
     Annotated[str, Tag("text")] | Annotated[list[TextPart], Tag("parts")],
     Discriminator(lambda value: "text" if isinstance(value, str) else "parts"),
 ]
 
 
-class Turn(_Part):
+class ChatMessage(_OpenAIObject):
     """Of a conversation. Its parts are lines: nothing says that one goes on where another ends."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Content | None = None
+    content: MessageContent | None = None
 
     @property
     def text(self) -> str:
@@ -125,18 +125,18 @@ class Turn(_Part):
         return "\n".join(part.text for part in self.content)
 
 
-class ChatRequest(Wanted):
-    messages: Annotated[list[Turn], Field(min_length=1, max_length=1_000)]
-    max_completion_tokens: Count | None = None
+class ChatRequest(CommonParams):
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=1_000)]
+    max_completion_tokens: PositiveInt | None = None
 
     @property
-    def most_tokens(self) -> tuple[str, int | None]:
+    def named_token_limit(self) -> tuple[str, int | None]:
         if self.max_completion_tokens is None:
-            return super().most_tokens
+            return super().named_token_limit
         return "max_completion_tokens", self.max_completion_tokens
 
 
-class CompletionRequest(Wanted):
+class CompletionRequest(CommonParams):
     prompt: str | Annotated[list[str], Field(min_length=1)]
     echo: bool | None = None
 
@@ -149,6 +149,6 @@ class CompletionRequest(Wanted):
         return bool(self.echo)
 
 
-def _among(value: Any, values: Sequence[Any]) -> bool:
+def _is_one_of(value: Any, values: Sequence[Any]) -> bool:
     """Of the same kind too: to Python 0 and False are equal, but logprobs=0 asks for something."""
     return any(type(value) is type(each) and value == each for each in values)

@@ -6,83 +6,87 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from attendo.serve.apis.openai.completion import Answering, decoding_of
-from attendo.serve.apis.openai.prompts import Prompt, prompt_of, source_of
-from attendo.serve.apis.openai.requests import ChatRequest, CompletionRequest, Wanted
+from attendo.serve.apis.openai.completion import CompletionRunner, make_completion_options
+from attendo.serve.apis.openai.prompts import Prompt, build_source, make_prompt
+from attendo.serve.apis.openai.requests import ChatRequest, CommonParams, CompletionRequest
 from attendo.serve.apis.openai.responses import (
-    ChatReply,
-    CompletionReply,
-    Letterhead,
-    ModelReply,
-    ModelsReply,
-    streamed,
-    usage_of,
+    ChatResponse,
+    CompletionResponse,
+    OpenAIModelInfo,
+    OpenAIModelList,
+    ResponseEnvelope,
+    count_usage,
+    stream_completion,
 )
-from attendo.serve.http.auth import admitted, bearer
+from attendo.serve.http.auth import bearer_token, require_key
 from attendo.serve.http.bodies import StrictRoute
-from attendo.serve.http.errors import Refusal, answer
-from attendo.serve.http.openapi import OF_MODELS, events_or, refusals
-from attendo.serve.scheduling.gateway import Office
-from attendo.serve.scheduling.registry import Served
+from attendo.serve.http.errors import ApiError, json_response
+from attendo.serve.http.openapi import MODEL_ERRORS, error_responses, json_or_events
+from attendo.serve.scheduling.gateway import ModelGateway
+from attendo.serve.scheduling.registry import ServedModel
 
-_REFUSALS = refusals(
+_ERRORS = error_responses(
     "openai",
-    *OF_MODELS,
+    *MODEL_ERRORS,
     *("too_many_texts", "too_many_sentences", "unmet_parameter", "unknown_parameter", "one_stream", "no_user_turn"),
 )
 
-_UNNAMED = "dummy"  # the model that Hugging Face's client asks for where none is named
+_PLACEHOLDER_MODEL = "dummy"  # the model that Hugging Face's client asks for where none is named
 
 
-def routes(office: Office) -> APIRouter:
+def routes(gateway: ModelGateway) -> APIRouter:
     async def with_key(request: Request) -> None:
-        admitted(office, bearer(request))
+        require_key(gateway, bearer_token(request))
 
     router = APIRouter(prefix="/v1", route_class=StrictRoute, dependencies=[Depends(with_key)], tags=["OpenAI"])
     begun = int(time.time())
 
     @router.get("/models")
-    async def models() -> ModelsReply:
-        return ModelsReply(data=[ModelReply(id=each.name, created=begun) for each in office.shelf.all()])
+    async def models() -> OpenAIModelList:
+        return OpenAIModelList(data=[OpenAIModelInfo(id=each.name, created=begun) for each in gateway.registry.all()])
 
-    @router.get("/models/{name}", responses=refusals("openai", "unknown_model"))
-    async def model(name: str) -> ModelReply:
-        return ModelReply(id=_served(office, name).name, created=begun)
+    @router.get("/models/{name}", responses=error_responses("openai", "unknown_model"))
+    async def model(name: str) -> OpenAIModelInfo:
+        return OpenAIModelInfo(id=_select_model(gateway, name).name, created=begun)
 
-    @router.post("/chat/completions", response_model=None, responses={**events_or(ChatReply), **_REFUSALS})
+    @router.post("/chat/completions", response_model=None, responses={**json_or_events(ChatResponse), **_ERRORS})
     async def chat(asked: ChatRequest, request: Request) -> Response:
-        asked.check_met()
-        served = _served(office, asked.model)
-        texts = [source_of(asked.messages, served, office.settings)]
-        return await _answered(office, served, texts, asked, request)
+        asked.check_supported()
+        served = _select_model(gateway, asked.model)
+        texts = [build_source(asked.messages, served, gateway.settings)]
+        return await _respond(gateway, served, texts, asked, request)
 
-    @router.post("/completions", response_model=None, responses={**events_or(CompletionReply), **_REFUSALS})
+    @router.post("/completions", response_model=None, responses={**json_or_events(CompletionResponse), **_ERRORS})
     async def completions(asked: CompletionRequest, request: Request) -> Response:
-        asked.check_met()
-        return await _answered(office, _served(office, asked.model), asked.prompts, asked, request)
+        asked.check_supported()
+        return await _respond(gateway, _select_model(gateway, asked.model), asked.prompts, asked, request)
 
     return router
 
 
-async def _answered(office: Office, served: Served, texts: Sequence[str], asked: Wanted, request: Request) -> Response:
-    office.check(texts)
-    answering = Answering(office, served, decoding_of(asked, served.model, office.settings))
-    prompts: list[Prompt] = [prompt_of(text, served) for text in texts]
+async def _respond(
+    gateway: ModelGateway, served: ServedModel, texts: Sequence[str], params: CommonParams, request: Request
+) -> Response:
+    gateway.check_texts(texts)
+    answering = CompletionRunner(gateway, served, make_completion_options(params, served.model, gateway.settings))
+    prompts: list[Prompt] = [make_prompt(text, served) for text in texts]
     answering.check(prompts)
-    letterhead = Letterhead("chatcmpl" if isinstance(asked, ChatRequest) else "cmpl", served.name)
-    if asked.stream:
-        return await streamed(answering, prompts, letterhead, asked.with_usage, request.url.path)
-    choices = await answering.choices(prompts)
-    usage = usage_of(answering.prompt_tokens(prompts), choices)
-    return answer(
-        letterhead.chat(choices, usage) if isinstance(asked, ChatRequest) else letterhead.completion(choices, usage)
+    letterhead = ResponseEnvelope("chatcmpl" if isinstance(params, ChatRequest) else "cmpl", served.name)
+    if params.stream:
+        return await stream_completion(answering, prompts, letterhead, params.with_usage, request.url.path)
+    choices = await answering.complete(prompts)
+    usage = count_usage(answering.count_prompt_tokens(prompts), choices)
+    return json_response(
+        letterhead.build_chat(choices, usage)
+        if isinstance(params, ChatRequest)
+        else letterhead.build_completion(choices, usage)
     )
 
 
-def _served(office: Office, name: str | None) -> Served:
-    named = name in [each.name for each in office.shelf.all()]
+def _select_model(gateway: ModelGateway, name: str | None) -> ServedModel:
+    named = name in [each.name for each in gateway.registry.all()]
     try:
-        return office.served(None if name == _UNNAMED and not named else name)
-    except Refusal as refusal:
+        return gateway.get_model(None if name == _PLACEHOLDER_MODEL and not named else name)
+    except ApiError as refusal:
         refusal.extra["param"] = "model"
         raise

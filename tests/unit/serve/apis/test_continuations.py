@@ -10,7 +10,7 @@ from small_server import Asking, error_of, parsed_events
 from sse import Streamed
 from test_libretranslate import refused
 
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
 
 COMPLETE = "/v1/completions"
@@ -18,7 +18,7 @@ TEXT, OTHER = "the cat sat", "I saw"
 
 
 def serving(**settings: Any) -> Asking:
-    return Asking(NamedModel("lm", continuing()), settings=ServeSettings(**settings))
+    return Asking(ModelSpec("lm", continuing()), settings=ServeSettings(**settings))
 
 
 @pytest.fixture(scope="module")

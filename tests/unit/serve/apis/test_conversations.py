@@ -10,9 +10,9 @@ from small_server import Asking
 from sse import Streamed
 
 import attendo
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
-from attendo.text.model_card import About
+from attendo.text.model_card import ModelCard
 
 CHAT = "/v1/chat/completions"
 ROLES = ("user", "assistant", "user", "assistant")
@@ -22,7 +22,7 @@ SOURCE = "<turn>".join(TURNS[:3])
 
 def serving(turns: bool = True, settings: ServeSettings | None = None, **about: Any) -> Asking:
     model = answering(turns, task="conversation", **about)
-    return Asking(NamedModel("talk", model), settings=settings)
+    return Asking(ModelSpec("talk", model), settings=settings)
 
 
 def said(source: str, turns: bool = True) -> str:
@@ -65,7 +65,7 @@ def test_no_more_turns_are_read_than_the_model_learned_from() -> None:
 
 def test_what_a_model_is_served_as_keeps_its_turns() -> None:
     model = answering(True, context_turns=2)
-    server = Asking(NamedModel("talk", model, about=About(task="conversation", context_turns=2)))
+    server = Asking(ModelSpec("talk", model, about=ModelCard(task="conversation", context_turns=2)))
     assert content(answered(server)) == said("<turn>".join(TURNS[1:3]))
 
 

@@ -6,8 +6,8 @@ import pytest
 from both_ways import CHINESE, ENGLISH, KEY, asking, models
 from small_server import Asking
 
-from attendo.serve.scheduling.registry import NamedModel
-from attendo.text.model_card import About
+from attendo.serve.scheduling.registry import ModelSpec
+from attendo.text.model_card import ModelCard
 
 ASKED = {"text": [ENGLISH], "target_lang": "ZH"}
 
@@ -77,7 +77,7 @@ def test_tags_and_what_is_ignored_survive(server: Asking) -> None:
 @pytest.mark.slow
 def test_tags_do_not_tell_the_language() -> None:
     both = [
-        NamedModel(source, models()["forth"], about=About(source_language=source, target_language="de"))
+        ModelSpec(source, models()["forth"], about=ModelCard(source_language=source, target_language="de"))
         for source in ("en", "zh")
     ]
     server = Asking(*both)

@@ -7,9 +7,9 @@ from polyglot import CHINESE, ENGLISH, asking, models, said
 from small_server import Asking
 from test_libretranslate import refused, told
 
-from attendo.serve.apis.huggingface import options_of, parameters_of
-from attendo.serve.scheduling.registry import NamedModel
-from attendo.text.model_card import About
+from attendo.serve.apis.huggingface import parse_parameters, to_generate_options
+from attendo.serve.scheduling.registry import ModelSpec
+from attendo.text.model_card import ModelCard
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_a_model_for_something_else_is_not_asked() -> None:
     translating = refused(asked(asking("forth", "back"), "/hf/summarization"))
     assert translating == words.format("summarization", "forth (translation), back (translation)")
     assert refused(asked(asking("short"))) == words.format("translation", "short (summarization)")
-    unsaid = NamedModel("unsaid", models()["forth"], about=About(source_language="en", target_language="zh"))
+    unsaid = ModelSpec("unsaid", models()["forth"], about=ModelCard(source_language="en", target_language="zh"))
     assert "unsaid (translation)" in refused(asked(Asking(unsaid), "/hf/summarization"))
 
 
@@ -147,7 +147,7 @@ def test_chat_is_refused_as_elsewhere(server: Asking) -> None:
 
 def test_parameters_apart_win_over_those_among_the_others() -> None:
     body = {"parameters": {"num_beams": 2, "top_k": 1, "src_lang": "en", "generate_parameters": {"num_beams": 3}}}
-    found = parameters_of(body)
+    found = parse_parameters(body)
     assert (found.source, found.target) == ("en", None)
-    assert options_of(found.decoding) == {"beam": 3, "top_k": 1}
-    assert options_of({"truncation": "longest_first", "use_cache": True, "stop": [], "seed": None}) == {}
+    assert to_generate_options(found.decoding) == {"beam": 3, "top_k": 1}
+    assert to_generate_options({"truncation": "longest_first", "use_cache": True, "stop": [], "seed": None}) == {}

@@ -7,8 +7,8 @@ import pytest
 from polyglot import CHINESE, ENGLISH, asking, models, said
 from small_server import Asking
 
-from attendo.serve.scheduling.registry import NamedModel
-from attendo.text.model_card import About
+from attendo.serve.scheduling.registry import ModelSpec
+from attendo.text.model_card import ModelCard
 
 ASKED = {"q": ENGLISH, "source": "en", "target": "zh"}
 JSON = {"content-type": "application/json"}
@@ -94,8 +94,8 @@ def test_each_text_of_several_languages_goes_to_its_own_model() -> None:
     sources = {"forth": "en", "back": "zh"}
     server = Asking(
         *(
-            NamedModel(
-                name, models()[name], about=About(task="translation", source_language=source, target_language="de")
+            ModelSpec(
+                name, models()[name], about=ModelCard(task="translation", source_language=source, target_language="de")
             )
             for name, source in sources.items()
         )

@@ -6,9 +6,9 @@ import pytest
 from both_ways import CHINESE, ENGLISH, KEY, asking, models
 from small_server import Asking, random_model
 
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
-from attendo.text.model_card import About
+from attendo.text.model_card import ModelCard
 from attendo.text_model import TextModel
 
 CHAT, COMPLETE = "/v1/chat/completions", "/v1/completions"
@@ -178,7 +178,7 @@ def test_a_translation_is_of_the_last_turn_alone(server: Asking, plain: str) -> 
 @pytest.mark.slow
 def test_a_conversation_is_read_as_far_back_as_fits() -> None:
     model = random_model(9)
-    talk = NamedModel("talk", model, about=About(task="conversation"))
+    talk = ModelSpec("talk", model, about=ModelCard(task="conversation"))
     turns = [*user("a dog ran home"), {"role": "assistant", "content": "the cat sat"}, *user("I love NLP")]
     for read in ("a dog ran home\nthe cat sat\nI love NLP", "the cat sat\nI love NLP", "I love NLP"):
         server = Asking(talk, settings=ServeSettings(source_tokens=len(model.source_tokenizer.encode(read))))

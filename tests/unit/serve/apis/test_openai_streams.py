@@ -17,8 +17,8 @@ from small_server import Asking, random_model
 from sse import Streamed, streamed
 from tiny import PATIENCE
 
-from attendo.serve.apis.openai.completion import Stops
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.apis.openai.completion import StopSequenceFilter
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import TextModel
 
@@ -34,7 +34,7 @@ def server() -> Asking:
 def patient_model() -> TextModel:
     """Never says less than 400 tokens."""
     generation = {"min_length_extra": 400, "max_length_factor": 0.0, "max_length_extra": 400}
-    return TextModel(replace(random_model().stored, generation=generation))
+    return TextModel(replace(random_model().stored_model, generation=generation))
 
 
 def of_user(text: str) -> dict[str, Any]:
@@ -86,8 +86,8 @@ def test_whatever_ends_it_both_are_the_same(server: Asking, fields: dict[str, An
 
 
 def test_a_beam_streams_too() -> None:
-    model = TextModel(replace(random_model(3).stored, generation={"beam": 4, "max_length_extra": 6}))
-    server = Asking(NamedModel("forth", model))
+    model = TextModel(replace(random_model(3).stored_model, generation={"beam": 4, "max_length_extra": 6}))
+    server = Asking(ModelSpec("forth", model))
     for text in sentences(2):
         check_equal(server, text)
 
@@ -121,7 +121,7 @@ def test_what_cannot_be_met_is_refused_by_its_status(server: Asking) -> None:
 
 def test_trouble_on_the_way_is_an_event_and_then_the_end() -> None:
     for seconds in (0.5, 2.0, 8.0, 32.0):  # on a busy machine the first word takes longer
-        server = Asking(NamedModel("slow", patient_model()), settings=ServeSettings(deadline_seconds=seconds))
+        server = Asking(ModelSpec("slow", patient_model()), settings=ServeSettings(deadline_seconds=seconds))
         told = streamed(server, CHAT, **of_user(ENGLISH))
         if told.text():
             break
@@ -132,8 +132,8 @@ def test_trouble_on_the_way_is_an_event_and_then_the_end() -> None:
 
 
 def test_a_stream_is_not_held_back_and_ends_with_its_client() -> None:
-    server = Asking(NamedModel("slow", patient_model()))
-    batcher = server.app.office.shelf.all()[0].batcher
+    server = Asking(ModelSpec("slow", patient_model()))
+    batcher = server.app.gateway.registry.all()[0].worker
     with on_a_port(server.app) as address:
         host, port = address.removeprefix("http://").split(":")
         body = json.dumps({"stream": True, **of_user(ENGLISH)})
@@ -144,8 +144,8 @@ def test_a_stream_is_not_held_back_and_ends_with_its_client() -> None:
             while received.count(b"data: ") < 3:
                 received += connection.recv(4096)
             assert b"[DONE]" not in received
-            assert batcher.running == 1
-        _until(lambda: batcher.running == 0)
+            assert batcher.num_running == 1
+        _until(lambda: batcher.num_running == 0)
 
 
 def _until(fact: Callable[[], bool]) -> None:
@@ -157,22 +157,22 @@ def _until(fact: Callable[[], bool]) -> None:
 
 @given(st.text("ab", max_size=20), st.lists(st.text("ab", min_size=1, max_size=4), max_size=4), st.data())
 def test_a_text_ends_at_the_first_stop_however_it_is_cut(text: str, sequences: list[str], data: st.DataObject) -> None:
-    stops, told = Stops(sequences), ""
+    stops, told = StopSequenceFilter(sequences), ""
     places = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     for begin, end in zip([0, *places], [*places, len(text)], strict=True):
-        told += stops.new(text[begin:end])
+        told += stops.push(text[begin:end])
         shown = min((text[:end].find(each) for each in sequences if each in text[:end]), default=end)
         assert text[:shown].startswith(told)
-    told += stops.rest()
+    told += stops.flush()
     found = [text.find(each) for each in sequences if each in text]
     assert told == text[: min(found, default=len(text))]
     assert stops.reached == bool(found)
 
 
 def test_what_can_be_told_is_told_at_once() -> None:
-    stops = Stops(["stop", "."])
-    assert [stops.new(each) for each in ("a s", "to", "ne s", "top b")] == ["a ", "", "stone ", ""]
+    stops = StopSequenceFilter(["stop", "."])
+    assert [stops.push(each) for each in ("a s", "to", "ne s", "top b")] == ["a ", "", "stone ", ""]
     assert stops.reached
-    assert stops.rest() == ""
-    held = Stops(["stop"])
-    assert held.new("sto") + held.rest() == "sto"
+    assert stops.flush() == ""
+    held = StopSequenceFilter(["stop"])
+    assert held.push("sto") + held.flush() == "sto"

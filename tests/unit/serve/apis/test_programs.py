@@ -8,11 +8,11 @@ from small_server import API, TEXT, Asking, error_of, parsed_events
 from tiny import SOURCES, TARGETS
 
 from attendo.decode.config import GenerationConfig
-from attendo.serve.apis.native_schemas import Options
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.apis.native_schemas import DecodingOptions
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
-from attendo.text_model import TextModel, Wishes
-from attendo.text_model.results import plain_result
+from attendo.text_model import GenerateOptions, TextModel
+from attendo.text_model.results import result_to_dict
 
 OF_THE_MACHINE = {"engine", "compile", "precision", "batch_tokens", "max_source"}
 OPTIONS: list[dict[str, Any]] = [
@@ -40,8 +40,8 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 def test_every_option_of_the_library_can_be_asked_for_but_those_of_the_machine() -> None:
-    known = {"like", *(field.name for field in fields(Wishes)), *GenerationConfig.model_fields}
-    assert set(Options.model_fields) == known - OF_THE_MACHINE
+    known = {"like", *(field.name for field in fields(GenerateOptions)), *GenerationConfig.model_fields}
+    assert set(DecodingOptions.model_fields) == known - OF_THE_MACHINE
     tried = {name for options in OPTIONS for name in options}
     assert known - OF_THE_MACHINE - tried == {"split", "long_source", "source_prefix", "target_prefix"}
 
@@ -56,7 +56,7 @@ def test_answers_are_those_of_the_model(server: Asking, small_model: TextModel, 
     assert told["model"] == "small"
     assert [each["text"] for each in told["results"]] == [each.text for each in meant]
     for each, result in zip(told["results"], meant, strict=True):
-        plain = plain_result(result, several="n_best" in options)
+        plain = result_to_dict(result, all_hypotheses="n_best" in options)
         assert each.keys() == plain.keys()
         assert each["score"] == pytest.approx(result.score, abs=1e-5)
         assert each["ids"] == list(result.ids)
@@ -142,7 +142,7 @@ def test_pairs_that_cannot_be_scored_are_refused(server: Asking, status: int, co
 
 
 def test_our_own_api_wants_the_key(small_model: TextModel) -> None:
-    server = Asking(NamedModel("small", small_model), settings=ServeSettings(keys=("right",)))
+    server = Asking(ModelSpec("small", small_model), settings=ServeSettings(keys=("right",)))
     asked = [("POST", "generate"), ("POST", "score"), ("POST", "trace"), ("GET", "models"), ("GET", "formulas")]
     for method, path in asked:
         body = {"texts": [TEXT]} if method == "POST" else None

@@ -11,10 +11,10 @@ from both_ways import ABOUT
 from small_server import Asking, random_model
 from tiny import SOURCES
 
-from attendo.serve.apis.openai.completion import SharedLimit
-from attendo.serve.apis.openai.prompts import Piece, Prompt
-from attendo.serve.scheduling.gateway import Office
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.apis.openai.completion import TokenBudget
+from attendo.serve.apis.openai.prompts import Prompt, PromptSegment
+from attendo.serve.scheduling.gateway import ModelGateway
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import Result, TextModel
 
@@ -29,7 +29,7 @@ SENTENCES = [SOURCES[number % len(SOURCES)] for number in (1, 0, 2, 3, 1, 4, 0, 
 
 @cache
 def model() -> TextModel:
-    stored = random_model(2, num_encoder_layers=1, num_decoder_layers=1).stored
+    stored = random_model(2, num_encoder_layers=1, num_decoder_layers=1).stored_model
     return TextModel(replace(stored, generation={"max_length_factor": 1.0, "max_length_extra": 6}))
 
 
@@ -45,9 +45,9 @@ class Desk:
 
     def shared(self, most: int, *prompts: Sequence[str]) -> list[list[Result]]:
         plain = self.options.get("beam", 1) == 1
-        limit = SharedLimit(model(), ServeSettings(), most, plain)
-        made = [Prompt("", tuple(map(Piece, each))) for each in prompts]
-        return asyncio.run(limit.answers(made, self))
+        limit = TokenBudget(model(), ServeSettings(), most, plain)
+        made = [Prompt("", tuple(map(PromptSegment, each))) for each in prompts]
+        return asyncio.run(limit.generate(made, self))
 
     def in_turn(self, most: int, sentences: Sequence[str]) -> list[Result]:
         """What the limit means: what is left is for the next, though never more than it would have without it."""
@@ -100,23 +100,23 @@ def test_a_beam_is_asked_again_wherever_the_limit_may_have_changed_it() -> None:
         desk = Desk(**options)
         used, least = (len(each.best.ids) for each in model().generate([first, second], **options))
         assert least < 4
-        limit = SharedLimit(model(), ServeSettings(), used + 5, plain=not options)
+        limit = TokenBudget(model(), ServeSettings(), used + 5, single_hypothesis=not options)
         known = model().generate([first, second], **options)
-        asyncio.run(limit._of([first, second], known, desk))
+        asyncio.run(limit._generate_prompt([first, second], known, desk))
         assert desk.calls == ([(1, used + 5), (1, 5)] if options else [])
 
 
 @pytest.mark.parametrize("fields", [{}, {"temperature": 1.2, "seed": 3}])
 def test_a_large_limit_takes_no_more_calls_than_none(monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]) -> None:
-    server = Asking(NamedModel("forth", model(), about=ABOUT["forth"]))
+    server = Asking(ModelSpec("forth", model(), about=ABOUT["forth"]))
     calls: list[int] = []
-    answer = Office.answer
+    answer = ModelGateway.generate
 
-    async def counted(self: Office, served: Any, texts: Sequence[str], **options: Any) -> list[Result]:
+    async def counted(self: ModelGateway, served: Any, texts: Sequence[str], **options: Any) -> list[Result]:
         calls.append(len(texts))
         return await answer(self, served, texts, **options)
 
-    monkeypatch.setattr(Office, "answer", counted)
+    monkeypatch.setattr(ModelGateway, "generate", counted)
     asked = {"messages": [{"role": "user", "content": "the cat sat.\n" * 40}], **fields}
     told = [
         server.client.post("/v1/chat/completions", json=each).json() for each in (asked, {**asked, "max_tokens": 512})

@@ -6,7 +6,7 @@ import pytest
 from small_server import POSTS, TEXT, Asking
 
 from attendo.model.head_scaling import sites
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import TextModel
 
@@ -48,7 +48,7 @@ def test_every_head_is_ranked(server: Asking, small_model: TextModel) -> None:
 
 
 def test_each_head_has_the_time_of_a_request(server: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    office, asked = server.app.office, list[float]()
+    office, asked = server.app.gateway, list[float]()
 
     def deadline() -> float:
         asked.append(time.monotonic() + 60)
@@ -62,7 +62,7 @@ def test_each_head_has_the_time_of_a_request(server: Asking, monkeypatch: pytest
 @pytest.mark.short(2)
 @pytest.mark.parametrize("path", POSTS)
 def test_whoever_looks_into_a_model_waits_no_longer_than_others(small_model: TextModel, path: str) -> None:
-    server = Asking(NamedModel("small", small_model), settings=ServeSettings(deadline_seconds=1e-6))
+    server = Asking(ModelSpec("small", small_model), settings=ServeSettings(deadline_seconds=1e-6))
     server.refused(path, 504, "too_late", text=TEXT)
 
 

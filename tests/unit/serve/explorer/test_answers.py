@@ -6,10 +6,10 @@ import pytest
 import torch
 from small_server import TEXT, Asking, random_model
 
-from attendo.serve.explorer.model_access import Search, Turns
-from attendo.serve.explorer.schemas import Decoder, TraceRequest
-from attendo.serve.explorer.subject import Subject
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.explorer.model_access import CooperativeTask, ExplorerSearch
+from attendo.serve.explorer.schemas import ExplorerDecodingOptions, TraceRequest
+from attendo.serve.explorer.subject import InspectedPair
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
 from attendo.text import EOS
 from attendo.text_model import TextModel
@@ -142,7 +142,7 @@ def test_what_a_rule_forbids_is_told_by_the_rule() -> None:
     model = random_model()
     with torch.no_grad():
         model.network.output.weight[EOS].zero_()
-    server = Asking(NamedModel("endless", model))
+    server = Asking(ModelSpec("endless", model))
     decoder = {"kind": "beam", "beam": 2, "no_repeat_ngram": 1, "max_length": 6}
     nodes = [node for step in server.post("tree", decoder=decoder)["steps"] for node in step]
     banned = [node for node in nodes if node["reason"] == "ngram"]
@@ -177,7 +177,7 @@ def test_heads_that_are_off_change_answers(server: Asking, small_model: TextMode
 
 
 def test_whoever_decodes_for_the_page_lets_others_in_after_every_token(small_model: TextModel) -> None:
-    def turns(work: Turns[Any]) -> tuple[int, Any]:
+    def turns(work: CooperativeTask[Any]) -> tuple[int, Any]:
         count = 0
         while True:
             try:
@@ -186,12 +186,12 @@ def test_whoever_decodes_for_the_page_lets_others_in_after_every_token(small_mod
                 return count, end.value
             count += 1
 
-    for decoder in (Decoder(), Decoder(kind="beam", beam=3)):
-        search = Search(small_model, TEXT, decoder, most=99, longest=99)
-        tokens = len(small_model.generate([TEXT], **decoder.options())[0].ids)
-        count, found = turns(search.answers())
+    for decoder in (ExplorerDecodingOptions(), ExplorerDecodingOptions(kind="beam", beam=3)):
+        search = ExplorerSearch(small_model, TEXT, decoder, max_source_tokens=99, max_length=99)
+        tokens = len(small_model.generate([TEXT], **decoder.to_generate_options())[0].ids)
+        count, found = turns(search.generate())
         assert count > tokens == len(found[0].ids) > 3
-        count, trees = turns(search.trees())
+        count, trees = turns(search.record_trees())
         assert count >= max(node.step for node in trees[0].nodes) > 3
         asked = TraceRequest(text=TEXT, decoder=decoder)
-        assert turns(Subject.of(small_model, asked, ServeSettings()))[0] > tokens
+        assert turns(InspectedPair.build(small_model, asked, ServeSettings()))[0] > tokens

@@ -8,8 +8,8 @@ import pytest
 import torch
 from small_server import TEXT, Asking, random_model
 
-from attendo.serve.explorer.inspection_routes import head_numbers
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.explorer.inspection_routes import compute_head_stats
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
 from attendo.text import BOS, EOS
 from attendo.text_model import TextModel
@@ -96,7 +96,7 @@ def test_layers_can_be_chosen(server: Asking) -> None:
 
 def test_maps_traced_layer_by_layer_are_the_same(server: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = server.post("trace")
-    monkeypatch.setattr("attendo.serve.explorer.inspection_routes.MOST_NUMBERS", 1)
+    monkeypatch.setattr("attendo.serve.explorer.inspection_routes.MAX_NUMBERS", 1)
     assert server.post("trace") == whole
 
 
@@ -109,7 +109,7 @@ def test_rows_of_the_rollout_sum_to_one(server: Asking) -> None:
 
 def test_the_rollout_is_the_formula_of_one_layer() -> None:
     model = random_model(num_encoder_layers=1, num_decoder_layers=1)
-    answer = Asking(NamedModel("one", model)).post("trace")
+    answer = Asking(ModelSpec("one", model)).post("trace")
     trace = model.trace(TEXT)
     encoder, decoder, cross = (
         each[0].mean(0).double() for each in (trace.encoder_self, trace.decoder_self, trace.cross)
@@ -124,12 +124,12 @@ def test_the_rollout_is_the_formula_of_one_layer() -> None:
 def test_numbers_of_heads_with_known_looks() -> None:
     diagonal, last, even = torch.eye(4), torch.zeros(4, 4), torch.full((4, 4), 0.25)
     last[:, 3] = 1
-    (numbers,) = head_numbers(torch.stack((diagonal, last, even))[None], [7, 8, 9, EOS])
+    (numbers,) = compute_head_stats(torch.stack((diagonal, last, even))[None], [7, 8, 9, EOS])
     shown = [[round(each[name], 6) for name in ("entropy", "distance", "diagonality", "special")] for each in numbers]
     assert shown[:2] == [[0, 0, 1, 0.25], [0, 1.5, 0.5, 1]]
     assert shown[2] == pytest.approx([np.log(4), 1.25, 0.625, 0.25], abs=1e-5)
     assert [each["relative_entropy"] for each in numbers] == pytest.approx([0, 0, 1])
-    ((first,),) = head_numbers(torch.tensor([[[[0.75, 0.25], [0.0, 1.0]]]]), [BOS, 5])
+    ((first,),) = compute_head_stats(torch.tensor([[[[0.75, 0.25], [0.0, 1.0]]]]), [BOS, 5])
     assert first["special"] == pytest.approx(0.375)
 
 
@@ -162,7 +162,7 @@ def test_the_mask_view_shows_scores_before_and_after(server: Asking, small_model
 @pytest.mark.parametrize("changes", [{}, {"norm": "post"}, {"positions": "rotary", "norm_kind": "rms"}])
 def test_the_ledger_has_a_row_for_each_step(changes: dict[str, Any]) -> None:
     model = random_model(**changes)
-    answer = Asking(NamedModel("small", model)).post("ledger", target=TARGET)
+    answer = Asking(ModelSpec("small", model)).post("ledger", target=TARGET)
     trace = model.trace(TEXT, TARGET)
     rows = {row["name"]: row for row in answer["rows"]}
     assert {each.place for each in trace.sizes()} <= rows.keys()
@@ -217,12 +217,12 @@ def test_the_ledger_of_one_step_is_that_row(server: Asking, small_model: TextMod
 
 
 def test_a_ledger_that_would_be_too_large_is_refused(server: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attendo.serve.explorer.inspection_routes.MOST_NUMBERS", 1)
+    monkeypatch.setattr("attendo.serve.explorer.inspection_routes.MAX_NUMBERS", 1)
     assert "6 source" in server.refused("ledger", 413, "trace_too_large", text=TEXT)["message"]
 
 
 def test_a_block_that_would_be_too_large_is_refused_with_the_way_out(small_model: TextModel) -> None:
-    server = Asking(NamedModel("small", small_model), settings=ServeSettings(block_bytes=400))
+    server = Asking(ModelSpec("small", small_model), settings=ServeSettings(block_bytes=400))
     error = server.refused("trace", 413, "block_too_large", text=TEXT, target=TARGET)
     assert error["choices"] == ["fewer layers"]
     assert len(error["choices_zh"]) == 1

@@ -3,8 +3,8 @@
 import pytest
 from tiny import SOURCES, TARGETS
 
-from attendo.serve.explorer.pieces import prefix_ids, words
-from attendo.serve.http.errors import Refusal
+from attendo.serve.explorer.pieces import group_words, resolve_prefix_ids
+from attendo.serve.http.errors import ApiError
 from attendo.text import BOS, EOS, Bytes, Characters, SentencePiece, Tokenizer, Words
 
 
@@ -15,7 +15,7 @@ def subwords() -> SentencePiece:
 
 def joined(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
     pieces = tokenizer.pieces(ids)
-    groups = words(tokenizer, ids)
+    groups = group_words(tokenizer, ids)
     assert [place for group in groups for place in group] == list(range(len(ids)))
     return ["".join(pieces[place] for place in group).removeprefix("␣") for group in groups]
 
@@ -36,14 +36,14 @@ def test_signs_of_a_script_without_spaces_are_words_of_their_own(subwords: Sente
 
 def test_a_character_in_bytes_is_one_word() -> None:
     tokenizer = Bytes()
-    groups = words(tokenizer, tokenizer.encode("né à"))
+    groups = group_words(tokenizer, tokenizer.encode("né à"))
     assert [len(group) for group in groups] == [3, 1 + 2]
 
 
 @pytest.mark.parametrize("tokenizer", [Words.build(SOURCES), Characters.build(SOURCES)])
 def test_words_and_characters_are_what_they_are(tokenizer: Tokenizer) -> None:
     ids = [*tokenizer.encode("the cat sat."), EOS]
-    assert words(tokenizer, ids) == [[place] for place in range(len(ids))]
+    assert group_words(tokenizer, ids) == [[place] for place in range(len(ids))]
 
 
 def test_of_pieces_that_read_the_same_the_most_probable_is_meant(subwords: SentencePiece) -> None:
@@ -52,11 +52,11 @@ def test_of_pieces_that_read_the_same_the_most_probable_is_meant(subwords: Sente
     candidates = [token for token, name in enumerate(labels) if name == same]
     for meant in candidates:
         likely = [0.0 if token == meant else -5.0 for token in range(subwords.vocab_size)]
-        assert prefix_ids([same], subwords, lambda _, likely=likely: likely) == (meant,)
+        assert resolve_prefix_ids([same], subwords, lambda _, likely=likely: likely) == (meant,)
 
 
 def test_a_prefix_may_hold_ids_and_end_with_eos(subwords: SentencePiece) -> None:
-    assert prefix_ids([9, EOS], subwords, lambda _: []) == (9, EOS)
-    assert prefix_ids([9, "</s>"], subwords, lambda _: []) == (9, EOS)
-    with pytest.raises(Refusal, match="unknown_piece"):
-        prefix_ids(["no such piece"], subwords, lambda _: [])
+    assert resolve_prefix_ids([9, EOS], subwords, lambda _: []) == (9, EOS)
+    assert resolve_prefix_ids([9, "</s>"], subwords, lambda _: []) == (9, EOS)
+    with pytest.raises(ApiError, match="unknown_piece"):
+        resolve_prefix_ids(["no such piece"], subwords, lambda _: [])

@@ -22,8 +22,8 @@ from small_server import API, Asking
 from starlette.testclient import TestClient
 
 from attendo.serve.explorer import catalogue_routes
-from attendo.serve.http.errors import handle_errors, shape_of
-from attendo.serve.http.middleware import ASKING
+from attendo.serve.http.errors import api_for_path, handle_errors
+from attendo.serve.http.middleware import GENERATION_ROUTES
 from attendo.serve.settings import ServeSettings
 
 KEY = "Key-0123456789abcdef"
@@ -64,7 +64,7 @@ def opened() -> Asking:
 
 def test_every_route_but_a_few_asks_for_a_key(locked: Asking) -> None:
     asked = [(method, path) for method, path in routes_of(locked.app) if path not in OPEN]
-    assert {shape_of(path) for _, path in asked} == {"ours", "deepl", "openai", "huggingface", "libretranslate"}
+    assert {api_for_path(path) for _, path in asked} == {"ours", "deepl", "openai", "huggingface", "libretranslate"}
     assert len(asked) > 20
     for method, path in asked:
         for key in NEAR:
@@ -74,7 +74,7 @@ def test_every_route_but_a_few_asks_for_a_key(locked: Asking) -> None:
             if _is_public(path):
                 assert answered.status_code in (200, 403), told
                 continue
-            shape = shape_of(path)
+            shape = api_for_path(path)
             assert answered.status_code == (403 if shape in ("deepl", "libretranslate") else 401), told
             assert _shaped(shape, answered.json()), told
             assert KEY not in answered.text
@@ -133,7 +133,7 @@ def test_no_word_that_is_sent_is_written_down(opened: Asking, part: str) -> None
 def test_no_word_of_a_thousand_requests_is_written_down_or_told_to_others(opened: Asking) -> None:
     """Where existing clients ask, of whom some are answered and some refused."""
     local = Asking(*polyglot.served(), settings=ServeSettings(answer_tokens=8, metrics_open=True))
-    asked = [path for method, path in routes_of(opened.app) if method == "POST" and path in ASKING]
+    asked = [path for method, path in routes_of(opened.app) if method == "POST" and path in GENERATION_ROUTES]
     statuses: Counter[int] = Counter()
     others: list[str] = []
     with written("json") as lines:

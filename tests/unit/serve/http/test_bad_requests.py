@@ -6,7 +6,7 @@ import pytest
 from small_server import API, HOSTILE, POSTS, TEXT, Asking, error_of, random_model
 from tiny import without_source
 
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import TextModel
 
@@ -126,7 +126,7 @@ def test_a_prefix_longer_than_an_answer_may_be_is_refused(server: Asking) -> Non
 
 
 def test_a_text_that_is_too_long_comes_back_in_parts(small_model: TextModel) -> None:
-    server = Asking(NamedModel("small", small_model), settings=ServeSettings(tokens=5))
+    server = Asking(ModelSpec("small", small_model), settings=ServeSettings(tokens=5))
     error = server.refused("trace", 413, "too_long", text="the cat sat. a dog ran home.")
     assert error["choices"] == ["first 4 tokens"]
     assert error["texts"] == ["the cat sat."]
@@ -142,7 +142,7 @@ def test_a_text_that_is_too_long_comes_back_in_parts(small_model: TextModel) -> 
 
 
 def test_learned_positions_have_an_end() -> None:
-    server = Asking(NamedModel("short", random_model(positions="learned", max_length=6)))
+    server = Asking(ModelSpec("short", random_model(positions="learned", max_length=6)))
     assert server.refused("trace", 413, "too_long", text="cat " * 5 + "cat")["texts"] == ["cat cat cat cat cat"]
     server.refused("trace", 413, "too_long", text="cat", target="猫 " * 6)
     assert server.post("trace", text="cat cat cat cat cat")["source"]["pieces"][-1] == "</s>"
@@ -151,14 +151,14 @@ def test_learned_positions_have_an_end() -> None:
 @pytest.mark.short(3)
 @pytest.mark.parametrize("path", POSTS)
 def test_a_model_that_reads_no_source_cannot_be_looked_into(path: str) -> None:
-    server = Asking(NamedModel("storyteller", without_source()))
+    server = Asking(ModelSpec("storyteller", without_source()))
     error = server.refused(path, 400, "no_source", text=TEXT)
     assert "storyteller" in error["message"]
     assert "storyteller" in error["message_zh"]
 
 
 def test_hostile_tokens_are_text_like_any_other() -> None:
-    server = Asking(NamedModel("<b>", random_model(hostile=True)))
+    server = Asking(ModelSpec("<b>", random_model(hostile=True)))
     assert server.get("models")["models"][0]["name"] == "<b>"
     for text in HOSTILE:
         answer = server.post("trace", text=text, target=text)

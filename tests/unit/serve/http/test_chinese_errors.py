@@ -7,7 +7,7 @@ import pytest
 from piped import continuing
 from small_server import TEXT, Asking, error_of, random_model
 
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.scheduling.registry import ModelSpec
 
 # For /generate, with one text unless others are given; and for the views of the page, by their decoders.
 TO_PROGRAMS: list[dict[str, Any]] = [
@@ -67,7 +67,7 @@ def in_chinese(answered: Any) -> str:
 @pytest.fixture(scope="module")
 def short() -> Asking:
     """A model that has learned so many positions."""
-    return Asking(NamedModel("short", random_model(positions="learned", max_length=12)))
+    return Asking(ModelSpec("short", random_model(positions="learned", max_length=12)))
 
 
 @pytest.mark.parametrize("fields", TO_PROGRAMS, ids=str)
@@ -78,7 +78,7 @@ def test_settings_that_do_not_go_together(server: Asking, fields: dict[str, Any]
 @pytest.mark.short(2)
 @pytest.mark.parametrize("fields", TO_ONE_THAT_GOES_ON, ids=str)
 def test_models_that_go_on_with_a_text(fields: dict[str, Any]) -> None:
-    in_chinese(Asking(NamedModel("lm", continuing())).raw("generate", **{"texts": ["I saw the cat"], **fields}))
+    in_chinese(Asking(ModelSpec("lm", continuing())).raw("generate", **{"texts": ["I saw the cat"], **fields}))
 
 
 @pytest.mark.short(2)

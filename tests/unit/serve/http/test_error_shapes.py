@@ -6,7 +6,7 @@ import pytest
 from small_gate import PATHS, SmallGate
 
 from attendo.serve.http import errors
-from attendo.serve.http.errors import Refusal, Shape, rendered, shape_of
+from attendo.serve.http.errors import ApiError, ApiName, api_for_path, build_error_response
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +31,11 @@ def gate() -> SmallGate:
         ("/livez", "ours"),
     ],
 )
-def test_a_path_belongs_to_an_api(path: str, shape: Shape) -> None:
-    assert shape_of(path) == shape
+def test_a_path_belongs_to_an_api(path: str, shape: ApiName) -> None:
+    assert api_for_path(path) == shape
 
 
-def message_of(shape: Shape, content: dict[str, Any]) -> str:
+def message_of(shape: ApiName, content: dict[str, Any]) -> str:
     """The message, from the only place where it may stand."""
     found: str
     if shape == "deepl":
@@ -55,7 +55,7 @@ def message_of(shape: Shape, content: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("shape", PATHS)
-def test_a_refusal_has_the_shape_of_its_api(gate: SmallGate, shape: Shape) -> None:
+def test_a_refusal_has_the_shape_of_its_api(gate: SmallGate, shape: ApiName) -> None:
     answered = gate.post(shape, refuse="unknown_model")
     assert answered.status_code == 404
     assert message_of(shape, answered.json()) == "there is no model named 'nobody': small"
@@ -65,7 +65,7 @@ def test_a_refusal_has_the_shape_of_its_api(gate: SmallGate, shape: Shape) -> No
 
 
 @pytest.mark.parametrize("shape", PATHS)
-def test_who_is_busy_says_when_to_come_back(gate: SmallGate, shape: Shape) -> None:
+def test_who_is_busy_says_when_to_come_back(gate: SmallGate, shape: ApiName) -> None:
     busy, ending = gate.post(shape, refuse="busy"), gate.post(shape, refuse="draining")
     assert (busy.status_code, ending.status_code) == (429, 503)
     assert busy.headers["retry-after"] == "1"
@@ -78,7 +78,7 @@ def test_who_is_busy_says_when_to_come_back(gate: SmallGate, shape: Shape) -> No
 
 
 @pytest.mark.parametrize("shape", PATHS)
-def test_what_does_not_fit_is_a_400_that_names_it(gate: SmallGate, shape: Shape) -> None:
+def test_what_does_not_fit_is_a_400_that_names_it(gate: SmallGate, shape: ApiName) -> None:
     answered = gate.client.post(PATHS[shape], json={"text": 5})
     assert answered.status_code == 400
     assert message_of(shape, answered.json()) == "text must be a text"
@@ -87,7 +87,7 @@ def test_what_does_not_fit_is_a_400_that_names_it(gate: SmallGate, shape: Shape)
 
 
 @pytest.mark.parametrize("shape", PATHS)
-def test_trouble_of_ours_is_told_without_its_words(gate: SmallGate, shape: Shape) -> None:
+def test_trouble_of_ours_is_told_without_its_words(gate: SmallGate, shape: ApiName) -> None:
     answered = gate.post(shape, fail="secret words")
     assert answered.status_code == 500
     assert message_of(shape, answered.json()).startswith("something went wrong in the server")
@@ -105,7 +105,7 @@ def test_trouble_of_ours_is_told_without_its_words(gate: SmallGate, shape: Shape
         (400, {"content": b"x", "headers": {"content-length": "1", "transfer-encoding": "chunked"}}),
     ],
 )
-def test_what_the_guard_refuses_has_it_too(gate: SmallGate, shape: Shape, status: int, sent: dict[str, Any]) -> None:
+def test_what_the_guard_refuses_has_it_too(gate: SmallGate, shape: ApiName, status: int, sent: dict[str, Any]) -> None:
     answered = gate.client.post(PATHS[shape], **sent)
     assert answered.status_code == status
     assert message_of(shape, answered.json())
@@ -126,7 +126,7 @@ def test_names_that_are_too_long_are_not_told_back(gate: SmallGate, monkeypatch:
         compared.append(name)
         return ""
 
-    monkeypatch.setattr(errors, "nearest", nearest)
+    monkeypatch.setattr(errors, "suggest_name", nearest)
     answered = gate.client.post(PATHS["ours"], json={"x" * 500_000: 1})
     assert answered.json()["error"]["param"] == "x" * 100
     assert len(answered.content) < 1_000
@@ -135,6 +135,6 @@ def test_names_that_are_too_long_are_not_told_back(gate: SmallGate, monkeypatch:
 
 
 def test_a_refusal_can_be_rendered_by_itself() -> None:
-    answered = rendered(Refusal("bad_key"), "/v2/usage")
+    answered = build_error_response(ApiError("bad_key"), "/v2/usage")
     assert (answered.status_code, answered.body.startswith(b'{"message":')) == (403, True)
-    assert rendered(Refusal("bad_key"), "/v1/models").headers["www-authenticate"] == "Bearer"
+    assert build_error_response(ApiError("bad_key"), "/v1/models").headers["www-authenticate"] == "Bearer"

@@ -10,7 +10,7 @@ from tiny import PATIENCE
 
 from attendo.serve.http.sse import event_stream
 from attendo.serve.scheduling.scheduler import BatchLimits
-from attendo.serve.scheduling.worker import Batcher
+from attendo.serve.scheduling.worker import ModelWorker
 from attendo.text_model import TextModel
 
 
@@ -20,8 +20,8 @@ def test_trouble_in_a_stream_is_its_last_event(small_model: TextModel, caplog: p
         raise ZeroDivisionError
 
     async def main() -> list[bytes]:
-        batcher = Batcher(small_model)
-        told = [part async for part in event_stream(batcher.each(items)).body_iterator]
+        batcher = ModelWorker(small_model)
+        told = [part async for part in event_stream(batcher.iterate(items)).body_iterator]
         await batcher.drain()
         return told
 
@@ -33,12 +33,12 @@ def test_trouble_in_a_stream_is_its_last_event(small_model: TextModel, caplog: p
 
 def test_a_line_that_is_full_is_told_in_the_stream(small_model: TextModel) -> None:
     async def main() -> list[bytes]:
-        batcher, released = Batcher(small_model, BatchLimits(waiting=1)), threading.Event()
+        batcher, released = ModelWorker(small_model, BatchLimits(max_queued=1)), threading.Event()
         tasks = [asyncio.create_task(batcher.run(lambda: released.wait(PATIENCE)))]
-        await until(lambda: batcher.running == 1)
+        await until(lambda: batcher.num_running == 1)
         tasks.append(asyncio.create_task(batcher.run(lambda: True)))
-        await until(lambda: batcher.waiting == 1)
-        told = [part async for part in event_stream(batcher.each(lambda: iter(()))).body_iterator]
+        await until(lambda: batcher.num_waiting == 1)
+        told = [part async for part in event_stream(batcher.iterate(lambda: iter(()))).body_iterator]
         released.set()
         await asyncio.gather(*tasks)
         await batcher.drain()

@@ -12,8 +12,8 @@ from small_gate import written
 from small_server import API, TEXT, Asking, error_of
 
 from attendo.serve.explorer import catalogue_routes
-from attendo.serve.http.metrics import Tally
-from attendo.serve.http.middleware import ASKING, Guard, host_name
+from attendo.serve.http.metrics import ServerMetrics
+from attendo.serve.http.middleware import GENERATION_ROUTES, RequestGuard, host_name
 from attendo.serve.settings import ServeSettings
 
 Message = dict[str, Any]
@@ -156,7 +156,7 @@ def test_who_is_waiting_when_the_server_ends_is_told() -> None:
 
 def test_who_comes_when_the_server_ends_is_told_too() -> None:
     guard = guarded(_never)
-    guard.office.draining = True
+    guard.gateway.draining = True
     assert _status(guard, OURS) == 503
 
 
@@ -200,11 +200,11 @@ def test_files_of_the_page_are_served(server: Asking, tmp_path: Path, monkeypatc
     (folder / "notes.txt").write_text("none of the page", "utf-8")
     (tmp_path / "secret.js").write_text("secret", "utf-8")
     (folder / "link.js").symlink_to(tmp_path / "secret.js")
-    answered = catalogue_routes._file(folder, "a.js")
+    answered = catalogue_routes._file_response(folder, "a.js")
     assert answered.media_type == "text/javascript; charset=utf-8"
     for path in ("", "nothing.js", "notes.txt", "link.js", "../secret.js", "/etc/passwd", "a.js\0", "x" * 5000):
         with pytest.raises(Exception, match="no_page"):
-            catalogue_routes._file(folder, path)
+            catalogue_routes._file_response(folder, path)
 
 
 @pytest.mark.parametrize(
@@ -223,10 +223,12 @@ def test_an_answer_has_no_number_that_json_has_not(server: Asking) -> None:
     assert "Infinity" not in answered.text
 
 
-def guarded(app: Any, settings: ServeSettings | None = None) -> Guard:
+def guarded(app: Any, settings: ServeSettings | None = None) -> RequestGuard:
     """With as much of an office as a guard looks at."""
-    office: Any = SimpleNamespace(settings=settings or ServeSettings(), tally=Tally(), draining=False, full=False)
-    return Guard(app, office)
+    office: Any = SimpleNamespace(
+        settings=settings or ServeSettings(), metrics=ServerMetrics(), draining=False, is_full=False
+    )
+    return RequestGuard(app, office)
 
 
 async def _never(scope: Any, receive: Any, send: Any) -> None:
@@ -238,19 +240,19 @@ async def _empty(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def _status(guard: Guard, headers: Headers, receive: Receive | None = None) -> int | None:
+def _status(guard: RequestGuard, headers: Headers, receive: Receive | None = None) -> int | None:
     """What a request with these headers is answered with."""
     return next((message["status"] for message in _sent(guard, headers, receive) if "status" in message), None)
 
 
-def _sent(guard: Guard, headers: Headers, receive: Receive | None = None) -> list[Message]:
+def _sent(guard: RequestGuard, headers: Headers, receive: Receive | None = None) -> list[Message]:
     sent: list[Message] = []
     asyncio.run(_asked(guard, headers, sent, receive))
     return sent
 
 
 async def _asked(
-    guard: Guard, headers: Headers, sent: list[Message], receive: Receive | None = None, path: str = "/api/v1/x"
+    guard: RequestGuard, headers: Headers, sent: list[Message], receive: Receive | None = None, path: str = "/api/v1/x"
 ) -> None:
     """Without a body, by a client that stays, unless `receive` has it otherwise."""
     messages = [{"type": "http.request", "body": b""}]
@@ -270,8 +272,8 @@ async def _asked(
 def test_S5_where_nobody_has_room_a_program_is_refused_before_its_request_is_looked_at() -> None:
     for path, passed in (("/translate", False), ("/v1/chat/completions", False), ("/api/v1/answer", True)):
         guard, sent = guarded(_empty), list[Message]()
-        guard._templates = SimpleNamespace(of=lambda path: path)  # type: ignore[assignment]
-        guard.office.full, guard.office.waiting = True, 7  # type: ignore[misc]
+        guard._route_templates = SimpleNamespace(match=lambda path: path)  # type: ignore[assignment]
+        guard.gateway.is_full, guard.gateway.num_waiting = True, 7  # type: ignore[misc]
         asyncio.run(_asked(guard, OURS, sent, path=path))
         headers = dict(sent[0]["headers"])
         assert sent[0]["status"] == (204 if passed else 429), path
@@ -280,4 +282,4 @@ def test_S5_where_nobody_has_room_a_program_is_refused_before_its_request_is_loo
 
 
 def test_the_routes_that_are_refused_so_are_routes(server: Asking) -> None:
-    assert {("POST", route) for route in ASKING} <= set(routes_of(server.app))
+    assert {("POST", route) for route in GENERATION_ROUTES} <= set(routes_of(server.app))

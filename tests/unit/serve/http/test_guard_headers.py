@@ -8,8 +8,8 @@ import pytest
 from small_gate import PATHS, SmallGate, written
 from small_server import API, TEXT, Asking, error_of, parsed_events
 
-from attendo.serve.http.errors import Refusal
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.http.errors import ApiError
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.text_model import TextModel
 
 EXACT = {
@@ -116,13 +116,13 @@ def test_another_page_than_the_one_that_is_named_may_not(origin: str) -> None:
 def test_trouble_in_the_midst_of_a_stream_has_the_id_too(
     small_model: TextModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = Asking(NamedModel("small", small_model))
+    server = Asking(ModelSpec("small", small_model))
 
     async def stream(*arguments: Any, **named: Any) -> AsyncIterator[str]:
         yield "I"
-        raise Refusal("too_late")
+        raise ApiError("too_late")
 
-    monkeypatch.setattr(server.app.office.served(None).batcher, "stream", stream)
+    monkeypatch.setattr(server.app.gateway.get_model(None).worker, "stream", stream)
     answered = server.client.post(
         f"{API}/generate", json={"texts": [TEXT], "stream": True}, headers={"x-request-id": "mine"}
     )

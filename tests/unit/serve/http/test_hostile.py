@@ -18,7 +18,7 @@ from tiny import PATIENCE
 
 from attendo.serve.app import create_app
 from attendo.serve.http.metrics import resident_bytes
-from attendo.serve.http.middleware import Guard
+from attendo.serve.http.middleware import RequestGuard
 from attendo.serve.settings import ServeSettings
 
 OF_EACH_API = ("/translate", "/v2/translate", "/v1/chat/completions", "/hf/translation", f"{API}/generate")
@@ -41,19 +41,19 @@ AT_ONCE = 8
 
 
 @pytest.fixture(scope="module")
-def app() -> Guard:
+def app() -> RequestGuard:
     return create_app(polyglot.served(), ServeSettings(**QUICK))
 
 
 @pytest.fixture(scope="module")
-def port(app: Guard) -> Iterator[int]:
-    asyncio.run(app.office.warm_up())
+def port(app: RequestGuard) -> Iterator[int]:
+    asyncio.run(app.gateway.warm_up())
     with served(app) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def asking(app: Guard) -> list[tuple[str, str]]:
+def asking(app: RequestGuard) -> list[tuple[str, str]]:
     """Every method and path of the application."""
     found = [
         (method, str(each.path).replace("{", "").replace(":path}", "").replace("}", ""))

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from tiny import SOURCES
 
-from attendo.serve.http.errors import Refusal
-from attendo.serve.language_detection import detect
-from attendo.serve.languages import code_of
-from attendo.serve.translation.documents import read
-from attendo.serve.translation.segmenter import TextPlan
+from attendo.serve.http.errors import ApiError
+from attendo.serve.language_detection import detect_language
+from attendo.serve.languages import language_code
+from attendo.serve.translation.documents import decode_document
+from attendo.serve.translation.segmenter import SegmentedText
 from attendo.text import Characters, SentencePiece, Words
-from attendo.text_model.sentence_splitting import joined, sentences
+from attendo.text_model.sentence_splitting import join_texts, split_sentences
 
 CHARACTERS = 5_000
 WORST = {
@@ -68,14 +68,14 @@ def tokenizers() -> dict[str, Any]:
 def _document(text: str) -> None:
     for kind in ("text", "html", "xml"):
         try:
-            read(text.encode(), kind)  # type: ignore[arg-type]
-        except Refusal:
+            decode_document(text.encode(), kind)  # type: ignore[arg-type]
+        except ApiError:
             continue
 
 
 def _plan(text: str, kind: Any) -> None:
-    plan = TextPlan(text, kind)
-    assert len(plan.asked) <= len(text)
+    plan = SegmentedText(text, kind)
+    assert len(plan.sentences) <= len(text)
 
 
 LOOKED_AT_BY: dict[str, Callable[[str], Any]] = {
@@ -84,9 +84,9 @@ LOOKED_AT_BY: dict[str, Callable[[str], Any]] = {
         for name in ("words", "characters", "bpe", "unigram")
     },
     "unknown words": lambda text: tokenizers()["words"].unknown(text),
-    "detection": lambda text: detect(text, ["en", "zh", "de", "ru"]),
-    "sentences": lambda text: joined(sentences(text)),
-    "languages": code_of,
+    "detection": lambda text: detect_language(text, ["en", "zh", "de", "ru"]),
+    "sentences": lambda text: join_texts(split_sentences(text)),
+    "languages": language_code,
     "documents": _document,
     "plain text": lambda text: _plan(text, "text"),
     "HTML": lambda text: _plan(text, "html"),

@@ -6,7 +6,7 @@ import pytest
 from small_gate import PATHS, SmallGate, written
 
 from attendo.serve.http import auth
-from attendo.serve.http.errors import Shape
+from attendo.serve.http.errors import ApiName
 
 KEY = "Key-0123456789abcdef"
 NEAR = [KEY[:-1], KEY + "x", KEY.lower(), KEY[::-1], f"{KEY},{KEY}", "\x7f", "é" * 20, "x" * 8_000]
@@ -19,7 +19,7 @@ def gate() -> SmallGate:
 
 
 @pytest.mark.parametrize("shape", PATHS)
-def test_a_key_opens(gate: SmallGate, shape: Shape) -> None:
+def test_a_key_opens(gate: SmallGate, shape: ApiName) -> None:
     assert gate.post(shape, {"x-api-key": KEY}).status_code == 200
     assert gate.post(shape, {"x-api-key": "another"}).status_code == 200
     assert gate.post(shape, {"authorization": f"{SCHEMES.get(shape, 'Bearer')} {KEY}"}).status_code == 200
@@ -27,7 +27,7 @@ def test_a_key_opens(gate: SmallGate, shape: Shape) -> None:
 
 @pytest.mark.parametrize("shape", PATHS)
 @pytest.mark.parametrize("key", [None, "", *NEAR])
-def test_nothing_else_does(gate: SmallGate, shape: Shape, key: str | None) -> None:
+def test_nothing_else_does(gate: SmallGate, shape: ApiName, key: str | None) -> None:
     headers = {} if key is None else {b"authorization": b"Bearer " + key.encode()}
     with written() as lines:
         answered = gate.client.post(PATHS[shape], json={}, headers=headers)  # type: ignore[arg-type]
@@ -62,10 +62,10 @@ def test_every_key_is_compared_in_constant_time(gate: SmallGate, monkeypatch: py
         return compare_digest(given, known)
 
     monkeypatch.setattr(auth.hmac, "compare_digest", compared)
-    auth.admitted(gate.office, "another")
+    auth.require_key(gate.office, "another")
     assert seen == [b"another", KEY.encode()]
     with pytest.raises(Exception, match="bad_key"):
-        auth.admitted(gate.office, "\ud800")
+        auth.require_key(gate.office, "\ud800")
 
 
 def test_a_key_never_reaches_log_or_metrics(gate: SmallGate) -> None:

@@ -34,7 +34,7 @@ def crowded(count: int, sent: bytes = b"", in_flight: int = 0) -> Iterator[tuple
         for _ in range(count):
             clients.append(stack.enter_context(connected(port)))
             clients[-1].sendall(sent)
-        while app.office.tally.registry.get_sample_value("attendo_in_flight_requests") != in_flight:
+        while app.gateway.metrics.registry.get_sample_value("attendo_in_flight_requests") != in_flight:
             threading.Event().wait(0.005)
         yield port, clients
 

@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from small_gate import PATHS, SmallGate
 from small_server import API, TEXT, Asking, random_model
 
-from attendo.serve.http.metrics import Tally, resident_bytes
-from attendo.serve.http.middleware import Guard
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.http.metrics import ServerMetrics, resident_bytes
+from attendo.serve.http.middleware import RequestGuard
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import TextModel
 
@@ -61,8 +61,8 @@ def test_tokens_and_times_are_counted() -> None:
     gate = SmallGate()
     for _ in range(3):
         gate.post("deepl")
-    gate.office.tally.first_token(0.2)
-    gate.office.tally.timed(0.3, 4.0)
+    gate.office.metrics.observe_first_token(0.2)
+    gate.office.metrics.observe_times(0.3, 4.0)
     numbers = gate.numbers()
     assert numbers['attendo_source_tokens_total{model="small"}'] == 9
     assert numbers['attendo_target_tokens_total{model="small"}'] == 12
@@ -73,7 +73,7 @@ def test_tokens_and_times_are_counted() -> None:
 
 
 def test_what_is_scored_is_counted_as_read(small_model: TextModel) -> None:
-    server = Asking(NamedModel("small", small_model), settings=ServeSettings(metrics_open=True))
+    server = Asking(ModelSpec("small", small_model), settings=ServeSettings(metrics_open=True))
     pairs = [{"source": TEXT, "target": "猫 坐"}] * 9 + [{"source": "", "target": ""}]
     assert server.raw("score", pairs=pairs).status_code == 200
     numbers = dict(line.rsplit(" ", 1) for line in server.client.get("/metrics").text.splitlines())
@@ -83,9 +83,9 @@ def test_what_is_scored_is_counted_as_read(small_model: TextModel) -> None:
 
 
 def test_how_models_stand_is_looked_up_when_it_is_asked_for() -> None:
-    batcher = SimpleNamespace(waiting=3, running=2, batch_size=7, timed=None)
-    one = SimpleNamespace(name="one", batcher=batcher, sha256="ab12")
-    other = SimpleNamespace(name="other", batcher=batcher, sha256=None)
+    batcher = SimpleNamespace(num_waiting=3, num_running=2, batch_size=7, on_finished=None)
+    one = SimpleNamespace(name="one", worker=batcher, sha256="ab12")
+    other = SimpleNamespace(name="other", worker=batcher, sha256=None)
     gate = SmallGate(models=(one, other))
     numbers = gate.numbers()
     assert numbers['attendo_waiting_requests{model="one"}'] == 3
@@ -94,9 +94,9 @@ def test_how_models_stand_is_looked_up_when_it_is_asked_for() -> None:
     assert numbers['attendo_model_info{model="one",sha256="ab12"}'] == 1
     assert numbers['attendo_model_info{model="other",sha256=""}'] == 1
     assert numbers["attendo_resident_bytes"] > 1e6
-    batcher.waiting = 0
+    batcher.num_waiting = 0
     assert gate.numbers()['attendo_waiting_requests{model="one"}'] == 0
-    assert batcher.timed == gate.office.tally.timed
+    assert batcher.on_finished == gate.office.metrics.observe_times
 
 
 def test_memory_is_that_of_now() -> None:
@@ -125,7 +125,7 @@ def test_whoever_has_a_key_may_read_them_too() -> None:
 
 @pytest.mark.parametrize("when", ["before its body came", "while it is computed", "while it is told", "after it all"])
 def test_a_client_that_leaves_is_counted_once(when: str) -> None:
-    office: Any = SimpleNamespace(settings=ServeSettings(), tally=Tally(), draining=False, full=False)
+    office: Any = SimpleNamespace(settings=ServeSettings(), metrics=ServerMetrics(), draining=False, is_full=False)
     started, leaves = asyncio.Event(), asyncio.Event()
     ended: list[str] = []
 
@@ -158,8 +158,8 @@ def test_a_client_that_leaves_is_counted_once(when: str) -> None:
         pass
 
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
-    asyncio.run(Guard(app, office)(scope, receive, send))
-    value = office.tally.registry.get_sample_value
+    asyncio.run(RequestGuard(app, office)(scope, receive, send))
+    value = office.metrics.registry.get_sample_value
     stayed = when == "after it all"
     assert value("attendo_cancelled_total") == (0 if stayed else 1)
     assert value("attendo_requests_total", {"route": "none", "status": "200" if stayed else "499"}) == 1
@@ -168,7 +168,7 @@ def test_a_client_that_leaves_is_counted_once(when: str) -> None:
 
 
 def test_a_real_server_counts_too(small_model: TextModel) -> None:
-    server = Asking(NamedModel("small", small_model), settings=ServeSettings(metrics_open=True))
+    server = Asking(ModelSpec("small", small_model), settings=ServeSettings(metrics_open=True))
     for _ in range(2):
         assert server.raw("generate", texts=[TEXT]).status_code == 200
     numbers = {
@@ -184,9 +184,9 @@ def test_a_real_server_counts_too(small_model: TextModel) -> None:
 
 
 def test_two_applications_in_one_process_do_not_mix() -> None:
-    one, other = Asking(NamedModel("a", random_model())), Asking(NamedModel("b", random_model()))
+    one, other = Asking(ModelSpec("a", random_model())), Asking(ModelSpec("b", random_model()))
     one.get("models")
-    found = other.app.office.tally.registry.get_sample_value(
+    found = other.app.gateway.metrics.registry.get_sample_value(
         "attendo_requests_total", {"route": f"{API}/models", "status": "200"}
     )
     assert found is None

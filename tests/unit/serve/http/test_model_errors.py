@@ -9,11 +9,11 @@ import torch
 from small_server import Asking, error_of, parsed_events, random_model
 from tiny import Command, tiny_model
 
-from attendo.serve.scheduling.registry import NamedModel
-from attendo.text.model_card import About
+from attendo.serve.scheduling.registry import ModelSpec
+from attendo.text.model_card import ModelCard
 
 BAD, GOOD = "I love NLP", "the cat sat"  # a word of the first is no number
-FORTH = About(task="translation", source_language="en", target_language="zh")
+FORTH = ModelCard(task="translation", source_language="en", target_language="zh")
 ASKED: dict[str, dict[str, Any]] = {
     "/api/v1/generate": {"texts": [GOOD, BAD]},
     "/api/v1/score": {"pairs": [{"source": BAD, "target": "猫"}]},
@@ -33,8 +33,8 @@ def unsound() -> Asking:
     assert model.network.source is not None
     with torch.no_grad():
         model.network.source.tokens.weight[word] = float("nan")
-    server = Asking(NamedModel("unsound", model, about=FORTH))
-    server.app.office.warm = True
+    server = Asking(ModelSpec("unsound", model, about=FORTH))
+    server.app.gateway.is_warm = True
     return server
 
 

@@ -11,14 +11,14 @@ from small_server import API, TEXT, Asking, random_model
 from starlette.testclient import TestClient
 
 from attendo.serve.app import create_app
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
-from attendo.text.model_card import About
+from attendo.text.model_card import ModelCard
 
 pytestmark = needs("schemathesis")
 schemathesis: Any = LateModule("schemathesis")
 
-EN_ZH = About(task="translation", source_language="en", target_language="zh")
+EN_ZH = ModelCard(task="translation", source_language="en", target_language="zh")
 CHAT = {"model": "small", "messages": [{"role": "user", "content": TEXT}]}
 # What is well asked: strings that are drawn rarely name a language.
 GOOD: list[tuple[str, dict[str, Any]]] = [
@@ -54,8 +54,8 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("documents")
     # How long it takes is asked elsewhere: here shapes are checked at every step, and that takes long.
     limits = ServeSettings(hosts=("testserver",), documents_folder=folder, deadline_seconds=600)
-    app = create_app([NamedModel("small", random_model(), about=EN_ZH)], limits)
-    app.office.warm = True
+    app = create_app([ModelSpec("small", random_model(), about=EN_ZH)], limits)
+    app.gateway.is_warm = True
     config = schemathesis.Config.from_dict({"checks": STATUSES, "request-timeout": 600})
     return schemathesis.openapi.from_asgi(f"{API}/openapi.json", app, config=config)
 
@@ -148,7 +148,7 @@ def test_every_operation_says_what_it_does_and_how_it_is_refused(described: Any)
 
 
 def test_the_file_says_who_wants_a_key() -> None:
-    server = Asking(NamedModel("small", random_model()), settings=ServeSettings(keys=("right",)))
+    server = Asking(ModelSpec("small", random_model()), settings=ServeSettings(keys=("right",)))
     file = server.client.get(f"{API}/openapi.json").json()
     stranger = TestClient(server.app, base_url="http://localhost", client=("192.0.2.1", 1))
     for path, methods in file["paths"].items():
@@ -157,7 +157,7 @@ def test_the_file_says_who_wants_a_key() -> None:
             assert (status in (401, 403)) == ("security" in operation), (method, path, status)
             assert status not in (401, 403) or str(status) in operation["responses"]
     assert file["components"]["securitySchemes"]["key"] == {"type": "http", "scheme": "bearer"}
-    open_file = Asking(NamedModel("small", random_model())).get("openapi.json")
+    open_file = Asking(ModelSpec("small", random_model())).get("openapi.json")
     assert "security" not in str(open_file)
 
 

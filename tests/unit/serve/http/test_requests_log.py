@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from small_gate import PATHS, SmallGate, written
 
-from attendo.serve.http.access_log import Entry, Lines, log_config, where
+from attendo.serve.http.access_log import AccessLogEntry, LogFormatter, error_location, log_config
 
 CANARY = "canary7f3a"
 slow = pytest.mark.slow
@@ -99,14 +99,14 @@ def test_any_record_is_one_line(kind: Any) -> None:
         raise ValueError(CANARY)
     except ValueError:
         record = logging.LogRecord("x", logging.ERROR, "", 0, "two\nlines %s", ("\r\nand",), sys.exc_info())
-    line = Lines(kind).format(record)
+    line = LogFormatter(kind).format(record)
     assert len(line.splitlines()) == 1
     assert "two lines and" in line
     assert CANARY not in line
     assert "ValueError at test_requests_log.py" in line
-    assert where(ValueError(CANARY)) == "ValueError at an unknown place"
-    entry = logging.makeLogRecord({"entry": Entry("id", "GET", "/x\n", 200)})
-    assert kind == "text" or len(Lines(kind).format(entry).splitlines()) == 1
+    assert error_location(ValueError(CANARY)) == "ValueError at an unknown place"
+    entry = logging.makeLogRecord({"entry": AccessLogEntry("id", "GET", "/x\n", 200)})
+    assert kind == "text" or len(LogFormatter(kind).format(entry).splitlines()) == 1
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_uvicorn_writes_alike_and_nothing_about_requests(capsys: pytest.CaptureF
     except ValueError as error:
         logging.getLogger("uvicorn.error").error("Exception in ASGI application\n", exc_info=error)
     logging.getLogger("asyncio").warning("slow")
-    Entry("id", "GET", "/x", 200).write()
+    AccessLogEntry("id", "GET", "/x", 200).write()
     said = capsys.readouterr().err
     assert all(line.startswith("{") for line in said.splitlines()), said
     told = [json.loads(line) for line in said.splitlines()]

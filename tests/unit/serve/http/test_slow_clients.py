@@ -17,8 +17,8 @@ from raw_http import PROMISED, connected, exchanged, received, request, served
 from tiny import PATIENCE
 
 from attendo.serve.app import create_app
-from attendo.serve.http.metrics import Tally
-from attendo.serve.http.middleware import Guard
+from attendo.serve.http.metrics import ServerMetrics
+from attendo.serve.http.middleware import RequestGuard
 from attendo.serve.settings import ServeSettings
 
 HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n"
@@ -113,12 +113,12 @@ def test_who_does_not_read_is_not_written_to_for_ever() -> None:
         client.connect(("127.0.0.1", port))
         client.sendall(request("/", method="GET"))
         assert stopped.wait(PATIENCE)
-    assert guard.office.tally.registry.get_sample_value("attendo_cancelled_total") == 1
+    assert guard.gateway.metrics.registry.get_sample_value("attendo_cancelled_total") == 1
 
 
 def test_clients_that_hang_up_are_counted_once_and_leave_nothing_behind() -> None:
     app = create_app(polyglot.served("forth"))
-    value = app.office.tally.registry.get_sample_value
+    value = app.gateway.metrics.registry.get_sample_value
     streamed = {"model": "forth", "messages": [{"role": "user", "content": polyglot.ENGLISH}], "stream": True}
     with served(app) as port:
         for number in range(12):
@@ -131,11 +131,11 @@ def test_clients_that_hang_up_are_counted_once_and_leave_nothing_behind() -> Non
                 if number % 3:
                     _until(lambda: value("attendo_in_flight_requests") == 1)
         _until(lambda: value("attendo_in_flight_requests") == 0)
-        _until(lambda: app.office.served(None).batcher.running == 0)
+        _until(lambda: app.gateway.get_model(None).worker.num_running == 0)
         left = value("attendo_cancelled_total") or 0
         stayed = sum(
             sample.value
-            for metric in app.office.tally.registry.collect()
+            for metric in app.gateway.metrics.registry.collect()
             for sample in metric.samples
             if sample.name == "attendo_requests_total" and sample.labels["status"] != "499"
         )
@@ -224,9 +224,11 @@ async def _answering(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"ok"})
 
 
-def _guard(app: Any) -> Guard:
-    office: Any = SimpleNamespace(settings=ServeSettings(**LIMITS), tally=Tally(), draining=False, full=False)
-    return Guard(app, office)
+def _guard(app: Any) -> RequestGuard:
+    office: Any = SimpleNamespace(
+        settings=ServeSettings(**LIMITS), metrics=ServerMetrics(), draining=False, is_full=False
+    )
+    return RequestGuard(app, office)
 
 
 def _percentile(port: int, seconds: float) -> float:

@@ -11,12 +11,12 @@ from batcher_users import LONG, WORDS, asking, sentences, until
 from error_codes import has_code
 from small_server import random_model
 
-from attendo.decode.step_hook import between_steps
+from attendo.decode.step_hook import run_step_hook
 from attendo.errors import UsageError
-from attendo.serve.scheduling.batches import SeatMaker
-from attendo.serve.scheduling.jobs import Event, Finished, Job, Texts
+from attendo.serve.scheduling.batches import BatchFactory
+from attendo.serve.scheduling.jobs import GenerateJob, JobEvent, JobFinished, ScheduledJob
 from attendo.serve.scheduling.scheduler import Scheduler
-from attendo.serve.scheduling.worker import Batcher, BatchLimits
+from attendo.serve.scheduling.worker import BatchLimits, ModelWorker
 from attendo.text_model import Result, TextModel
 
 OPTIONS: tuple[dict[str, Any], ...] = (
@@ -60,7 +60,7 @@ def asked(lively_model: TextModel) -> Asked:
 @pytest.mark.short(1)
 @pytest.mark.parametrize("fixed", [False, True], ids=["crowd", "slots"])
 def test_S12_answers_are_those_of_each_alone(lively_model: TextModel, asked: Asked, fixed: bool) -> None:
-    batcher = Batcher(lively_model, BatchLimits(side_by_side=5), fixed)
+    batcher = ModelWorker(lively_model, BatchLimits(max_batch_size=5), fixed)
 
     async def one(number: int) -> list[Result]:
         await asyncio.sleep(0.002 * (number % 7))
@@ -87,7 +87,7 @@ def told(result: Result) -> Any:
 def test_S15_a_stream_joined_is_the_answer(lively_model: TextModel, options: dict[str, Any], fixed: bool) -> None:
     texts = ["", *sentences(3, longest=5)]
     expected = [lively_model.generate([text], **options)[0].text for text in texts]
-    batcher = Batcher(lively_model, fixed=fixed)
+    batcher = ModelWorker(lively_model, static_shapes=fixed)
 
     async def one(text: str) -> list[str]:
         return [part async for part in batcher.stream(text, **options)]
@@ -105,7 +105,7 @@ def test_S15_a_stream_joined_is_the_answer(lively_model: TextModel, options: dic
 def test_split_texts_stream_sentence_by_sentence_and_beams_tell_something_before_the_end(
     small_model: TextModel,
 ) -> None:
-    batcher, text, options = Batcher(small_model), "the cat. a dog! I love NLP", {"split": True, "max_source": 4}
+    batcher, text, options = ModelWorker(small_model), "the cat. a dog! I love NLP", {"split": True, "max_source": 4}
 
     async def work() -> None:
         assert [result.text for result in await batcher.generate([text], **options)] == [
@@ -123,7 +123,7 @@ def test_split_texts_stream_sentence_by_sentence_and_beams_tell_something_before
 @pytest.mark.short(1)
 @pytest.mark.parametrize("fixed", [False, True], ids=["crowd", "slots"])
 def test_short_requests_come_while_a_long_one_runs_and_leave_before_it(small_model: TextModel, fixed: bool) -> None:
-    batcher, order = Batcher(small_model, fixed=fixed), list[str]()
+    batcher, order = ModelWorker(small_model, static_shapes=fixed), list[str]()
 
     async def one(name: str, **options: Any) -> None:
         await batcher.generate(["the cat sat"], **options)
@@ -132,7 +132,7 @@ def test_short_requests_come_while_a_long_one_runs_and_leave_before_it(small_mod
     async def work() -> None:
         # Of the same width, so that they are in the same seats.
         long = asyncio.create_task(one("long", max_length=60, min_length=60))
-        await until(lambda: batcher.running == 1)
+        await until(lambda: batcher.num_running == 1)
         for name in ("first", "second"):
             await one(name, max_length=3, min_length=1)
         assert not long.done()
@@ -143,36 +143,36 @@ def test_short_requests_come_while_a_long_one_runs_and_leave_before_it(small_mod
 
 
 def test_a_wide_request_does_not_hold_up_narrow_ones(small_model: TextModel) -> None:
-    batcher = Batcher(small_model)
+    batcher = ModelWorker(small_model)
 
     async def work() -> None:
         wide = asyncio.create_task(batcher.generate([" ".join(WORDS * 20)], max_length=400, min_length=400))
-        await until(lambda: batcher.running == 1)
+        await until(lambda: batcher.num_running == 1)
         for _ in range(3):
             assert await batcher.generate(["the cat sat"], min_length=1)
         assert not wide.done()
-        assert len(batcher._scheduler._lanes) == 2
+        assert len(batcher._scheduler._groups) == 2
         wide.cancel()
-        await until(lambda: batcher.running == 0)
+        await until(lambda: batcher.num_running == 0)
 
     asking(batcher, work())
 
 
 def test_the_same_request_twice_is_answered_once_and_lives_as_long_as_one_listens(small_model: TextModel) -> None:
-    batcher = Batcher(small_model)
+    batcher = ModelWorker(small_model)
 
     def ask(length: int) -> asyncio.Task[list[Result]]:
         return asyncio.create_task(batcher.generate(["the cat sat"], max_length=length, min_length=length))
 
     async def work() -> None:
         one, other, shorter = ask(60), ask(60), ask(40)
-        await until(lambda: batcher.running == 3)
-        (lane,) = batcher._scheduler._lanes.values()
-        assert len(lane._replies) == 2
+        await until(lambda: batcher.num_running == 3)
+        (lane,) = batcher._scheduler._groups.values()
+        assert len(lane._responses) == 2
         one.cancel()
         await shorter
         again = ask(41)  # the same but for its limit, like one that leaves
-        await until(lambda: batcher.running == 2)
+        await until(lambda: batcher.num_running == 2)
         other.cancel()
         assert len((await again)[0].ids) == 41
 
@@ -180,7 +180,7 @@ def test_the_same_request_twice_is_answered_once_and_lives_as_long_as_one_listen
 
 
 def test_wrong_options_are_told_as_the_model_tells_them(small_model: TextModel) -> None:
-    batcher = Batcher(small_model)
+    batcher = ModelWorker(small_model)
 
     async def work() -> None:
         for options in ({"beam": 4, "sample": True}, {"bream": 2}, {"prefix": ["a", "b"]}):
@@ -197,36 +197,36 @@ def test_wrong_options_are_told_as_the_model_tells_them(small_model: TextModel) 
 
 def test_more_kinds_than_take_turns_are_all_answered(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while those that take turns always have something to do."""
-    monkeypatch.setattr("attendo.serve.scheduling.scheduler._OPEN", 2)
-    monkeypatch.setattr("attendo.serve.scheduling.scheduler._TURNS", 4)
+    monkeypatch.setattr("attendo.serve.scheduling.scheduler._MAX_OPEN_GROUPS", 2)
+    monkeypatch.setattr("attendo.serve.scheduling.scheduler._MAX_STEPS_PER_GROUP", 4)
     scheduler, under_way = (
-        Scheduler(small_model, SeatMaker(small_model), BatchLimits(tokens=10_000), lambda: None),
-        list[tuple[int, list[Event]]](),
+        Scheduler(small_model, BatchFactory(small_model), BatchLimits(max_batch_tokens=10_000), lambda: None),
+        list[tuple[int, list[JobEvent]]](),
     )
 
     texts = iter(sentences(400))
 
-    def ask(seed: int, length: int) -> list[Event]:
-        heard: list[Event] = []
+    def ask(seed: int, length: int) -> list[JobEvent]:
+        heard: list[JobEvent] = []
         options = {"sample": True, "seed": seed, "max_length": length, "min_length": length}
-        scheduler.take(Job(Texts((next(texts),), options), heard.append))
+        scheduler.add(ScheduledJob(GenerateJob((next(texts),), options), heard.append))
         return heard
 
     for seed in (0, 0, 1, 1):
         under_way.append((seed, ask(seed, 5 + len(under_way) % 2)))
-        scheduler.turn(0.0)
+        scheduler.step(0.0)
     others = [ask(seed, 3) for seed in (2, 3, 4)]
     for _ in range(100):
-        scheduler.turn(0.0)
+        scheduler.step(0.0)
         under_way = [(seed, ask(seed, 6) if heard else heard) for seed, heard in under_way]
         if all(others):
             break
-    assert [type(heard[-1]) for heard in others] == [Finished] * 3
+    assert [type(heard[-1]) for heard in others] == [JobFinished] * 3
 
 
 @pytest.mark.slow
 def test_kinds_that_nobody_asks_for_are_forgotten(small_model: TextModel) -> None:
-    batcher = Batcher(small_model)
+    batcher = ModelWorker(small_model)
     expected = [small_model.generate(["the cat"], sample=True, seed=seed)[0].text for seed in range(12)]
 
     async def work() -> list[str]:
@@ -234,11 +234,11 @@ def test_kinds_that_nobody_asks_for_are_forgotten(small_model: TextModel) -> Non
         return [results[0].text for results in await asyncio.gather(*answers)]
 
     assert asking(batcher, work()) == expected
-    assert len(batcher._scheduler._lanes) == 8
+    assert len(batcher._scheduler._groups) == 8
 
 
 def test_other_work_is_done_in_the_same_thread_between_steps(small_model: TextModel) -> None:
-    batcher = Batcher(small_model)
+    batcher = ModelWorker(small_model)
 
     def numbers() -> Iterator[int]:
         for number in range(3):
@@ -246,20 +246,20 @@ def test_other_work_is_done_in_the_same_thread_between_steps(small_model: TextMo
 
     async def work() -> None:
         long = asyncio.create_task(batcher.generate(["the cat"], **LONG))
-        await until(lambda: batcher.running == 1)
-        assert [number async for number in batcher.each(numbers)] == [0, 1, 2]
+        await until(lambda: batcher.num_running == 1)
+        assert [number async for number in batcher.iterate(numbers)] == [0, 1, 2]
         thread = await batcher.run(threading.get_ident)
         assert thread != threading.get_ident()
         assert not long.done()
         long.cancel()
-        await until(lambda: batcher.running == 0)
+        await until(lambda: batcher.num_running == 0)
 
     asking(batcher, work())
 
 
 def test_a_batcher_serves_one_event_loop_after_another() -> None:
     model = random_model()
-    batcher = Batcher(model)
+    batcher = ModelWorker(model)
     expected = model.generate(["the cat"])[0].text
     for _ in range(2):
         assert asyncio.run(batcher.generate(["the cat"]))[0].text == expected
@@ -279,12 +279,12 @@ def test_a_batcher_serves_one_event_loop_after_another() -> None:
 )
 def test_nobody_waits_for_what_cannot_be_seated(small_model: TextModel, heavy: dict[str, Any]) -> None:
     """Those who come later, for texts or for anything else, have their answers first."""
-    batcher = Batcher(small_model)
+    batcher = ModelWorker(small_model)
     alone = [each.text for each in small_model.generate(sentences(3))]
 
     async def work() -> None:
         long = asyncio.create_task(batcher.generate(["the cat"], **LONGER, **heavy))
-        await until(lambda: batcher.running == 1)
+        await until(lambda: batcher.num_running == 1)
         assert [each.text for each in await batcher.generate(sentences(3))] == alone
         assert await batcher.run(lambda: 7) == 7
         assert not long.done()
@@ -297,16 +297,16 @@ def test_nobody_waits_for_what_cannot_be_seated(small_model: TextModel, heavy: d
 @pytest.mark.slow
 def test_who_sat_down_meanwhile_goes_on_afterwards(small_model: TextModel) -> None:
     """Also where what was under way is done in torch's inference mode, whose tensors nobody else may change."""
-    batcher = Batcher(small_model)
+    batcher = ModelWorker(small_model)
 
     def under_way() -> None:
         with torch.inference_mode():
-            while batcher.running < 2:
-                between_steps()
+            while batcher.num_running < 2:
+                run_step_hook()
 
     async def work() -> None:
         piece = asyncio.create_task(batcher.run(under_way))
-        await until(lambda: batcher.running == 1)
+        await until(lambda: batcher.num_running == 1)
         longer = asyncio.create_task(batcher.generate(["a dog"], beam=3, **LONGER))
         await piece
         assert not longer.done()

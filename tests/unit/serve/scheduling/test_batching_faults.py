@@ -14,13 +14,13 @@ from tiny import PATIENCE
 from torch import Tensor
 
 from attendo.decode.frontier import Frontier
-from attendo.decode.rules import Forbid
-from attendo.serve.http.errors import Refusal
+from attendo.decode.rules import SuppressTokens
+from attendo.serve.http.errors import ApiError
 from attendo.serve.scheduling import batches
-from attendo.serve.scheduling.background import Pieces
-from attendo.serve.scheduling.batches import WatchedSlots
+from attendo.serve.scheduling.background import ExclusiveJobs
+from attendo.serve.scheduling.batches import StreamingStaticBatch
 from attendo.serve.scheduling.scheduler import Scheduler
-from attendo.serve.scheduling.worker import Batcher, BatchLimits
+from attendo.serve.scheduling.worker import BatchLimits, ModelWorker
 from attendo.text_model import Result, TextModel
 
 CANARY = "small small NLP"
@@ -33,20 +33,20 @@ class Poison:
     number: int
 
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier, /) -> Float[Tensor, "R V"]:
-        if ((frontier.asked.number == self.number) & (frontier.length >= 2)).any():
+        if ((frontier.limits.request_id == self.number) & (frontier.length >= 2)).any():
             raise ZeroDivisionError(CANARY)
         return log_probs
 
 
 @pytest.fixture
 def poisoned(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> TextModel:
-    number = small_model.call([CANARY]).lines[0].number
-    monkeypatch.setattr("attendo.text_model.generation.rules_of", lambda *_, **__: [Forbid(), Poison(number)])
+    number = small_model.prepare_call([CANARY]).lines[0].request_id
+    monkeypatch.setattr("attendo.text_model.generation.make_rules", lambda *_, **__: [SuppressTokens(), Poison(number)])
     return small_model
 
 
 def codes(found: list[Any]) -> list[str]:
-    return [each.code if isinstance(each, Refusal) else "" for each in found]
+    return [each.code if isinstance(each, ApiError) else "" for each in found]
 
 
 @pytest.mark.short(1)
@@ -57,7 +57,7 @@ def test_S10_a_poisoned_request_fails_alone(
 ) -> None:
     texts = [*sentences(4, longest=3), CANARY, *sentences(7, longest=3)[4:]]
     expected = [poisoned.generate([text], **options)[0].text for text in texts if text != CANARY]
-    batcher = Batcher(poisoned, BatchLimits(side_by_side=6), fixed)
+    batcher = ModelWorker(poisoned, BatchLimits(max_batch_size=6), fixed)
 
     async def listen(text: str) -> str:
         return "".join([part async for part in batcher.stream(text, **options)])
@@ -68,7 +68,7 @@ def test_S10_a_poisoned_request_fails_alone(
 
     found = asking(batcher, all_of_them())
     assert codes(found) == ["failed" if text == CANARY else "" for text in texts]
-    answered = [each for each in found if not isinstance(each, Refusal)]
+    answered = [each for each in found if not isinstance(each, ApiError)]
     assert [each if isinstance(each, str) else each[0].text for each in answered] == expected
     (record,) = [each for each in caplog.records if each.levelno >= logging.ERROR]
     assert "ZeroDivisionError at test_batching_faults.py" in record.getMessage()
@@ -76,14 +76,14 @@ def test_S10_a_poisoned_request_fails_alone(
 
 
 def test_a_request_with_several_texts_fails_whole_and_frees_all_its_places(poisoned: TextModel) -> None:
-    batcher = Batcher(poisoned)
+    batcher = ModelWorker(poisoned)
 
     async def work() -> None:
         long = asyncio.create_task(batcher.generate(["the cat"], **LONG))
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(ApiError) as refused:
             await batcher.generate([*sentences(3), CANARY])
         assert (refused.value.code, refused.value.status_code) == ("failed", 500)
-        await until(lambda: batcher.running == 1)
+        await until(lambda: batcher.num_running == 1)
         long.cancel()
         await until(lambda: not batcher._scheduler.busy)
         assert await batcher.generate(["the cat"])
@@ -94,14 +94,14 @@ def test_a_request_with_several_texts_fails_whole_and_frees_all_its_places(poiso
 def test_S10_trouble_in_a_tokenizer_is_told_to_whom_it_belongs(
     small_model: TextModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batcher, call = Batcher(small_model), small_model.call
+    batcher, call = ModelWorker(small_model), small_model.prepare_call
 
     def troubled(texts: Any, **options: Any) -> Any:
         if CANARY in texts:
             raise MemoryError
         return call(texts, **options)
 
-    monkeypatch.setattr(small_model, "call", troubled)
+    monkeypatch.setattr(small_model, "prepare_call", troubled)
 
     async def work() -> list[Any]:
         calls = [batcher.generate(["the cat"]), batcher.generate([CANARY]), batcher.generate(["a dog"])]
@@ -117,14 +117,14 @@ def test_where_there_is_memory_for_few_seats_few_answer(
     texts = sentences(9, longest=3)
     expected = [small_model.generate([text])[0].text for text in texts]
 
-    class Few(WatchedSlots):
-        def __init__(self, network: Any, strategy: Any, rules: Any, sizes: Any, compiled: bool = False) -> None:
-            if sizes.count > 2:
+    class Few(StreamingStaticBatch):
+        def __init__(self, network: Any, strategy: Any, rules: Any, shape: Any, compiled: bool = False) -> None:
+            if shape.count > 2:
                 raise torch.OutOfMemoryError("CUDA out of memory")
-            super().__init__(network, strategy, rules, sizes, compiled)
+            super().__init__(network, strategy, rules, shape, compiled)
 
-    monkeypatch.setattr(batches, "WatchedSlots", Few)
-    batcher = Batcher(small_model, BatchLimits(side_by_side=8), fixed=True)
+    monkeypatch.setattr(batches, "StreamingStaticBatch", Few)
+    batcher = ModelWorker(small_model, BatchLimits(max_batch_size=8), static_shapes=True)
 
     async def work() -> list[Any]:
         return await asyncio.gather(*(batcher.generate([text]) for text in texts), return_exceptions=True)
@@ -152,29 +152,29 @@ def calls(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> list[list[
 def test_what_has_no_steps_is_gathered_into_one_call_and_fails_alone(
     small_model: TextModel, calls: list[list[str]]
 ) -> None:
-    batcher, gate, texts = Batcher(small_model), threading.Event(), ["the cat", CANARY, "a dog", "I saw"]
+    batcher, gate, texts = ModelWorker(small_model), threading.Event(), ["the cat", CANARY, "a dog", "I saw"]
     options: dict[str, Any] = {"engine": "cached"}
 
     async def work() -> list[Any]:
         blocking = asyncio.create_task(batcher.run(lambda: gate.wait(PATIENCE)))
-        await until(lambda: batcher.running == 1)
+        await until(lambda: batcher.num_running == 1)
         tasks = [asyncio.create_task(batcher.generate([text], **options)) for text in texts]
         tasks.append(asyncio.create_task(batcher.generate(["the cat"], prefix=[""], **options)))  # lists go alone
-        await until(lambda: batcher.waiting == 5)
+        await until(lambda: batcher.num_waiting == 5)
         gate.set()
         await blocking
         return await asyncio.gather(*tasks, return_exceptions=True)
 
     found = asking(batcher, work())
     assert codes(found) == ["", "failed", "", "", ""]
-    assert [each[0].text for each in found if not isinstance(each, Refusal)] == [
+    assert [each[0].text for each in found if not isinstance(each, ApiError)] == [
         small_model.generate([text], **options)[0].text for text in (*texts[:1], *texts[2:], "the cat")
     ]
     assert calls[0] == texts
 
 
 def test_a_thread_that_dies_tells_everybody(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    batcher, turn, turns = Batcher(small_model), Scheduler.turn, list[int]()
+    batcher, turn, turns = ModelWorker(small_model), Scheduler.step, list[int]()
 
     def deadly(self: Scheduler, now: float) -> None:
         turns.append(1)
@@ -182,15 +182,15 @@ def test_a_thread_that_dies_tells_everybody(small_model: TextModel, monkeypatch:
             raise SystemExit
         turn(self, now)
 
-    monkeypatch.setattr(Scheduler, "turn", deadly)
+    monkeypatch.setattr(Scheduler, "step", deadly)
 
     async def work() -> None:
-        assert batcher.ready
+        assert batcher.is_ready
         tasks = [batcher.generate([text], **LONG) for text in ("the cat", "a dog")]
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert codes(found) == ["stopped", "stopped"]
-        assert not batcher.ready
-        with pytest.raises(Refusal) as refused:
+        assert not batcher.is_ready
+        with pytest.raises(ApiError) as refused:
             await batcher.generate(["the cat"])
         assert (refused.value.code, refused.value.status_code) == ("stopped", 503)
 
@@ -198,10 +198,10 @@ def test_a_thread_that_dies_tells_everybody(small_model: TextModel, monkeypatch:
 
 
 def test_trouble_in_other_work_is_told_as_it_is_where_it_was_foreseen(small_model: TextModel) -> None:
-    batcher = Batcher(small_model)
+    batcher = ModelWorker(small_model)
 
     def refused() -> None:
-        raise Refusal("empty_text")
+        raise ApiError("empty_text")
 
     async def work() -> list[Any]:
         calls = [batcher.run(refused), batcher.run(lambda: 1 // 0), batcher.run(lambda: 7)]
@@ -213,19 +213,28 @@ def test_trouble_in_other_work_is_told_as_it_is_where_it_was_foreseen(small_mode
 
 
 def test_nothing_is_left_of_jobs_that_are_over(small_model: TextModel) -> None:
-    batcher = Batcher(small_model)
+    batcher = ModelWorker(small_model)
 
     async def work() -> None:
         for options in ({}, {"beam": 2}, {"ban": ["猫"]}):
             await asyncio.gather(*(batcher.generate([text], **options) for text in sentences(6, longest=3)))
-        with pytest.raises(Refusal):
+        with pytest.raises(ApiError):
             await batcher.run(lambda: 1 // 0)
         await until(lambda: not batcher._scheduler.busy)
 
     asking(batcher, work())
     scheduler = batcher._scheduler
-    pieces: Pieces = scheduler._pieces
-    assert (batcher.waiting, batcher.running, len(batcher._jobs)) == (0, 0, 0)
-    assert not any((scheduler._jobs, scheduler._open, scheduler._asking, pieces._jobs, pieces._begun, pieces._alone))
-    assert not pieces._found
-    assert not any(lane._replies or lane.waiting or lane.busy for lane in scheduler._lanes.values())
+    pieces: ExclusiveJobs = scheduler._exclusive_jobs
+    assert (batcher.num_waiting, batcher.num_running, len(batcher._jobs)) == (0, 0, 0)
+    assert not any(
+        (
+            scheduler._jobs,
+            scheduler._open_groups,
+            scheduler._pending_groups,
+            pieces._jobs,
+            pieces._iterators,
+            pieces._isolated,
+        )
+    )
+    assert not pieces._results
+    assert not any(lane._responses or lane.has_waiting or lane.busy for lane in scheduler._groups.values())

@@ -11,25 +11,25 @@ from starlette.testclient import TestClient
 from tiny import PATIENCE
 
 from attendo.serve.app import create_app
-from attendo.serve.http.middleware import Guard
-from attendo.serve.scheduling.health import EXIT_CODE, Watchdog
-from attendo.serve.scheduling.worker import Batcher
+from attendo.serve.http.middleware import RequestGuard
+from attendo.serve.scheduling.health import WATCHDOG_EXIT_CODE, Watchdog
+from attendo.serve.scheduling.worker import ModelWorker
 from attendo.serve.settings import ServeSettings
 
 
 @pytest.fixture
-def app() -> Guard:
+def app() -> RequestGuard:
     made = create_app(served("forth", "back"))
-    made.office.warm = True
+    made.gateway.is_warm = True
     return made
 
 
-def asked(app: Guard, path: str) -> tuple[int, Any]:
+def asked(app: RequestGuard, path: str) -> tuple[int, Any]:
     answered = TestClient(app, base_url="http://localhost").get(path)
     return answered.status_code, answered.json()
 
 
-def test_a_server_that_runs_says_so_as_LibreTranslate_does(app: Guard) -> None:
+def test_a_server_that_runs_says_so_as_LibreTranslate_does(app: RequestGuard) -> None:
     assert asked(app, "/livez") == asked(app, "/health") == (200, {"status": "ok"})
 
 
@@ -40,14 +40,14 @@ def test_it_is_ready_when_every_model_has_answered_once() -> None:
     assert asked(app, "/readyz") == (200, {"ready": True, "reason": None})
 
 
-async def _warm(app: Guard) -> None:
-    await app.office.warm_up()
-    for each in app.office.shelf.all():
-        each.batcher._inbox.put(None)
+async def _warm(app: RequestGuard) -> None:
+    await app.gateway.warm_up()
+    for each in app.gateway.registry.all():
+        each.worker._inbox.put(None)
 
 
-def test_one_that_ends_is_not_to_be_asked_and_takes_nothing_new(app: Guard) -> None:
-    app.office.draining = True
+def test_one_that_ends_is_not_to_be_asked_and_takes_nothing_new(app: RequestGuard) -> None:
+    app.gateway.draining = True
     assert asked(app, "/readyz") == (503, {"ready": False, "reason": "draining"})
     assert asked(app, "/livez")[0] == 200
     status, told = asked(app, "/api/v1/models")
@@ -60,19 +60,19 @@ def test_one_that_ends_is_not_to_be_asked_and_takes_nothing_new(app: Guard) -> N
 
 @pytest.mark.parametrize(("seconds", "status"), [(1.9, 200), (2.1, 503)])
 def test_one_that_does_not_move_while_somebody_waits_is_not_to_be_asked(
-    app: Guard, monkeypatch: pytest.MonkeyPatch, seconds: float, status: int
+    app: RequestGuard, monkeypatch: pytest.MonkeyPatch, seconds: float, status: int
 ) -> None:
-    monkeypatch.setattr(Batcher, "seconds_without_a_step", seconds)
+    monkeypatch.setattr(ModelWorker, "seconds_since_step", seconds)
     assert asked(app, "/readyz")[0] == status
     assert (asked(app, "/readyz")[1]["reason"] == "hanging") == (status == 503)
 
 
-def test_one_whose_thread_died_is_not_to_be_asked(app: Guard) -> None:
-    app.office.served("back").batcher._died = True
+def test_one_whose_thread_died_is_not_to_be_asked(app: RequestGuard) -> None:
+    app.gateway.get_model("back").worker._died = True
     assert asked(app, "/readyz") == (503, {"ready": False, "reason": "stopped"})
 
 
-def ended(app: Guard, caplog: pytest.LogCaptureFixture) -> str:
+def ended(app: RequestGuard, caplog: pytest.LogCaptureFixture) -> str:
     """The line in the log, once the watchdog has ended the process."""
     codes: list[int] = []
     gone = threading.Event()
@@ -81,21 +81,21 @@ def ended(app: Guard, caplog: pytest.LogCaptureFixture) -> str:
         codes.append(code)
         gone.set()
 
-    Watchdog(app.office, end).start()
+    Watchdog(app.gateway, end).start()
     assert gone.wait(PATIENCE)
-    assert codes == [EXIT_CODE] == [70]
+    assert codes == [WATCHDOG_EXIT_CODE] == [70]
     (record,) = [each for each in caplog.records if each.levelno == logging.CRITICAL]
     return record.getMessage()
 
 
-def test_S10_a_thread_that_died_ends_the_process(app: Guard, caplog: pytest.LogCaptureFixture) -> None:
-    app.office.served("back").batcher._died = True
+def test_S10_a_thread_that_died_ends_the_process(app: RequestGuard, caplog: pytest.LogCaptureFixture) -> None:
+    app.gateway.get_model("back").worker._died = True
     assert ended(app, caplog).startswith("the thread that computes for the model back died")
 
 
 def test_S10_a_thread_that_hangs_ends_the_process(caplog: pytest.LogCaptureFixture) -> None:
     app, released = create_app(served("forth"), ServeSettings(hang_seconds=0.05)), threading.Event()
-    batcher = app.office.served("forth").batcher
+    batcher = app.gateway.get_model("forth").worker
 
     async def main() -> str:
         hanging = asyncio.create_task(batcher.run(lambda: released.wait(PATIENCE)))
@@ -110,16 +110,16 @@ def test_S10_a_thread_that_hangs_ends_the_process(caplog: pytest.LogCaptureFixtu
     assert told.startswith("the thread that computes for the model forth has done nothing for 0.05 s")
 
 
-def test_a_server_where_all_goes_well_is_left_alone(app: Guard) -> None:
-    watchdog = Watchdog(app.office)
-    batcher = app.office.served("forth").batcher
+def test_a_server_where_all_goes_well_is_left_alone(app: RequestGuard) -> None:
+    watchdog = Watchdog(app.gateway)
+    batcher = app.gateway.get_model("forth").worker
 
     async def main() -> None:
         await batcher.generate([ENGLISH])
-        assert watchdog.fault() is None
+        assert watchdog.find_fault() is None
         await batcher.drain()
 
     asyncio.run(main())
     watchdog.stop()
     watchdog._watch()
-    assert watchdog.fault() is None
+    assert watchdog.find_fault() is None

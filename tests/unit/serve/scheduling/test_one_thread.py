@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from attendo.serve.scheduling.scheduler import computing
+from attendo.serve.scheduling.scheduler import torch_threads_for
 
 
 @pytest.fixture
@@ -21,20 +21,22 @@ def three_threads() -> Iterator[None]:
 
 
 def model(runtime: str) -> Any:
-    return SimpleNamespace(device=torch.device("cpu"), runtime=SimpleNamespace(name=runtime, evaluating=nullcontext))
+    return SimpleNamespace(
+        device=torch.device("cpu"), runtime=SimpleNamespace(name=runtime, inference_mode=nullcontext)
+    )
 
 
 @pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize(("runtime", "threads"), [("torch", 3), ("onnx", 1), ("ctranslate2", 1)])
 def test_so_many_threads_compute(runtime: str, threads: int) -> None:
-    with computing(model(runtime)):
+    with torch_threads_for(model(runtime)):
         assert torch.get_num_threads() == threads
     assert torch.get_num_threads() == 3
 
 
 @pytest.mark.usefixtures("three_threads")
 def test_what_goes_wrong_leaves_them_as_they_were() -> None:
-    with pytest.raises(ValueError, match="wrong"), computing(model("onnx")):
+    with pytest.raises(ValueError, match="wrong"), torch_threads_for(model("onnx")):
         raise ValueError("wrong")
     assert torch.get_num_threads() == 3
 
@@ -42,7 +44,7 @@ def test_what_goes_wrong_leaves_them_as_they_were() -> None:
 @pytest.mark.usefixtures("three_threads")
 def test_other_threads_keep_theirs() -> None:
     found: list[int] = []
-    with computing(model("onnx")):
+    with torch_threads_for(model("onnx")):
         pass
     other = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
     other.start()

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from attendo.serve.scheduling.admission import SeatQueue
-from attendo.serve.scheduling.jobs import Job, Texts
+from attendo.serve.scheduling.admission import AdmissionQueue
+from attendo.serve.scheduling.jobs import GenerateJob, ScheduledJob
 
 Clock = Callable[[float], None]
 
@@ -27,34 +27,34 @@ class Room:
 
     def __init__(self, clock: Clock, seats: int, took: float | None, seconds: float = 0.5) -> None:
         self.clock, self.seats = clock, seats
-        self.queue = SeatQueue(seconds, lambda: self.seats - len(self.sitting))
-        self.sitting: list[Job] = []
+        self.queue = AdmissionQueue(seconds, lambda: self.seats - len(self.sitting))
+        self.sitting: list[ScheduledJob] = []
         if took is not None:
             clock(-took)
             before = begun()
             clock(0.0)
-            self.queue.answered([before])
+            self.queue.record_finished([before])
 
     def sit(self, *moments: float) -> None:
         """Since then."""
         for moment in moments:
             self.clock(moment)
             self.sitting.append(begun())
-        self.queue.sit(self.sitting)
+        self.queue.set_running(self.sitting)
 
     def lets_in(self, moment: float, most: int = 1000) -> int:
         """How many of so many who come then."""
         self.clock(moment)
         for count in range(most):
-            if self.queue.too_long:
+            if self.queue.is_overloaded:
                 return count
-            self.queue.add(Job(Texts((), {}), lambda event: None))
+            self.queue.add(ScheduledJob(GenerateJob((), {}), lambda event: None))
         return most
 
 
-def begun() -> Job:
-    job = Job(Texts((), {}), lambda event: None)
-    job.begin()
+def begun() -> ScheduledJob:
+    job = ScheduledJob(GenerateJob((), {}), lambda event: None)
+    job.start()
     return job
 
 
@@ -101,7 +101,7 @@ def test_before_the_first_answer_those_who_sit_tell_how_long_it_takes_at_least(c
     room = Room(clock, seats=2, took=None)
     room.sit(0.0, 0.0)
     assert room.lets_in(0.09) == 12
-    assert Room(clock, seats=2, took=None).queue.too_long is False
+    assert Room(clock, seats=2, took=None).queue.is_overloaded is False
 
 
 def test_what_was_long_ago_is_forgotten(clock: Clock) -> None:
@@ -112,7 +112,7 @@ def test_what_was_long_ago_is_forgotten(clock: Clock) -> None:
     clock(99.89)
     quick = begun()
     clock(100.0)
-    room.queue.answered([quick])  # and nothing of the one before
+    room.queue.record_finished([quick])  # and nothing of the one before
     assert room.lets_in(100.0) == 4
 
 
@@ -121,6 +121,6 @@ def test_the_last_answers_count(clock: Clock) -> None:
     clock(0.0)
     quick = [begun() for _ in range(64)]
     clock(0.01)
-    room.queue.answered(quick)
+    room.queue.record_finished(quick)
     room.sit(0.01)
     assert 40 < room.lets_in(0.01) < 60

@@ -8,17 +8,17 @@ from collections.abc import Callable
 import pytest
 from tiny import PATIENCE
 
-from attendo.serve.scheduling.worker import Turns
+from attendo.serve.scheduling.worker import EventLoopYielder
 
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn each time, however little was computed; and one that lasts, however busy the machine is."""
-    monkeypatch.setattr("attendo.serve.scheduling.worker._EVERY_SECONDS", 0.0)
-    monkeypatch.setattr("attendo.serve.scheduling.worker._MOST_SECONDS", 30.0)
+    monkeypatch.setattr("attendo.serve.scheduling.worker._YIELD_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("attendo.serve.scheduling.worker._MAX_YIELD_SECONDS", 30.0)
 
 
-def computing(turns: Turns, work: Callable[[], None]) -> threading.Thread:
+def computing(turns: EventLoopYielder, work: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=work, daemon=True)
     turns.loop = asyncio.get_running_loop()
     thread.start()
@@ -30,10 +30,10 @@ def test_what_is_ready_is_handled_first() -> None:
     told: list[str] = []
 
     async def main() -> None:
-        turns = Turns()
+        turns = EventLoopYielder()
 
         def work() -> None:
-            turns.give()
+            turns.yield_now()
             told.append("computed")
 
         thread = computing(turns, work)
@@ -49,9 +49,9 @@ def test_what_is_ready_is_handled_first() -> None:
 
 def test_a_loop_that_is_busy_is_not_waited_for_without_end() -> None:
     async def main() -> None:
-        turns = Turns()
+        turns = EventLoopYielder()
         time.sleep(0.01)
-        computing(turns, turns.give).join(PATIENCE)  # in which the loop can do nothing
+        computing(turns, turns.yield_now).join(PATIENCE)  # in which the loop can do nothing
         assert {*threading.enumerate()} <= before
 
     before = {*threading.enumerate()}
@@ -60,16 +60,16 @@ def test_a_loop_that_is_busy_is_not_waited_for_without_end() -> None:
 
 @pytest.mark.usefixtures("often")
 def test_nobody_waits_for_a_loop_that_is_gone() -> None:
-    turns = Turns()
-    turns.give()
+    turns = EventLoopYielder()
+    turns.yield_now()
     turns.loop = asyncio.new_event_loop()
     turns.loop.close()
-    turns.give()
+    turns.yield_now()
 
 
 def test_the_loop_has_no_turn_before_something_was_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attendo.serve.scheduling.worker._EVERY_SECONDS", 1800.0)
-    turns, woken = Turns(), list[object]()
+    monkeypatch.setattr("attendo.serve.scheduling.worker._YIELD_INTERVAL_SECONDS", 1800.0)
+    turns, woken = EventLoopYielder(), list[object]()
 
     class Loop:
         def call_soon_threadsafe(self, callback: Callable[[], None]) -> None:
@@ -77,8 +77,8 @@ def test_the_loop_has_no_turn_before_something_was_computed(monkeypatch: pytest.
             callback()
 
     turns.loop = Loop()  # type: ignore[assignment]
-    turns.give()
+    turns.yield_now()
     assert not woken
-    turns._begun = time.monotonic() - 3600
-    turns.give()
+    turns._last_yield = time.monotonic() - 3600
+    turns.yield_now()
     assert len(woken) == 1

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from batcher_users import sentences
 
-from attendo.decode.step_hook import between_steps
+from attendo.decode.step_hook import run_step_hook
 from attendo.serve.scheduling import background as module
-from attendo.serve.scheduling.background import Pieces
-from attendo.serve.scheduling.jobs import Failed, Finished, Job, Texts, Told, Work
+from attendo.serve.scheduling.background import ExclusiveJobs
+from attendo.serve.scheduling.jobs import CallableJob, Chunk, GenerateJob, JobFailed, JobFinished, ScheduledJob
 from attendo.text_model import Result, TextModel
 
 BAN: dict[str, Any] = {"ban": ["zebra"]}
@@ -30,14 +30,14 @@ class Calls:
         monkeypatch.setattr(model, "generate", remembering)
 
 
-def asked(pieces: Pieces, texts: Sequence[str], **options: Any) -> tuple[Job, list[Any]]:
+def asked(pieces: ExclusiveJobs, texts: Sequence[str], **options: Any) -> tuple[ScheduledJob, list[Any]]:
     heard: list[Any] = []
-    job = Job(Texts(tuple(texts), options), heard.append)
+    job = ScheduledJob(GenerateJob(tuple(texts), options), heard.append)
     pieces.add(job)
     return job, heard
 
 
-def work_off(pieces: Pieces) -> None:
+def work_off(pieces: ExclusiveJobs) -> None:
     for _ in range(100):
         if not pieces.busy:
             return
@@ -48,9 +48,9 @@ def work_off(pieces: Pieces) -> None:
 def test_many_texts_are_answered_a_few_at_a_time_and_others_come_in_between(
     small_model: TextModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_GATHERED", 3)
+    monkeypatch.setattr(module, "_MAX_CALL_TEXTS", 3)
     many, calls = sentences(8), Calls(small_model, monkeypatch)
-    pieces = Pieces(small_model, lambda: None)
+    pieces = ExclusiveJobs(small_model, lambda: None)
     first, heard = asked(pieces, many, **BAN)
     pieces.step()
     _, other = asked(pieces, many[:1], **BAN)
@@ -59,25 +59,25 @@ def test_many_texts_are_answered_a_few_at_a_time_and_others_come_in_between(
     (finished,), (also_finished,) = heard, other
     assert [each.text for each in finished.value] == [each.text for each in small_model.generate(many, **BAN)]
     assert [each.text for each in also_finished.value] == [finished.value[0].text]
-    assert first.over
+    assert first.finished
 
 
 def test_by_turns_who_has_waited_longest_and_who_asks_for_least(small_model: TextModel) -> None:
-    pieces, served = Pieces(small_model, lambda: None), list[int]()
+    pieces, served = ExclusiveJobs(small_model, lambda: None), list[int]()
     for tokens in (900, 800, 5, 7, 700):
         job, _ = asked(pieces, ["the cat"], ban=[f"zebra {tokens}"])
-        job.tokens = tokens
+        job.token_cost = tokens
     while pieces.busy:
         waiting = [*pieces._jobs]
         pieces.step()
-        served += [job.tokens for job in waiting if job.over]
+        served += [job.token_cost for job in waiting if job.finished]
     assert served == [900, 5, 800, 7, 700]
 
 
 def test_long_texts_are_answered_one_by_one(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_GATHERED_CHARACTERS", 20)
+    monkeypatch.setattr(module, "_MAX_CALL_CHARACTERS", 20)
     long, calls = " ".join(["the cat sat"] * 5), Calls(small_model, monkeypatch)
-    pieces = Pieces(small_model, lambda: None)
+    pieces = ExclusiveJobs(small_model, lambda: None)
     asked(pieces, ["a dog", long, "a dog", "the cat"], **BAN)
     work_off(pieces)
     assert calls.texts == [["a dog"], [long], ["a dog", "the cat"]]
@@ -87,59 +87,59 @@ def test_long_texts_are_answered_one_by_one(small_model: TextModel, monkeypatch:
 def test_what_is_asked_for_each_text_stays_together(
     small_model: TextModel, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(module, "_GATHERED", 1)
-    calls, pieces = Calls(small_model, monkeypatch), Pieces(small_model, lambda: None)
+    monkeypatch.setattr(module, "_MAX_CALL_TEXTS", 1)
+    calls, pieces = Calls(small_model, monkeypatch), ExclusiveJobs(small_model, lambda: None)
     texts = ["the cat", "a dog"]
     _, heard = asked(pieces, texts, **options)
     asked(pieces, texts, **options)
     work_off(pieces)
     assert calls.texts == [texts, texts]
-    assert isinstance(heard[0], Finished)
+    assert isinstance(heard[0], JobFinished)
 
 
 def test_no_texts_are_answered_at_once(small_model: TextModel) -> None:
-    pieces = Pieces(small_model, lambda: None)
+    pieces = ExclusiveJobs(small_model, lambda: None)
     _, heard = asked(pieces, (), **BAN)
     work_off(pieces)
-    assert heard == [Finished([])]
+    assert heard == [JobFinished([])]
 
 
 def test_S7_a_call_ends_at_the_step_after_the_last_of_those_it_is_for_was_lost(
     small_model: TextModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beats: list[float] = []
-    pieces = Pieces(small_model, lambda: beats.append(time.monotonic()))
+    pieces = ExclusiveJobs(small_model, lambda: beats.append(time.monotonic()))
     (first, heard), (second, _) = (asked(pieces, ["the cat"], min_length=400, **BAN) for _ in range(2))
     first.deadline = time.monotonic() - 1
-    look, looks = pieces._look, 0
+    look, looks = pieces._check_cancelled, 0
 
-    def counted(jobs: Sequence[Job]) -> None:
+    def counted(jobs: Sequence[ScheduledJob]) -> None:
         nonlocal looks
         looks += 1
         if looks == 5:
-            second.leave()
+            second.cancel()
         look(jobs)
 
-    monkeypatch.setattr(pieces, "_look", counted)
+    monkeypatch.setattr(pieces, "_check_cancelled", counted)
     pieces.step()
     assert looks == len(beats) == 5
-    assert isinstance(heard[0], Failed)
-    assert (first.over, second.over, pieces.busy) == (True, True, False)
+    assert isinstance(heard[0], JobFailed)
+    assert (first.finished, second.finished, pieces.busy) == (True, True, False)
 
 
 def test_other_work_is_looked_on_too(small_model: TextModel) -> None:
     beats: list[int] = []
-    pieces = Pieces(small_model, lambda: beats.append(1))
+    pieces = ExclusiveJobs(small_model, lambda: beats.append(1))
     heard: list[Any] = []
 
     def numbers() -> Any:
-        between_steps()
+        run_step_hook()
         yield 1
-        between_steps()
+        run_step_hook()
         yield 2
 
-    pieces.add(Job(Work(numbers), heard.append))
+    pieces.add(ScheduledJob(CallableJob(numbers), heard.append))
     work_off(pieces)
-    assert heard[:2] == [Told(1), Told(2)]
-    assert isinstance(heard[2], Finished)
+    assert heard[:2] == [Chunk(1), Chunk(2)]
+    assert isinstance(heard[2], JobFinished)
     assert len(beats) == 2

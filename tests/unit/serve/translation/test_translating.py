@@ -12,33 +12,39 @@ from hypothesis import strategies as st
 from polyglot import served
 from tiny import SOURCES
 
-from attendo.serve.http.errors import Refusal
-from attendo.serve.http.metrics import Tally
-from attendo.serve.scheduling.gateway import Office
-from attendo.serve.scheduling.registry import Served, Shelf
+from attendo.serve.http.errors import ApiError
+from attendo.serve.http.metrics import ServerMetrics
+from attendo.serve.scheduling.gateway import ModelGateway
+from attendo.serve.scheduling.registry import ModelRegistry, ServedModel
 from attendo.serve.settings import ServeSettings
-from attendo.serve.translation.segmenter import Reading, TextKind, TextPlan
-from attendo.serve.translation.translator import MOST_SENTENCES, Answer, Translation, reads_whole, translated
+from attendo.serve.translation.segmenter import SegmentationOptions, SegmentedText, TextFormat
+from attendo.serve.translation.translator import (
+    MAX_SENTENCES,
+    SentenceHypothesis,
+    TextTranslation,
+    make_fit_check,
+    translate,
+)
 from attendo.text.markup import Markup
-from attendo.text_model import Hypothesis, Result, Score, TextModel
-from attendo.text_model.alignment import links_of
+from attendo.text_model import Hypothesis, HypothesisScore, Result, TextModel
+from attendo.text_model.alignment import link_characters
 
 LINE_BREAKS = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 PARTS = [*"ab. !?。好<>&;/\t \n\r", "\r\n", "<b>", "</b>", "<p>", "{x}", "1"]
 WRITTEN = st.lists(st.sampled_from(PARTS), max_size=30).map("".join)
 
 
-class Shouting(Office):
+class Shouting(ModelGateway):
     """Answers in capitals, and remembers what was asked."""
 
-    def __init__(self, office: Office) -> None:
-        super().__init__(office.shelf, office.settings, office.tally)
+    def __init__(self, office: ModelGateway) -> None:
+        super().__init__(office.registry, office.settings, office.metrics)
         self.calls: list[tuple[Sequence[str], dict[str, Any]]] = []
 
-    async def answer(
-        self, served: Served, texts: Sequence[str], *, deadline: float | None = None, **options: Any
+    async def generate(
+        self, served: ServedModel, texts: Sequence[str], *, deadline: float | None = None, **options: Any
     ) -> list[Result]:
-        self.check(texts)
+        self.check_texts(texts)
         self.check_options(**options)
         self.calls.append((texts, options))
         ways = [str.upper, *(lambda text, n=n: f"{text.upper()}{n // 2}" for n in range(options.get("n_best", 1) - 1))]
@@ -46,27 +52,29 @@ class Shouting(Office):
 
 
 def _said(text: str) -> Hypothesis:
-    return Hypothesis(text, (7,) * len(text.split()), tuple(text.split()), Score(-1.0), cut="CUT" in text)
+    return Hypothesis(text, (7,) * len(text.split()), tuple(text.split()), HypothesisScore(-1.0), cut="CUT" in text)
 
 
 @dataclass
 class Desk:
     """Asks a real model, or one that shouts."""
 
-    office: Office = field(default_factory=lambda: _office())
+    office: ModelGateway = field(default_factory=lambda: _office())
 
     @property
-    def model(self) -> Served:
-        return self.office.served("forth")
+    def model(self) -> ServedModel:
+        return self.office.get_model("forth")
 
-    def __call__(self, *texts: str, kind: TextKind = "text", **more: Any) -> list[Translation]:
-        how = Reading(kind, **{name: more.pop(name) for name in Reading._fields if name in more})
-        return asyncio.run(translated(self.office, self.model, texts, how, **more))
+    def __call__(self, *texts: str, kind: TextFormat = "text", **more: Any) -> list[TextTranslation]:
+        how = SegmentationOptions(
+            kind, **{name: more.pop(name) for name in SegmentationOptions._fields if name in more}
+        )
+        return asyncio.run(translate(self.office, self.model, texts, how, **more))
 
 
-def _office(**settings: Any) -> Office:
+def _office(**settings: Any) -> ModelGateway:
     made = ServeSettings(**settings)
-    return Office(Shelf(served("forth"), made), made, Tally())
+    return ModelGateway(ModelRegistry(served("forth"), made), made, ServerMetrics())
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +106,7 @@ def test_all_sentences_of_all_texts_are_asked_together(shouting: Desk) -> None:
 
 def test_what_has_no_letters_takes_no_model(shouting: Desk) -> None:
     for text in ("", " \n ", "123 + 4", "👍", "----\n"):
-        assert shouting(text) == [Translation(text, (), 0, 0, False)]
+        assert shouting(text) == [TextTranslation(text, (), 0, 0, False)]
     assert shouting("<p>12</p><br>", kind="html")[0].text == "<p>12</p><br>"
     assert calls(shouting) == []
 
@@ -142,15 +150,15 @@ def test_many_sentences_go_in_as_few_calls_as_a_request_may_have_texts(shouting:
 
 
 def test_more_sentences_than_anybody_writes_are_refused(shouting: Desk) -> None:
-    with pytest.raises(Refusal, match="too_many_sentences"):
-        shouting("a\n" * (MOST_SENTENCES + 1))
+    with pytest.raises(ApiError, match="too_many_sentences"):
+        shouting("a\n" * (MAX_SENTENCES + 1))
     assert calls(shouting) == []
 
 
 def test_limits_are_those_of_the_texts_as_they_came(shouting: Desk) -> None:
-    with pytest.raises(Refusal, match="too_many_texts"):
+    with pytest.raises(ApiError, match="too_many_texts"):
         shouting(*["a"] * 51)
-    with pytest.raises(Refusal, match="text_too_long"):
+    with pytest.raises(ApiError, match="text_too_long"):
         shouting("a" * 5_001)
 
 
@@ -163,7 +171,7 @@ def test_alternatives_are_distinct_and_other_than_the_translation(shouting: Desk
 
 def test_alternatives_that_come_out_the_same_are_one(real: Desk) -> None:
     class Repeating(Shouting):
-        async def answer(self, *asked: Any, **options: Any) -> list[Result]:
+        async def generate(self, *asked: Any, **options: Any) -> list[Result]:
             return [Result(tuple(map(_said, ("A B", "A\nB", " ", "C", " C ", "C\n", "D"))))] * len(asked[1])
 
     (found,) = Desk(Repeating(real.office))("x", alternatives=5)
@@ -196,12 +204,16 @@ def test_a_beam_that_is_wide_enough_is_searched_once(shouting: Desk) -> None:
 
 def test_a_model_that_learned_from_texts_is_given_lines_with_all_their_sentences(real: Desk) -> None:
     texts = {"counted": 100, "with_end": 1.0, "several_sentences": 0.6}
-    model = TextModel(replace(real.model.model.stored, about={"trained_on": texts}))
-    whole = reads_whole(model)
+    model = TextModel(replace(real.model.model.stored_model, about={"trained_on": texts}))
+    whole = make_fit_check(model)
     assert whole is not None
-    assert TextPlan("One. Two.\nThree.", Reading(), whole).asked == ["One. Two.", "Three."]
-    assert TextPlan("One. Two.\nThree.", Reading(), lambda text: False).asked == ["One.", "Two.", "Three."]
-    assert reads_whole(real.model.model) is None
+    assert SegmentedText("One. Two.\nThree.", SegmentationOptions(), whole).sentences == ["One. Two.", "Three."]
+    assert SegmentedText("One. Two.\nThree.", SegmentationOptions(), lambda text: False).sentences == [
+        "One.",
+        "Two.",
+        "Three.",
+    ]
+    assert make_fit_check(real.model.model) is None
 
 
 def test_a_wide_beam_of_groups_is_shared_evenly(real: Desk) -> None:
@@ -221,41 +233,44 @@ def test_tags_follow_their_words(real: Desk) -> None:
     model = real.model.model
     texts, expected = list[str](), list[str]()
     for source, result in zip(SOURCES, model.generate(SOURCES, alignments=True), strict=True):
-        links = links_of(result.best, source, model.source_tokenizer, model.target_tokenizer)
+        links = link_characters(result.best, source, model.source_tokenizer, model.target_tokenizer)
         assert links
         for word in source.split():
             texts.append(source.replace(word, f"<b>{word}</b>", 1))
-            expected.append(Markup(texts[-1], "html").translated([result.text], [links]))
+            expected.append(Markup(texts[-1], "html").insert_translations([result.text], [links]))
     assert [each.text for each in real(*texts, kind="html")] == expected
 
 
 def test_links_of_later_sentences_are_counted_from_the_beginning() -> None:
-    plan = TextPlan("One two. <b>Three</b> four. <i>12.</i>", "html")
-    assert plan.asked == ["One two.", "Three four."]
-    said = [Answer("  AB C ", 3, 2, False, [(0, 2), (4, 5), (9, 99)]), Answer("D\nE F", 2, 3, False, [(6, 0), (0, 4)])]
-    assert plan.written(said) == "AB C D E <b>F</b> <i>12.</i>"
+    plan = SegmentedText("One two. <b>Three</b> four. <i>12.</i>", "html")
+    assert plan.sentences == ["One two.", "Three four."]
+    said = [
+        SentenceHypothesis("  AB C ", 3, 2, False, [(0, 2), (4, 5), (9, 99)]),
+        SentenceHypothesis("D\nE F", 2, 3, False, [(6, 0), (0, 4)]),
+    ]
+    assert plan.assemble(said) == "AB C D E <b>F</b> <i>12.</i>"
     without = [replace(each, links=None) for each in said]
-    assert plan.written(without) == "AB C D <b>E</b> F <i>12.</i>"
+    assert plan.assemble(without) == "AB C D <b>E</b> F <i>12.</i>"
 
 
 def test_ignored_elements_stay_as_they_are(real: Desk) -> None:
-    (found,) = real('the cat <x id="1">a dog</x> sat', kind="xml", ignored=["x"])
+    (found,) = real('the cat <x id="1">a dog</x> sat', kind="xml", ignored_tags=["x"])
     assert '<x id="1">a dog</x>' in found.text
 
 
 def test_a_failure_of_one_call_ends_the_others(real: Desk) -> None:
     class Failing(Shouting):
-        async def answer(self, *asked: Any, **options: Any) -> list[Result]:
+        async def generate(self, *asked: Any, **options: Any) -> list[Result]:
             self.calls.append((asked[1], options))
             if len(self.calls) == 1:
                 await asyncio.sleep(0)
-                raise Refusal("busy", waiting=1)
+                raise ApiError("busy", waiting=1)
             await asyncio.Event().wait()
             return []
 
     async def left_behind() -> int:
-        with pytest.raises(Refusal, match="busy"):
-            await translated(Failing(real.office), real.model, ["\n".join(["a"] * 120)])
+        with pytest.raises(ApiError, match="busy"):
+            await translate(Failing(real.office), real.model, ["\n".join(["a"] * 120)])
         await asyncio.sleep(0)
         return len(asyncio.all_tasks())
 
@@ -276,7 +291,7 @@ def test_lines_stay_lines_whatever_they_hold(real: Desk, text: str) -> None:
 
 
 @given(st.sampled_from(["html", "xml"]), WRITTEN)
-def test_tags_survive_whatever_they_stand_in(real: Desk, kind: TextKind, text: str) -> None:
+def test_tags_survive_whatever_they_stand_in(real: Desk, kind: TextFormat, text: str) -> None:
     (found,) = real(text, kind=kind)
     for tag in ("<b>", "</b>", "<p>", "{x}"):
         assert found.text.count(tag) == text.count(tag)
@@ -289,7 +304,7 @@ def test_order_out_is_order_in(real: Desk, texts: list[str]) -> None:
 
 def test_an_answer_of_several_lines_is_one() -> None:
     class Breaking(Shouting):
-        async def answer(self, *asked: Any, **options: Any) -> list[Result]:
+        async def generate(self, *asked: Any, **options: Any) -> list[Result]:
             return [Result((_said("A\nB\r\nC\u2028D"),))] * len(asked[1])
 
     assert LINE_BREAKS.findall(Desk(Breaking(_office()))("x\ny")[0].text) == ["\n"]

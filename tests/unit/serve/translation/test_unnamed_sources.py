@@ -9,36 +9,38 @@ from polyglot import CHINESE, ENGLISH, asking, models, said
 from small_server import Asking
 from tiny import PATIENCE
 
-from attendo.serve.http.errors import Refusal
-from attendo.serve.scheduling.gateway import Office
-from attendo.serve.scheduling.registry import NamedModel
+from attendo.serve.http.errors import ApiError
+from attendo.serve.scheduling.gateway import ModelGateway
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.translation import translator
-from attendo.serve.translation.segmenter import TextKind
-from attendo.serve.translation.translator import found_source
-from attendo.text.model_card import About
+from attendo.serve.translation.segmenter import TextFormat
+from attendo.serve.translation.translator import detect_source_language
+from attendo.text.model_card import ModelCard
 
 RUSSIAN, GERMAN = "Кошка сидит на ковре", "Die Katze sitzt heute nicht auf dem Teppich, sondern schläft im Garten."
 
 
-def office(*pairs: str) -> Office:
+def office(*pairs: str) -> ModelGateway:
     """Of a server with a model for each pair, such as en-zh."""
     languages = [pair.split("-") for pair in pairs]
     return Asking(
         *(
-            NamedModel("-".join(each), models()["forth"], about=About(source_language=each[0], target_language=each[1]))
+            ModelSpec(
+                "-".join(each), models()["forth"], about=ModelCard(source_language=each[0], target_language=each[1])
+            )
             for each in languages
         )
-    ).app.office
+    ).app.gateway
 
 
-def found(text: str, target: str, *pairs: str, kind: TextKind = "text") -> tuple[str, float]:
-    language, confidence = found_source(office(*pairs), text, target, kind)
+def found(text: str, target: str, *pairs: str, kind: TextFormat = "text") -> tuple[str, float]:
+    language, confidence = detect_source_language(office(*pairs), text, target, kind)
     return language, round(confidence, 2)
 
 
 def refusal(text: str, target: str, *pairs: str) -> str:
-    with pytest.raises(Refusal) as refused:
-        found_source(office(*pairs), text, target)
+    with pytest.raises(ApiError) as refused:
+        detect_source_language(office(*pairs), text, target)
     return refused.value.english
 
 
@@ -132,14 +134,16 @@ def test_texts_of_two_languages_go_side_by_side(monkeypatch: pytest.MonkeyPatch)
     begun: list[str] = []
     both = asyncio.Event()
 
-    async def slow(office: Any, served: Any, texts: Any, *rest: Any) -> list[translator.Translation]:
+    async def slow(office: Any, served: Any, texts: Any, *rest: Any) -> list[translator.TextTranslation]:
         begun.append(served.name)
         if len(begun) == 2:
             both.set()
         await asyncio.wait_for(both.wait(), PATIENCE)
-        return [translator.Translation(text.upper(), (), 0, 0, cut=False) for text in texts]
+        return [translator.TextTranslation(text.upper(), (), 0, 0, cut=False) for text in texts]
 
-    monkeypatch.setattr(translator, "translated", slow)
+    monkeypatch.setattr(translator, "translate", slow)
     server = office("en-de", "zh-de")
-    done = translator.translated_from(server, ["zh", "en", "zh"], "de", ["a", "b", "c"], translator.Reading())
+    done = translator.translate_detected(
+        server, ["zh", "en", "zh"], "de", ["a", "b", "c"], translator.SegmentationOptions()
+    )
     assert [each.text for each in asyncio.run(done)] == ["A", "B", "C"]
